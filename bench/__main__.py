@@ -20,16 +20,16 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="about a minute, few samples")
     add_arguments(parser)
-    given = parser.parse_args()
-    plan = QUICK if given.quick else TURN if given.beside else FULL
+    supplied = parser.parse_args()
+    plan = QUICK if supplied.quick else TURN if supplied.beside else FULL
 
     async def measure(program: Path | None, server: ApiServer | None) -> Results:
-        async with make_stand(given.containerd, program=program, server=server) as stand:
-            bench = Bench(stand, plan, given.containerd)
+        async with make_stand(supplied.containerd, program=program, server=server) as stand:
+            bench = Bench(stand, plan, supplied.containerd)
             await bench.run()
             return bench.results
 
-    return run(given, measure)
+    return run(supplied, measure)
 
 
 if __name__ == "__main__":

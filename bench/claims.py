@@ -27,7 +27,7 @@ from bench.manifests import NAMESPACE, manifest
 from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
 from bench.volumes import with_volumes
-from bench.watching import GONE, READY
+from bench.watching import READY, REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS
 from kubeletpy.remote.generated import csi_pb2 as csi
@@ -158,7 +158,7 @@ async def end(stand: Stand, name: str) -> float:
     """Delete a pod; returns the seconds until it is removed."""
     begun = time.time()
     await stand.api.delete(PODS, name, NAMESPACE)
-    return await stand.pods.until(name, GONE) - begun
+    return await stand.pods.until(name, REMOVED) - begun
 
 
 async def expansion(stand: Stand, name: str, mebibytes: int) -> float:
@@ -188,7 +188,7 @@ async def run(generation: int, rounds: int, pods: int) -> None:
 
 async def _measure(stand: Stand, driver: Driver, rounds: int, pods: int) -> None:
     ready: dict[bool, list[float]] = {False: [], True: []}
-    gone: dict[bool, list[float]] = {False: [], True: []}
+    removed: dict[bool, list[float]] = {False: [], True: []}
     raw_made, raw_undone = [], []
     for index in range(rounds + 1):
         made, undone = await driver.raw(f"raw{index}")
@@ -197,13 +197,13 @@ async def _measure(stand: Stand, driver: Driver, rounds: int, pods: int) -> None
             ended = await end(stand, name)
             if index:  # the first one of each is slower
                 ready[claimed].append(seconds)
-                gone[claimed].append(ended)
+                removed[claimed].append(ended)
         if index:
             raw_made.append(made)
             raw_undone.append(undone)
     for what, both, raw in (
         ("create -> Ready", ready, raw_made),
-        ("delete -> removed", gone, raw_undone),
+        ("delete -> removed", removed, raw_undone),
     ):
         print(_line(f"{what}, no volumes", both[False]))
         print(_line(f"{what}, a CSI claim", both[True]))
@@ -235,11 +235,11 @@ def main() -> int:
     parser.add_argument("--containerd", type=int, choices=(1, 2), default=2)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--pods", type=int, default=60)
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    asyncio.run(run(given.containerd, given.rounds, given.pods))
+    asyncio.run(run(supplied.containerd, supplied.rounds, supplied.pods))
     return 0
 
 

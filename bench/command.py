@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
 
 
-def run(given: argparse.Namespace, measure: Measure) -> int:
+def run(supplied: argparse.Namespace, measure: Measure) -> int:
     """Measure with the given arguments, print the figures, and return the exit code.
 
     Everything that a run started is removed afterwards, also if SIGTERM or Ctrl-C ends it.
@@ -61,28 +61,28 @@ def run(given: argparse.Namespace, measure: Measure) -> int:
     begun = time.monotonic()
     figures: object
     try:
-        with _server(given) as server:
+        with _server(supplied) as server:
 
             def one(program: Path | None) -> Results:
                 return asyncio.run(_until_signal(measure(program, server)))
 
-            if given.beside:
-                programs = given.agent, given.beside
-                turns = [[one(each) for each in programs] for _ in range(given.turns)]
+            if supplied.beside:
+                programs = supplied.agent, supplied.beside
+                turns = [[one(each) for each in programs] for _ in range(supplied.turns)]
                 names = [each.name if each else "kubeletpy" for each in programs]
                 print(side_by_side(names, turns))
                 every = [each for turn in turns for each in turn]
                 figures = [[each.as_json() for each in turn] for turn in turns]
             else:
-                results = one(given.agent)
+                results = one(supplied.agent)
                 print(table(results))
                 every = [results]
                 figures = results.as_json()
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     print(f"{time.monotonic() - begun:.0f} s")
-    if given.json is not None:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+    if supplied.json is not None:
+        supplied.json.write_text(json.dumps(figures, indent=2) + "\n")
     failures = [each.failure for each in every if each.failure]
     for failure in failures:
         print(f"bench: not measured to the end: {failure}", file=sys.stderr)
@@ -90,15 +90,15 @@ def run(given: argparse.Namespace, measure: Measure) -> int:
 
 
 @contextmanager
-def _server(given: argparse.Namespace) -> Iterator[ApiServer | None]:
+def _server(supplied: argparse.Namespace) -> Iterator[ApiServer | None]:
     """The API server that the user names; None: an embedded one for each run."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if given.kubeconfig:
-        yield existing(given.kubeconfig)
-    elif given.kubernetes:
+    if supplied.kubeconfig:
+        yield existing(supplied.kubeconfig)
+    elif supplied.kubernetes:
         with (
             tempfile.TemporaryDirectory(prefix="kpb-", dir="/tmp") as directory,
-            of_release(given.kubernetes, Path(directory) / "api", NODE) as server,
+            of_release(supplied.kubernetes, Path(directory) / "api", NODE) as server,
         ):
             yield server
     else:

@@ -81,9 +81,9 @@ async def _point(stand: Stand, floor: Floor, subject: Subject, pods: int) -> lis
         Row("TCP connections of the agent", pods, "", [connections(stand.agent_pid)]),
     ]
     before = cpu_seconds(stand.agent_pid)
-    gone = await subject.delete(names)
+    removed = await subject.delete(names)
     cost = cpu_seconds(stand.agent_pid) - before
-    rows.append(Row("all removed", pods, "s", [_whole(gone)]))
+    rows.append(Row("all removed", pods, "s", [_whole(removed)]))
     rows.append(Row("agent CPU per pod, delete", pods, "ms", [cost / pods * 1000]))
     await subject.remove(names)
     await subject.cleaned()
@@ -118,14 +118,14 @@ def main() -> int:
         "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet instead"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    results = asyncio.run(run(given.pods, given.containerd, given.agent))
+    results = asyncio.run(run(supplied.pods, supplied.containerd, supplied.agent))
     print(table(results))
-    if given.json is not None:
-        given.json.write_text(json.dumps(results.as_json(), indent=2) + "\n")
+    if supplied.json is not None:
+        supplied.json.write_text(json.dumps(results.as_json(), indent=2) + "\n")
     return 0
 
 

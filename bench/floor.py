@@ -25,7 +25,7 @@ from bench.manifests import (
     sandbox_config,
     status_patch,
 )
-from bench.watching import GONE, READY, SUCCEEDED, Watching
+from bench.watching import READY, REMOVED, SUCCEEDED, Watching
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.client import RemoteRuntime
@@ -93,7 +93,7 @@ class Floor:
                 await self._runtime.stop_pod_sandbox(raw.sandbox)
                 await self._write(raw, "Succeeded")
                 await self._api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
-            return answered, await self._watching.until(name, GONE)
+            return answered, await self._watching.until(name, REMOVED)
 
         return list(await asyncio.gather(*(one(name) for name in names)))
 
@@ -127,7 +127,7 @@ class Floor:
                 await self._runtime.remove_pod_sandbox(raw.sandbox)
             if name in self._watching.latest:
                 await self._api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
-                await self._watching.until(name, GONE)
+                await self._watching.until(name, REMOVED)
 
         await asyncio.gather(*(one(name) for name in names))
 

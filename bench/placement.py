@@ -99,7 +99,7 @@ async def node(root: Path, policy: Policy, gpus: int) -> AsyncIterator[Node]:
         await each.close()
 
 
-def asks(uid: str, cpus: int, gpus: int) -> Pod:
+def requests(uid: str, cpus: int, gpus: int) -> Pod:
     """A Guaranteed pod."""
     container = sized("main", str(cpus), f"{cpus}Gi")
     for amounts in container["resources"].values():
@@ -114,7 +114,7 @@ async def admission(policy: Policy, rounds: int) -> None:
         async with node(Path(directory), policy, 128) as of:
             rng = random.Random(7)
             for number in range(10):
-                pod = asks(f"other-{number}", rng.randint(1, 8), rng.randint(1, 8))
+                pod = requests(f"other-{number}", rng.randint(1, 8), rng.randint(1, 8))
                 of.users.add(pod.uid)
                 try:
                     if settle := of.topology.admit(pod):
@@ -122,7 +122,7 @@ async def admission(policy: Policy, rounds: int) -> None:
                 except AllocationRefused:
                     of.users.discard(pod.uid)
             for number in range(rounds):
-                pod = asks(f"pod-{number}", 8, 8)
+                pod = requests(f"pod-{number}", 8, 8)
                 of.users.add(pod.uid)
                 begun = time.thread_time()
                 settle = of.topology.admit(pod)
@@ -141,17 +141,17 @@ async def listing(rounds: int) -> None:
     took, size = [], 0
     with tempfile.TemporaryDirectory(prefix="kubeletpy-bench-") as directory:
         async with node(Path(directory), Policy.BEST_EFFORT, 880) as of:
-            pods = [asks(f"pod-{number}", 1, 8) for number in range(110)]
+            pods = [requests(f"pod-{number}", 1, 8) for number in range(110)]
             for pod in pods:
                 of.users.add(pod.uid)
                 if settle := of.topology.admit(pod):
                     await settle()
             claims: Any = _NoClaims()
-            given = answers.NodeAllocations(of.devices, of.cpus, of.memory, claims)
+            supplied = answers.NodeAllocations(of.devices, of.cpus, of.memory, claims)
             for _ in range(rounds):
                 begun = time.thread_time()
                 of.topology.release()
-                size = len(answers.list_v1(pods, given).SerializeToString())
+                size = len(answers.list_v1(pods, supplied).SerializeToString())
                 took.append(time.thread_time() - begun)
     print(_line(f"List of 110 pods with 880 devices, {size >> 10} KiB (aim: under 10)", took))
 
@@ -166,7 +166,7 @@ async def idle() -> None:
     with tempfile.TemporaryDirectory(prefix="kubeletpy-bench-") as directory:
         root, registered = Path(directory), asyncio.Event()
 
-        def told() -> None:
+        def notified() -> None:
             if len(made.counts({}).capacity) == PLUGINS:
                 registered.set()
 
@@ -176,7 +176,7 @@ async def idle() -> None:
             nodes=(0,),
             pod_runs=lambda uid: False,
             is_active=lambda uid: True,
-            node_changed=told,
+            node_changed=notified,
             pod_changed=lambda uid: None,
             open_plugin=over_socket,
         )
@@ -204,9 +204,9 @@ async def _cpu() -> float:
 @asynccontextmanager
 async def _plugin(directory: Path, sockets: Path, number: int) -> AsyncIterator[None]:
     await asyncio.to_thread(_prepare, directory)
-    words = ["-m", "tests.device_plugin", str(directory), f"--sockets={sockets}"]
-    words += [f"--resource=vendor.example/dev{number}", f"--endpoint=plugin{number}.sock"]
-    process = await asyncio.create_subprocess_exec(sys.executable, *words)
+    parts = ["-m", "tests.device_plugin", str(directory), f"--sockets={sockets}"]
+    parts += [f"--resource=vendor.example/dev{number}", f"--endpoint=plugin{number}.sock"]
+    process = await asyncio.create_subprocess_exec(sys.executable, *parts)
     try:
         yield
     finally:
@@ -236,8 +236,8 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m bench.placement")
     parser.add_argument("--rounds", type=int, default=100)
-    given = parser.parse_args()
-    asyncio.run(run(given.rounds))
+    supplied = parser.parse_args()
+    asyncio.run(run(supplied.rounds))
     return 0
 
 

@@ -110,7 +110,7 @@ async def _is_well(stand: Stand) -> bool:
     return conditions.get("MemoryPressure") == "False"
 
 
-ENDED, SHOWN = "crossing -> container ended", "crossing -> its end shown"
+ENDED, REPORTED = "crossing -> container ended", "crossing -> its end shown"
 
 
 async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
@@ -120,14 +120,14 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
     group = "/kubepods" if stand.program else f"{CGROUP_ROOT}/kubepods"
     ends: dict[str, asyncio.Future[float]] = {}
 
-    def shown(kind: str, obj: JSON) -> None:
+    def reported(kind: str, obj: JSON) -> None:
         waiting = ends.get(obj["metadata"]["name"])
         # a Go kubelet reports a pod that exits with 0 on SIGTERM as Succeeded, though evicted
         over = (obj.get("status") or {}).get("phase") in TERMINAL
         if over and waiting is not None and not waiting.done():
             waiting.set_result(time.time())
 
-    stand.pods.observers.append(shown)
+    stand.pods.observers.append(reported)
     found: dict[str, list[float]] = defaultdict(list)
     try:
         for round_ in range(rounds):
@@ -144,7 +144,7 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
                 raise TimeoutError(f"{error}; {json.dumps(stand.pods.latest[name])}") from error
             found[ENDED].append(ended - began)
             async with asyncio.timeout(60):
-                found[SHOWN].append(await ends[name] - began)
+                found[REPORTED].append(await ends[name] - began)
             await stand.api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
             await stand.pods.until(name, "gone")
             async with asyncio.timeout(120):
@@ -152,7 +152,7 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
                 while not await _is_well(stand) or _left(group) < 2 * THRESHOLD - 50 * MI:  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
     finally:
-        stand.pods.observers.remove(shown)
+        stand.pods.observers.remove(reported)
         await runtime.close()
     return found
 
@@ -173,8 +173,10 @@ def table(found: dict[str, list[float]]) -> str:
     lines = [f"{'':<32} {'n':>4} {'p50':>8} {'max':>8}"]
     for what, figures in found.items():
         unit = 1 if "%" in what else 1000
-        shown = " ".join(f"{each * unit:>8.2f}" for each in (quantile(figures, 0.5), max(figures)))
-        lines.append(f"{what + ('' if unit == 1 else ', ms'):<32} {len(figures):>4} {shown}")
+        reported = " ".join(
+            f"{each * unit:>8.2f}" for each in (quantile(figures, 0.5), max(figures))
+        )
+        lines.append(f"{what + ('' if unit == 1 else ', ms'):<32} {len(figures):>4} {reported}")
     p50 = quantile(found[ENDED], 0.5)
     lines.append(f"aim: {AIM_S * 1000:.0f} ms, {'met' if p50 <= AIM_S else 'MISSED'}")
     return "\n".join(lines)
@@ -190,12 +192,12 @@ async def main() -> None:
     parser.add_argument(
         "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet (or similar) instead"
     )
-    given = parser.parse_args()
-    async with make_stand(given.containerd, config=settings, program=given.agent) as stand:
+    supplied = parser.parse_args()
+    async with make_stand(supplied.containerd, config=settings, program=supplied.agent) as stand:
         await stand.start_agent()
         await asyncio.sleep(5)
         idle = {"agent CPU, idle, % of a core": [await _idle(stand)]}
-        print(table(idle | await crossings(stand, given.rounds)))
+        print(table(idle | await crossings(stand, supplied.rounds)))
 
 
 if __name__ == "__main__":

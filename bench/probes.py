@@ -204,13 +204,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--command-seconds", type=float, default=0.06)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
+    supplied = parser.parse_args()
+    if supplied.serve:
         asyncio.run(serve())
         return
     with server_process() as port:
         found = asyncio.run(
-            measure(given.pods, given.kind, given.seconds, port, given.command_seconds)
+            measure(supplied.pods, supplied.kind, supplied.seconds, port, supplied.command_seconds)
         )
     print(json.dumps(found, indent=1))
 

@@ -163,8 +163,8 @@ def table(measured: Measured) -> str:
     lines = [f"{'late, ms':<42} {'n':>4} {'p50':>8} {'p99':>8} {'max':>8}"]
     for what, late in sorted(measured.late.items()):
         figures = [quantile(late, 0.5), quantile(late, 0.99), max(late)]
-        shown = " ".join(f"{figure * 1000:>8.1f}" for figure in figures)
-        lines.append(f"{what:<42} {len(late):>4} {shown}")
+        reported = " ".join(f"{figure * 1000:>8.1f}" for figure in figures)
+        lines.append(f"{what:<42} {len(late):>4} {reported}")
     due = measured.late["restart made after its backoff"]
     kept = sum(late <= AIM_S for late in due)
     lines.append(f"restarts within {AIM_S * 1000:.0f} ms of due: {kept} of {len(due)}")
@@ -178,9 +178,9 @@ async def main() -> None:
         "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
     )
     parser.add_argument("--seconds", type=float, default=40.0)
-    given = parser.parse_args()
-    async with make_stand(given.containerd) as stand:
-        print(table(await measure(stand, given.seconds)))
+    supplied = parser.parse_args()
+    async with make_stand(supplied.containerd) as stand:
+        print(table(await measure(stand, supplied.seconds)))
 
 
 if __name__ == "__main__":

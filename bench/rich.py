@@ -28,7 +28,7 @@ from bench.rich_pod import INIT, MAIN, PROBE, SIDECAR, container_config, manifes
 from bench.server import ApiServer
 from bench.stand import NODE, Stand, make_stand
 from bench.usage import cpu_seconds
-from bench.watching import GONE, READY
+from bench.watching import READY, REMOVED
 from kubeletpy.cli import agent_socket
 from kubeletpy.kubeapi.errors import NotFound
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
@@ -91,7 +91,7 @@ class RichFloor:
         await runtime.stop_pod_sandbox(raw.sandbox)
         await self._write(raw, "Succeeded")
         await self._stand.api.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
-        end = await self._stand.pods.until(name, GONE)
+        end = await self._stand.pods.until(name, REMOVED)
         await runtime.remove_pod_sandbox(raw.sandbox)
         return answered, end
 
@@ -139,7 +139,7 @@ async def agent_round(
     await main_processes(runtime, ids)
     await stand.api.delete(PODS, name, NAMESPACE)
     answered = time.time()
-    end = answered, await stand.pods.until(name, GONE)
+    end = answered, await stand.pods.until(name, REMOVED)
     return start, end, cpu_seconds(stand.agent_pid) - spent
 
 
@@ -200,16 +200,16 @@ def main() -> int:
     add_arguments(parser)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--timelines", type=Path, metavar="DIR", help="keep each pod's timeline")
-    given = parser.parse_args()
+    supplied = parser.parse_args()
 
     async def rounds(program: Path | None, server: ApiServer | None) -> Results:
-        results = Results(given.containerd, floor_parallel=1)
-        async with make_stand(given.containerd, program=program, server=server) as stand:
-            timelines = None if program else given.timelines
-            results.rows += await measure(stand, given.rounds, timelines)
+        results = Results(supplied.containerd, floor_parallel=1)
+        async with make_stand(supplied.containerd, program=program, server=server) as stand:
+            timelines = None if program else supplied.timelines
+            results.rows += await measure(stand, supplied.rounds, timelines)
         return results
 
-    return run(given, rounds)
+    return run(supplied, rounds)
 
 
 if __name__ == "__main__":

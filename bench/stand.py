@@ -127,13 +127,13 @@ class Stand:
         url = f"http://127.0.0.1:{self.health_port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             text = answer.read().decode()
-        wanted = ["kubelet_runtime_operations_total"]
+        desired = ["kubelet_runtime_operations_total"]
         if not self.server.counts:
-            wanted.append("rest_client_requests_total")
+            desired.append("rest_client_requests_total")
         found: dict[str, float] = {}
         for line in text.splitlines():
             match = _SAMPLE.match(line)
-            if match and match[1] in wanted:
+            if match and match[1] in desired:
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
                 kind = labels.get("operation_type") or f"HTTP {labels.get('method')}"
                 found[kind] = found.get(kind, 0) + float(match[3])

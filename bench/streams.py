@@ -61,19 +61,19 @@ class Spdy:
             self._numbers[name], frame = encoder.open_stream({"streamtype": name})
             self._writer.write(frame)
 
-    async def run(self, given: bytes = b"") -> int:
+    async def run(self, supplied: bytes = b"") -> int:
         """Send stdin, read all; bytes of stdout. Raises RuntimeError if the process failed."""
         async with asyncio.TaskGroup() as group:
             if "stdin" in self._numbers:
-                group.create_task(self._send(given))
+                group.create_task(self._send(supplied))
             got = await group.create_task(self._read())
         self._writer.transport.abort()
         return got
 
-    async def _send(self, given: bytes) -> None:
+    async def _send(self, supplied: bytes) -> None:
         number = self._numbers["stdin"]
-        for start in range(0, len(given), PIECE):
-            self._writer.write(spdy.data(number, given[start : start + PIECE]))
+        for start in range(0, len(supplied), PIECE):
+            self._writer.write(spdy.data(number, supplied[start : start + PIECE]))
             await self._writer.drain()
         self._writer.write(spdy.data(number, b"", last=True))
 
@@ -128,10 +128,10 @@ class Ways:
 
     async def direct(self, command: Sequence[str], stdin: bool) -> UpgradeResponse:
         """From the runtime's own streaming server."""
-        wanted = cri.ExecRequest(
+        desired = cri.ExecRequest(
             container_id=self._container, cmd=command, stdin=stdin, stdout=True, stderr=False
         )
-        parts = urlsplit(await self._runtime.exec(wanted))
+        parts = urlsplit(await self._runtime.exec(desired))
         return await request_upgrade(
             parts.hostname or "",
             parts.port or 80,
@@ -159,20 +159,22 @@ def _token(kubeconfig: Path) -> str:
     return str(user["token"])
 
 
-async def exec_times(ways: Ways, rounds: int, command: Sequence[str], given: bytes | None) -> Row:
+async def exec_times(
+    ways: Ways, rounds: int, command: Sequence[str], supplied: bytes | None
+) -> Row:
     """Milliseconds of one exec, alternating."""
     took: dict[str, list[float]] = {"agent": [], "direct": []}
     dials: dict[str, Dial] = {"agent": ways.agent, "direct": ways.direct}
     for index in range(rounds + 2):
         for name, dial in dials.items():
             begun = time.perf_counter()
-            session = Spdy(await dial(command, given is not None), stdin=given is not None)
-            got = await session.run(given or b"")
-            if got != len(given or b""):
-                raise RuntimeError(f"{got} bytes came back of {len(given or b'')}")
+            session = Spdy(await dial(command, supplied is not None), stdin=supplied is not None)
+            got = await session.run(supplied or b"")
+            if got != len(supplied or b""):
+                raise RuntimeError(f"{got} bytes came back of {len(supplied or b'')}")
             if index >= 2:  # the first ones are slower
                 took[name].append((time.perf_counter() - begun) * 1000)
-    what = f"exec {command[0]}" + (f", {len(given) >> 10} KiB both ways" if given else "")
+    what = f"exec {command[0]}" + (f", {len(supplied) >> 10} KiB both ways" if supplied else "")
     return Row(what, 0, "ms", took["agent"], took["direct"], aim=AIM)
 
 
@@ -194,7 +196,7 @@ async def log_times(ways: Ways, log: Path, rounds: int, megabytes: int) -> Row:
     """Milliseconds per MB of log sent to a follower; the floor reads and formats it itself."""
     lines = (megabytes << 20) // len(_LINE)
     text = _LINE * lines
-    shown = len(Formatter(timestamps=False).feed(text[: len(_LINE)])) * lines
+    reported = len(Formatter(timestamps=False).feed(text[: len(_LINE)])) * lines
     copy = ways.directory / "floor.log"  # the log itself may be rotated at any time
     await asyncio.to_thread(copy.write_bytes, text)
     took: dict[str, list[float]] = {"agent": [], "floor": []}
@@ -210,7 +212,7 @@ async def log_times(ways: Ways, log: Path, rounds: int, megabytes: int) -> Row:
                 begun = time.perf_counter()
                 writing = asyncio.create_task(asyncio.to_thread(_append, log, text))
                 got = 0
-                while got < shown:
+                while got < reported:
                     got += len(await answer.content.readany())
                 took["agent"].append((time.perf_counter() - begun) * 1e9 / got)
                 await writing
@@ -265,11 +267,11 @@ def main() -> int:
     parser.add_argument("--containerd", type=int, choices=(1, 2), default=2)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--megabytes", type=int, default=64)
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    print(table(asyncio.run(run(given.containerd, given.rounds, given.megabytes))))
+    print(table(asyncio.run(run(supplied.containerd, supplied.rounds, supplied.megabytes))))
     return 0
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bench.containers import main_processes
 from bench.manifests import NAMESPACE, manifest
 from bench.stand import NODE
-from bench.watching import GONE, READY, SUCCEEDED, Watching
+from bench.watching import READY, REMOVED, SUCCEEDED, Watching
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.remote.client import RemoteRuntime
 
@@ -46,7 +46,7 @@ class Subject:
         async def one(name: str) -> tuple[float, float]:
             await self._api.delete(PODS, name, NAMESPACE)
             answered = time.time()
-            return answered, await self._watching.until(name, GONE)
+            return answered, await self._watching.until(name, REMOVED)
 
         return list(await asyncio.gather(*(one(name) for name in names)))
 
@@ -67,7 +67,7 @@ class Subject:
         for name in left:
             await self._api.delete(PODS, name, NAMESPACE)
         for name in left:
-            await self._watching.until(name, GONE)
+            await self._watching.until(name, REMOVED)
 
     async def cleaned(self) -> None:
         """Wait until the agent has removed all dead sandboxes; TimeoutError names those left."""

@@ -29,7 +29,7 @@ def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> st
         ]
         if not both:
             continue
-        shown = "ratio" if row.floor else "value"
+        reported = "ratio" if row.floor else "value"
         ours, theirs = ([pair[side] for pair in both] for side in (0, 1))
         lines.append(
             (
@@ -38,7 +38,7 @@ def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> st
                 "x floor" if row.floor else row.unit,
                 _number(median(ours)),
                 _number(median(theirs)),
-                "" if row.aim is None or row.aim_on != shown else f"{row.aim:g}",
+                "" if row.aim is None or row.aim_on != reported else f"{row.aim:g}",
                 f"{' '.join(map(_number, ours))} | {' '.join(map(_number, theirs))}",
             )
         )
@@ -49,8 +49,8 @@ def side_by_side(names: Sequence[str], turns: Sequence[Sequence[Results]]) -> st
     ]
     for side, name in enumerate(names):
         for step, calls in _calls([pair[side] for pair in turns]).items():
-            shown = ", ".join(f"{kind} {count:.1f}" for kind, count in sorted(calls.items()))
-            text.append(f"{name}, calls per pod, {step}: {shown}")
+            reported = ", ".join(f"{kind} {count:.1f}" for kind, count in sorted(calls.items()))
+            text.append(f"{name}, calls per pod, {step}: {reported}")
     return "\n".join(text)
 
 

@@ -19,7 +19,7 @@ from bench.manifests import NAMESPACE, manifest
 from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
 from bench.usage import connections
-from bench.watching import GONE, READY
+from bench.watching import READY, REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
 
@@ -66,7 +66,7 @@ async def remove(stand: Stand, *names: str) -> None:
     for name in names:
         await stand.api.delete(PODS, name, NAMESPACE)
     for name in names:
-        await stand.pods.until(name, GONE)
+        await stand.pods.until(name, REMOVED)
 
 
 async def compare_starts(stand: Stand, rounds: int) -> tuple[list[float], list[float]]:
@@ -164,11 +164,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--pods", type=int, default=30)
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    asyncio.run(run(given.containerd, given.rounds, given.changes, given.pods))
+    asyncio.run(run(supplied.containerd, supplied.rounds, supplied.changes, supplied.pods))
     return 0
 
 

@@ -12,7 +12,7 @@ from kubeletpy.kubeapi.protocol import NODES, PODS, KubeApi, Resource
 
 READY = "Ready"
 SUCCEEDED = "Succeeded"
-GONE = "gone"
+REMOVED = "gone"
 PATIENCE = 180.0
 """Seconds after which what should have happened counts as failed, by default."""
 
@@ -76,7 +76,7 @@ class Watching:
             observe(kind, obj)
         if kind == "DELETED":
             self.latest.pop(name, None)
-            self._happened(name, GONE, now)
+            self._happened(name, REMOVED, now)
             return
         self.latest[name] = obj
         status = obj.get("status") or {}
@@ -92,4 +92,4 @@ class Watching:
                 waiter.set_result(now)
 
 
-__all__ = ["GONE", "NODES", "READY", "SUCCEEDED", "Watching"]
+__all__ = ["REMOVED", "NODES", "READY", "SUCCEEDED", "Watching"]

@@ -100,15 +100,15 @@ def work(jobs: Path) -> None:
 
 def run(taken: Path) -> int:
     """Run a job to its end and return its exit code."""
-    job, asked = json.loads(taken.read_text()), taken.with_suffix(".signal")
+    job, requested = json.loads(taken.read_text()), taken.with_suffix(".signal")
     print(f"{job['pod']}: {job['command']}", flush=True)
     env = os.environ | job["env"]
     with subprocess.Popen(job["command"], env=env, start_new_session=True) as process:
         try:
             while process.poll() is None:
-                if asked.exists():
-                    os.killpg(process.pid, int(asked.read_text()))
-                    asked.unlink()
+                if requested.exists():
+                    os.killpg(process.pid, int(requested.read_text()))
+                    requested.unlink()
                 time.sleep(POLL_S)
         finally:
             with contextlib.suppress(ProcessLookupError):  # remaining processes of the job

@@ -43,7 +43,7 @@ async def leaves_when_cancelled(work: Coroutine[Any, Any, Any], waits: Awaitable
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        gone = weakref.ref(task)
+        removed = weakref.ref(task)
         del task
         await asyncio.sleep(0)
-        return gone() is None
+        return removed() is None

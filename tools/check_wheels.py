@@ -77,8 +77,10 @@ def run(*command: str | Path, code: int = 0) -> str:
         check=False,
     )
     if done.returncode != code:
-        shown = " ".join(map(str, command[:6]))
-        raise Fault(f"`{shown}` exits with {done.returncode}, not {code}:\n{done.stdout[-4000:]}")
+        reported = " ".join(map(str, command[:6]))
+        raise Fault(
+            f"`{reported}` exits with {done.returncode}, not {code}:\n{done.stdout[-4000:]}"
+        )
     return done.stdout
 
 
@@ -99,24 +101,24 @@ def check_contents(package: str, wheel: Path) -> None:
         text=True,
         check=True,
     ).stdout
-    wanted = {name for name in listed.split("\0") if name and (folder / name).exists()}
+    desired = {name for name in listed.split("\0") if name and (folder / name).exists()}
     if package == "kubeletpy":
-        wanted |= {f"kubeletpy/deploy/{name}" for name in deploy_files()}
+        desired |= {f"kubeletpy/deploy/{name}" for name in deploy_files()}
     with zipfile.ZipFile(wheel) as opened:
         names = set(opened.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-        said = HeaderParser().parsestr(opened.read(metadata).decode())
+        stated = HeaderParser().parsestr(opened.read(metadata).decode())
     apart = metadata.partition("/")[0] + "/"
     found = {name for name in names if not name.startswith(apart)}
-    if missing := sorted(wanted - found):
+    if missing := sorted(desired - found):
         raise Fault(f"{wheel.name} lacks {', '.join(missing)}")
-    if more := sorted(found - wanted):
+    if more := sorted(found - desired):
         raise Fault(f"{wheel.name} has what the repository has not: {', '.join(more)}")
-    if apart + "licenses/LICENSE" not in names or said["License-Expression"] != "Apache-2.0":
+    if apart + "licenses/LICENSE" not in names or stated["License-Expression"] != "Apache-2.0":
         raise Fault(f"{wheel.name} does not carry its licence")
-    if said["Version"] != VERSION:
-        raise Fault(f"{wheel.name} is of version {said['Version']}, the sources of {VERSION}")
-    check_metadata(wheel.name, said)
+    if stated["Version"] != VERSION:
+        raise Fault(f"{wheel.name} is of version {stated['Version']}, the sources of {VERSION}")
+    check_metadata(wheel.name, stated)
 
 
 def check_metadata(name: str, metadata: Message) -> None:

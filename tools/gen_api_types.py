@@ -126,20 +126,22 @@ def stub(kinds: dict[str, dict[str, Any]]) -> str:
 def pod_fields(kinds: dict[str, dict[str, Any]]) -> str:
     """The whole file ``pod_fields.py``: the kinds that a pod has anywhere."""
     found: dict[str, dict[str, str]] = {}
-    asked = ["Pod"]
-    while asked:
-        name = asked.pop()
+    requested = ["Pod"]
+    while requested:
+        name = requested.pop()
         if name in kinds and name not in found:
             found[name] = {k: annotation(v) for k, v in kinds[name]["properties"].items()}
-            asked += [part for text in found[name].values() for part in re.findall(r"\w+", text)]
+            requested += [
+                part for text in found[name].values() for part in re.findall(r"\w+", text)
+            ]
     return FIELDS + "".join(map(entry, sorted(found.items()))) + FIELDS_OF
 
 
 def entry(kind: tuple[str, dict[str, str]]) -> str:
     """A kind's lines of the table; no line ends inside a field."""
     name, fields = kind
-    words = [f"{key} {value};".replace(" ", "\0") for key, value in fields.items()]
-    text = f"{name}: {' '.join(words)}".removesuffix(";")
+    parts = [f"{key} {value};".replace(" ", "\0") for key, value in fields.items()]
+    text = f"{name}: {' '.join(parts)}".removesuffix(";")
     return textwrap.fill(text, 100, subsequent_indent="    ").replace("\0", " ") + "\n"
 
 

@@ -180,9 +180,9 @@ def differing(table: Table, definitions: dict[str, Any]) -> list[str]:
         package, *version, message = name.split("/")
         key = (package.partition(".")[0], *(version or ["v1"]), message)
         definition = by_name.get(key, {})
-        wanted = set(definition.get("properties", ()))
-        odd = (wanted ^ json_fields(table, name)) - TYPE_META
-        if wanted and odd:  # a message that is only inlined has no definition
+        desired = set(definition.get("properties", ()))
+        odd = (desired ^ json_fields(table, name)) - TYPE_META
+        if desired and odd:  # a message that is only inlined has no definition
             found.append(f"{name}: {', '.join(sorted(odd))}")
     return found
 

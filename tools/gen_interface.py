@@ -40,7 +40,7 @@ FRAGMENTS = ROOT / "changes"
 MODULES = ("kubeletpy.library", "kubeletpy_up.api")
 """The public modules; their names are in ``__all__``."""
 OURS = ("kubeletpy", "kubeletpy_up")
-GONE = "gone"
+REMOVED = "gone"
 """The digest of a name that is no longer public."""
 HEADER = """\
 The public interface of kubeletpy (docs/library.md): every name with its signature.
@@ -54,7 +54,7 @@ class Change:
 
     name: str
     digest: str
-    words: str
+    parts: str
 
 
 # -- signatures ----------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def unrecorded(public: Mapping[str, str], changes: Sequence[Change]) -> dict[str
     """The names whose signature differs from their last row, with their current digest."""
     last = {change.name: change.digest for change in changes}
     now = {name: digest(text) for name, text in public.items()}
-    gone = {name: GONE for name in last if name not in now}
-    return {name: of for name, of in (now | gone).items() if last.get(name, GONE) != of}
+    removed = {name: REMOVED for name in last if name not in now}
+    return {name: of for name, of in (now | removed).items() if last.get(name, REMOVED) != of}
 
 
 def entries(changelog: str) -> list[str]:
@@ -193,16 +193,16 @@ def unreleased(changelog: str) -> str:
 
 def untold(changes: Sequence[Change], changelog: str) -> list[str]:
     """Faults of the rows: each must cite one line that names it, and no two of a name the same."""
-    told, wrong = entries(changelog), []
+    notified, wrong = entries(changelog), []
     cited: set[tuple[str, str]] = set()
     for change in changes:
-        found = [entry for entry in told if change.words in entry]
+        found = [entry for entry in notified if change.parts in entry]
         if len(found) != 1:
-            wrong.append(f"{change.name}: {len(found)} lines of CHANGELOG.md have {change.words!r}")
+            wrong.append(f"{change.name}: {len(found)} lines of CHANGELOG.md have {change.parts!r}")
         elif not _is_named(change.name, found[0]):
-            wrong.append(f"{change.name}: is not named by the line with {change.words!r}")
+            wrong.append(f"{change.name}: is not named by the line with {change.parts!r}")
         elif (change.name, found[0]) in cited:
-            wrong.append(f"{change.name}: two changes cite one line ({change.words!r})")
+            wrong.append(f"{change.name}: two changes cite one line ({change.parts!r})")
         else:
             cited.add((change.name, found[0]))
     return wrong
@@ -215,7 +215,8 @@ def _is_named(name: str, entry: str) -> bool:
 def problems(public: Mapping[str, str], changes: Sequence[Change], changelog: str) -> list[str]:
     """Faults of the ledger, as lines for a person."""
     changed = [
-        f"{name}: {'was removed' if of == GONE else 'has changed'} without a line in CHANGELOG.md: "
+        f"{name}: {'was removed' if of == REMOVED else 'has changed'} "
+        "without a line in CHANGELOG.md: "
         "add one to changes/ that names it in backticks, then run "
         "tools/gen_interface.py --changelog WORDS (words of that line)"
         for name, of in unrecorded(public, changes).items()
@@ -223,16 +224,16 @@ def problems(public: Mapping[str, str], changes: Sequence[Change], changelog: st
     return [*changed, *untold(changes, changelog)]
 
 
-def record(public: Mapping[str, str], changes: Sequence[Change], text: str, words: str) -> str:
+def record(public: Mapping[str, str], changes: Sequence[Change], text: str, parts: str) -> str:
     """Add what has changed to the ledger; what is wrong with that, or ""."""
-    new = [Change(name, of, words) for name, of in unrecorded(public, changes).items()]
-    if not any(words in entry for entry in entries(unreleased(text))):
-        return f"no fragment in changes/ has {words!r}"
+    new = [Change(name, of, parts) for name, of in unrecorded(public, changes).items()]
+    if not any(parts in entry for entry in entries(unreleased(text))):
+        return f"no fragment in changes/ has {parts!r}"
     if wrong := untold([*changes, *new], text):
         return "\n".join(wrong)
     with LEDGER.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows((each.name, each.digest, each.words) for each in new)
+        writer.writerows((each.name, each.digest, each.parts) for each in new)
     return ""
 
 
@@ -241,16 +242,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--changelog", metavar="WORDS", default="")
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     public, changelog = interface(), changelog_text()
-    if given.check:
+    if supplied.check:
         wrong = problems(public, ledger(), changelog)
         if not OUT.exists() or OUT.read_text() != render(public):
             wrong.append("out of date: docs/interface.txt; run tools/gen_interface.py")
         print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
         return 1 if wrong else 0
     OUT.write_text(render(public))
-    wrong_words = given.changelog and record(public, ledger(), changelog, given.changelog)
+    wrong_words = supplied.changelog and record(public, ledger(), changelog, supplied.changelog)
     if wrong_words:
         print(wrong_words, file=sys.stderr)
     return 1 if wrong_words else 0

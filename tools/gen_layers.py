@@ -91,9 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description="Draw the layers of packages.")
     parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
-    given = parser.parse_args(arguments)
+    supplied = parser.parse_args(arguments)
     picture = draw(layers((ROOT / "pyproject.toml").read_text(encoding="utf-8")))
-    if not given.check:
+    if not supplied.check:
         OUTPUT.write_text(picture, encoding="utf-8")
         return 0
     if OUTPUT.exists() and OUTPUT.read_text(encoding="utf-8") == picture:

@@ -48,9 +48,9 @@ def of_the_agent() -> str:
 
 def roots() -> list[str]:
     """The kinds that the agent requests, and the messages that are part of all of them."""
-    asked = [each for each in vars(protocol).values() if isinstance(each, protocol.Resource)]
-    asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
-    named = [message_name(each.api_version, each.kind) for each in asked]
+    requested = [each for each in vars(protocol).values() if isinstance(each, protocol.Resource)]
+    requested += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
+    named = [message_name(each.api_version, each.kind) for each in requested]
     return [*named, "authentication.k8s.io/TokenRequest", *ABOUT_ALL]
 
 

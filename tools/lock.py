@@ -101,11 +101,11 @@ def main() -> int:
     parser.add_argument(
         "--keep", action="store_true", help="keep pinned versions that still fit pyproject.toml"
     )
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     for lock in LOCKS:
         try:
-            compile_lock(lock, not given.keep)
+            compile_lock(lock, not supplied.keep)
         except subprocess.CalledProcessError as error:
             print(f"lock: {path(lock.name)} was not written: uv exited with {error.returncode}")
             return 1

@@ -132,13 +132,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("package", nargs="*", help="a package of kubeletpy/; none: all of them")
     parser.add_argument("--jobs", type=int, default=1, help="mutations tried at a time")
     parser.add_argument("--most-percent", type=float, default=MOST_PERCENT)
-    given = parser.parse_args(arguments)
-    for package in given.package:
+    supplied = parser.parse_args(arguments)
+    for package in supplied.package:
         if package not in packages():
             parser.error(f"{package} is not one of: {', '.join(packages())}")
-    chosen = given.package or packages()
+    chosen = supplied.package or packages()
     try:
-        results = [try_package(each, given.jobs, given.most_percent) for each in chosen]
+        results = [try_package(each, supplied.jobs, supplied.most_percent) for each in chosen]
     except CommandError as error:
         print(error, file=sys.stderr)
         return 1

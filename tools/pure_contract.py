@@ -150,8 +150,8 @@ def could_declare(
 ) -> set[str]:
     """The largest set of modules without faults that import only each other and data."""
     left = set(clean) | set(data)
-    while gone := {m for m in left if m not in data and not left.issuperset(imported[m])}:
-        left -= gone
+    while removed := {m for m in left if m not in data and not left.issuperset(imported[m])}:
+        left -= removed
     return left - set(data)
 
 

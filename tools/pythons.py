@@ -45,14 +45,14 @@ exec chroot "$root" env --chdir=/checkout "$@"
 """
 
 
-def divide(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def divide(parts: Sequence[str]) -> tuple[list[str], list[str]]:
     """Versions of Python, and what is passed to pytest.
 
     >>> divide(["3.13", "3.14", "-x"])
     (['3.13', '3.14'], ['-x', 'tests/unit'])
     """
-    versions = [word for word in words if _VERSION.fullmatch(word)]
-    rest = [word for word in words if word not in versions]
+    versions = [word for word in parts if _VERSION.fullmatch(word)]
+    rest = [word for word in parts if word not in versions]
     if not any(word.startswith("tests") for word in rest):
         rest.append("tests/unit")
     return versions or list(SUITES.values()), rest

@@ -35,12 +35,21 @@ def main() -> None:
         help="size of the server, as a factor of the default seats and queues",
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     logging.disable(logging.CRITICAL)
     gc.set_threshold(50_000, 50, 100)
-    lengths = {f"{name}_s": float(s) for name, _, s in (each.partition("=") for each in asked.last)}
-    lengths["server"] = asked.server
-    plan = Plan(asked.nodes, asked.pods, asked.binds, asked.phases, asked.seed, **lengths)
+    lengths = {
+        f"{name}_s": float(s) for name, _, s in (each.partition("=") for each in requested.last)
+    }
+    lengths["server"] = requested.server
+    plan = Plan(
+        requested.nodes,
+        requested.pods,
+        requested.binds,
+        requested.phases,
+        requested.seed,
+        **lengths,
+    )
     begun = time.monotonic()
 
     def say(text: str) -> None:
@@ -55,8 +64,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fleet-") as root, without_mounts():
         record = loop.run(_run(plan, Path(root), say))
     _print(record)
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(record.as_json(), separators=(",", ":")) + "\n")
+    if requested.json is not None:
+        requested.json.write_text(json.dumps(record.as_json(), separators=(",", ":")) + "\n")
 
 
 async def _run(plan: Plan, root: Path, say: Callable[[str], None]) -> Record:

@@ -81,21 +81,21 @@ def main() -> None:
     parser.add_argument("--phases", nargs="+", help="show only these phases")
     parser.add_argument("--seconds", type=int, help="plot only the first seconds of each phase")
     parser.add_argument("--plots", type=Path, help="directory for the plots")
-    asked = parser.parse_args()
-    run = json.loads(asked.figures.read_text())
+    requested = parser.parse_args()
+    run = json.loads(requested.figures.read_text())
     rows: list[Row] = [(row[0], row[1], row[2], row[3], row[4]) for row in run["rows"]]
     nodes, pods = run["plan"]["nodes"], run["plan"]["pods"]
     for each in run["phases"]:
         phase = Phase(**each)
-        if asked.phases and phase.name not in asked.phases:
+        if requested.phases and phase.name not in requested.phases:
             continue
         print(f"\n{phase.name}: {nodes} nodes, {pods} pods each, {phase.end - phase.start} s;")
         print(f"answers by code: {dict(sorted(codes(rows, phase).items()))}\n")
         print(table(rows, phase))
-        if asked.plots is not None:
-            end = min(phase.end, phase.start + (asked.seconds or phase.end))
-            shown = Phase(phase.name, phase.start, end)
-            (asked.plots / f"fleet-{phase.name}.svg").write_text(picture(rows, shown))
+        if requested.plots is not None:
+            end = min(phase.end, phase.start + (requested.seconds or phase.end))
+            reported = Phase(phase.name, phase.start, end)
+            (requested.plots / f"fleet-{phase.name}.svg").write_text(picture(rows, reported))
     print()
     for name, value in run["facts"].items():
         print(f"{name}: {value:g}")

@@ -19,7 +19,7 @@ BOOT_SPREAD_S = 1.0
 """Seconds within which agents that are started together begin."""
 DOWN_S = 5.0
 """Seconds that a restarted agent is down."""
-LOOK_S = 0.25
+CHECK_S = 0.25
 READY_S = 300.0
 PHASES = ("join", "deploy", "steady", "outage", "recovery", "rolling", "restart")
 
@@ -114,10 +114,10 @@ class Fleet:
     async def _until(self, what: Callable[[], bool], seconds: float) -> float:
         """Wait for a condition, with a timeout; returns the seconds that it took."""
         begun = self._loop.time()
-        for _ in range(round(seconds / LOOK_S)):
+        for _ in range(round(seconds / CHECK_S)):
             if what():
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         return self._loop.time() - begun
 
     async def _start_all(self) -> None:
@@ -136,13 +136,13 @@ class Fleet:
             await asyncio.sleep(end - self._loop.time())
 
     async def _deploy(self) -> None:
-        wanted = self.plan.nodes * self.plan.pods
+        desired = self.plan.nodes * self.plan.pods
         async with self._phase("deploy"):
-            for number in range(wanted):
+            for number in range(desired):
                 self.nodes[number % self.plan.nodes].create_pod(f"pod-{number}")
                 await asyncio.sleep(1 / self.plan.binds)
             took = await self._until(
-                lambda: sum(node.ready_pods() for node in self.nodes) == wanted, READY_S
+                lambda: sum(node.ready_pods() for node in self.nodes) == desired, READY_S
             )
             self.record.facts["deploy: all pods Ready s after the last bind"] = took
 

@@ -76,33 +76,33 @@ class FleetServer:
         second = int(asyncio.get_running_loop().time())
         self.counted[second, verb, resource, code] += 1
 
-    async def answer(self, node: str, asked: Asked) -> tuple[int, Any]:
+    async def answer(self, node: str, requested: Asked) -> tuple[int, Any]:
         """Status and the object or Subscription that answers a request. Raises Lost."""
         if not self.up:
-            self.count(asked.verb, asked.resource, 0)
+            self.count(requested.verb, requested.resource, 0)
             raise Lost("connection refused")
-        status, answer = await self._served(node, asked)
+        status, answer = await self._served(node, requested)
         if not self.up:
             if isinstance(answer, Subscription):
                 answer.close()
-            self.count(asked.verb, asked.resource, 0)
+            self.count(requested.verb, requested.resource, 0)
             raise Lost("connection lost")
         return status, answer
 
-    async def _served(self, node: str, asked: Asked) -> tuple[int, Any]:
+    async def _served(self, node: str, requested: Asked) -> tuple[int, Any]:
         arrived = int(asyncio.get_running_loop().time())
         try:
-            async with self.levels[level_of(asked.resource)].seat(node):
-                mean = WORK_S.get(asked.verb, WRITE_S)
+            async with self.levels[level_of(requested.resource)].seat(node):
+                mean = WORK_S.get(requested.verb, WRITE_S)
                 await asyncio.sleep(mean * self.rng.uniform(0.5, 1.5))
-                status, answer = asked.answer(self.registries[node], node)
+                status, answer = requested.answer(self.registries[node], node)
         except Busy:
             busy = errors.ApiError(429, "TooManyRequests", "too many requests, try again later")
             status, answer = 429, busy.status()
         except errors.ApiError as refusal:
             status, answer = refusal.code, refusal.status()
-        self.counted[arrived, asked.verb, asked.resource, status] += 1
-        if asked.resource == "leases" and status < 300:
+        self.counted[arrived, requested.verb, requested.resource, status] += 1
+        if requested.resource == "leases" and status < 300:
             now = asyncio.get_running_loop().time()
             self.renewals.setdefault(node, []).append(now)
         return status, answer

@@ -28,12 +28,12 @@ class FleetWire:
     async def request(self, attempt: Attempt) -> FleetResponse:
         """One attempt. Raises TransportError."""
         kind, seconds = attempt.headers.get("Content-Type", ""), attempt.seconds
-        asked = Asked(attempt.method, attempt.path, kind, attempt.data)
+        requested = Asked(attempt.method, attempt.path, kind, attempt.data)
         try:
             async with asyncio.timeout(attempt.connect_seconds if attempt.lasting else seconds):
                 await self._connect()
                 await asyncio.sleep(self._server.rng.uniform(*LATENCY_S))
-                status, answer = await self._server.answer(self._node, asked)
+                status, answer = await self._server.answer(self._node, requested)
                 await asyncio.sleep(self._server.rng.uniform(*LATENCY_S))
         except Lost as lost:
             self._connected_in = -1

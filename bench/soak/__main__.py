@@ -38,21 +38,28 @@ def main() -> int:
         "--curves", type=Path, metavar="FILE", help="write a CSV file for bench.soak.picture"
     )
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="write the agent's log here")
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    seconds = given.minutes * 60
+    seconds = supplied.minutes * 60
     plan = Plan(
-        *(given.containerd, seconds, given.seed, given.kill_every, given.hard, given.longest),
+        *(
+            supplied.containerd,
+            seconds,
+            supplied.seed,
+            supplied.kill_every,
+            supplied.hard,
+            supplied.longest,
+        ),
         curves_every=max(1.0, seconds / ROWS),
     )
     try:
-        result = asyncio.run(run(plan, given.keep_log))
+        result = asyncio.run(run(plan, supplied.keep_log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    if given.curves is not None:
-        write(result.rows, given.curves)
+    if supplied.curves is not None:
+        write(result.rows, supplied.curves)
     print(report(result))
     return 1 if result.violations else 0
 

@@ -17,7 +17,7 @@ from bench.manifests import NAMESPACE
 from bench.soak.hostile import HOSTILE, big_object
 from bench.soak.pods import SHARED, container, shared_objects, some_pod, static_pod
 from bench.stand import Stand
-from bench.watching import GONE
+from bench.watching import REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, PODS, SECRETS
@@ -148,7 +148,7 @@ class Churn:
         self._stand.pods.forget(name)
         grace = self._draw.choice(GRACES)
         await self._remove(name, grace)
-        await self._stand.pods.until(name, GONE)
+        await self._stand.pods.until(name, REMOVED)
         again = self._some_pod(name.partition("-")[0])
         await self._make({**again, "metadata": {**again["metadata"], "name": name}})
 

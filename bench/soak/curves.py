@@ -41,7 +41,7 @@ class Row:
     cpu: float | None
     pods: int
     ready: float | None
-    gone: float | None
+    removed: float | None
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Curves:
     _begun: float = field(default_factory=time.monotonic)
     _pods: dict[str, _Times] = field(default_factory=dict)
     _ready: list[float] = field(default_factory=list)
-    _gone: list[float] = field(default_factory=list)
+    _absent: list[float] = field(default_factory=list)
 
     async def run(self) -> None:
         """Add a row every ``every`` seconds, until cancelled."""
@@ -75,7 +75,7 @@ class Curves:
         if kind == "DELETED":
             times = self._pods.pop(meta["uid"], None)
             if times is not None and times.deleted is not None:
-                self._gone.append(now - times.deleted)
+                self._absent.append(now - times.deleted)
             return
         times = self._pods.setdefault(meta["uid"], _Times(now))
         conditions = (obj.get("status") or {}).get("conditions") or ()
@@ -88,11 +88,11 @@ class Curves:
             times.deleted = now
 
     def _row(self) -> Row:
-        ready, gone = (
-            statistics.median(each) if each else None for each in (self._ready, self._gone)
+        ready, removed = (
+            statistics.median(each) if each else None for each in (self._ready, self._absent)
         )
         self._ready.clear()
-        self._gone.clear()
+        self._absent.clear()
         held: tuple[int | None, int | None, int | None, float | None] = (None, None, None, None)
         try:
             pid = self.stand.agent_pid
@@ -100,7 +100,7 @@ class Curves:
         except (RuntimeError, OSError, KeyError):
             pass  # it was killed: it has exited, or is a zombie without memory
         seconds = time.monotonic() - self._begun
-        return Row(seconds, *held, len(self.stand.pods.latest), ready, gone)
+        return Row(seconds, *held, len(self.stand.pods.latest), ready, removed)
 
 
 def _count(pid: int, what: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Door:
+class ConnectionLimiter:
     """Relays bytes to a port on this machine."""
 
     def __init__(self, target: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.soak.door import Door
+from bench.soak.door import ConnectionLimiter
 from bench.soak.health import Health
 from bench.soak.machine import machine_faults
 from bench.stand import Stand
@@ -43,7 +43,7 @@ class Faults:
     def __init__(
         self,
         stand: Stand,
-        door: Door,
+        limiter: ConnectionLimiter,
         kubeconfig: Path,
         health: Health,
         draw: random.Random,
@@ -57,7 +57,7 @@ class Faults:
             machine: whether the machine fails too (:mod:`.machine`).
             longest: seconds that a fault lasts at most.
         """
-        self._stand, self._door, self._kubeconfig = stand, door, kubeconfig
+        self._stand, self._limiter, self._kubeconfig = stand, limiter, kubeconfig
         self._health = health
         self._draw = draw
         self._agent = asyncio.Lock()
@@ -158,11 +158,11 @@ class Faults:
             os.kill(pid, signal.SIGCONT)
 
     async def _refuse(self, seconds: float) -> None:
-        self._door.close()
+        self._limiter.close()
         try:
             await asyncio.sleep(seconds)
         finally:
-            await self._door.open()
+            await self._limiter.open()
 
 
 async def _finished(task: asyncio.Future[None]) -> None:

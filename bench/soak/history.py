@@ -133,8 +133,8 @@ class History:
             elif ended.get("reason") in _NEVER_RAN or (code, ended.get("reason")) == _LOST:
                 continue
             elif allowed is not None and code not in allowed and not _cut_short(code, meta):
-                shown = {key: ended[key] for key in ended if key != "message"}
-                self._violated(seen, f"{entry['name']} cannot end so: {shown}")
+                reported = {key: ended[key] for key in ended if key != "message"}
+                self._violated(seen, f"{entry['name']} cannot end so: {reported}")
 
     def _phase(self, seen: _Seen, status: JSON) -> None:
         phase = status.get("phase")

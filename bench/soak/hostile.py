@@ -75,12 +75,12 @@ def _talking_probes(name: str, _: random.Random) -> JSON:
     """Probes whose output doesn't end before they do, and an HTTP answer of newlines."""
     answer = "printf 'HTTP/1.1 200 OK\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'; yes ''"
     talks = {"exec": {"command": ["/bin/sh", "-c", "yes | head -c 4000000"]}, "periodSeconds": 2}
-    asks: JSON = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 2}
+    requests: JSON = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 2}
     serve = f'while :; do nc -l -p 8080 -e /bin/sh -c "{answer} | head -c 3000000"; done'
     trap = "trap 'exit 0' TERM;"
     main = container(
         script=f"{trap} ({serve}) & while :; do sleep 1000 & wait $!; done",
-        readinessProbe=asks,
+        readinessProbe=requests,
         livenessProbe=talks,
     )
     return pod(name, main, codes={"main": [0, KILLED]}, ends=ANY)

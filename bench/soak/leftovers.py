@@ -140,8 +140,8 @@ def lost_shims(stand: Stand) -> list[str]:
     """
     found = []
     for pid in shims(stand.agent_runtime.directory):
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-        found.append(f"shim: {pid} of {words[words.index('-id') + 1]}")
+        parts = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        found.append(f"shim: {pid} of {parts[parts.index('-id') + 1]}")
     return found
 
 

@@ -65,8 +65,8 @@ def pod(
     **spec: Any,
 ) -> JSON:
     """A bound pod; keyword arguments are fields of its spec."""
-    given = list(containers) or [container()]
-    names = [each["name"] for each in (*given, *spec.get("initContainers", ()))]
+    supplied = list(containers) or [container()]
+    names = [each["name"] for each in (*supplied, *spec.get("initContainers", ()))]
     may = {each: [0] for each in names} | (codes or {})
     notes = {CODES: json.dumps(may), ENDS: ends, STEADY: str(steady).lower()}
     return {
@@ -78,7 +78,7 @@ def pod(
             "dnsPolicy": "Default",
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 4,
-            "containers": given,
+            "containers": supplied,
             **spec,
         },
     }

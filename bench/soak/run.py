@@ -21,7 +21,7 @@ import yaml
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
 from bench.soak.curves import Curves, Row
-from bench.soak.door import Door
+from bench.soak.door import ConnectionLimiter
 from bench.soak.faults import KILLED, LONGEST, RESTARTED, Faults
 from bench.soak.health import Health
 from bench.soak.history import History
@@ -30,7 +30,7 @@ from bench.soak.settled import unsettled
 from bench.soak.streams import Streams
 from bench.soak.truth import Truth
 from bench.stand import NODE, Stand, make_stand
-from bench.watching import GONE, READY
+from bench.watching import READY, REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS
 from tools.env.file_systems import MI, file_system
@@ -92,14 +92,14 @@ async def soak(plan: Plan, keep: Path | None = None) -> Soak:
     result, begun = Soak(plan), time.monotonic()
     async with make_stand(plan.generation, floor=False, config=_config) as stand:
         (stand.directory / "manifests").mkdir()
-        door = Door(_port_of(stand))
-        await door.open()
-        kubeconfig = _through(door, stand)
+        limiter = ConnectionLimiter(_port_of(stand))
+        await limiter.open()
+        kubeconfig = _through(limiter, stand)
         try:
             with _files(stand) if plan.hard else nullcontext():
-                await _Run(stand, door, kubeconfig, result).whole()
+                await _Run(stand, limiter, kubeconfig, result).whole()
         finally:
-            door.close()
+            limiter.close()
             if keep is not None:
                 await asyncio.to_thread(_keep_logs, stand, keep)
     result.seconds = time.monotonic() - begun
@@ -117,7 +117,9 @@ def _files(stand: Stand) -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, stand: Stand, door: Door, kubeconfig: Path, result: Soak) -> None:
+    def __init__(
+        self, stand: Stand, limiter: ConnectionLimiter, kubeconfig: Path, result: Soak
+    ) -> None:
         draws = [random.Random(f"{result.plan.seed} {part}") for part in range(3)]
         self.stand, self.result = stand, result
         self.health, self.history = Health(), History()
@@ -126,7 +128,7 @@ class _Run:
         self.churn = Churn(stand, draws[0], self.truth.forced.add, hostile=plan.hard)
         self.streams = Streams(stand, draws[1])
         self.faults = Faults(
-            *(stand, door, kubeconfig, self.health, draws[2]),
+            *(stand, limiter, kubeconfig, self.health, draws[2]),
             machine=plan.hard,
             longest=plan.longest,
         )
@@ -163,7 +165,7 @@ class _Run:
         for lost in (lost_shims, lost_tasks):
             result.lost_by_runtime += await asyncio.to_thread(lost, self.stand)
         self.history.overdue(self.health.seconds)
-        result.after = await self.look()
+        result.after = await self.check()
         await self.truth.close()
         self.judge()
 
@@ -175,16 +177,16 @@ class _Run:
         await self.stand.pods.until(name, READY)
         await self.streams.once()
         await self.stand.api.delete(PODS, name, NAMESPACE)
-        await self.stand.pods.until(name, GONE)
+        await self.stand.pods.until(name, REMOVED)
 
         async def of_pods() -> list[str]:
             found = await asyncio.to_thread(left, self.stand, set())
             return [line for line in found if uid in line or not line.startswith("file: ")]
 
         await self.until(EMPTY_WITHIN, "after the first pod", of_pods)
-        return await self.look(), await asyncio.to_thread(files, self.stand)
+        return await self.check(), await asyncio.to_thread(files, self.stand)
 
-    async def look(self) -> Process:
+    async def check(self) -> Process:
         """The resources that the agent's process holds now."""
         tasks, heap = [await self.streams.profile(name) for name in ("goroutine", "heap")]
         return process(self.stand.agent_pid, tasks, heap)
@@ -256,10 +258,10 @@ def _port_of(stand: Stand) -> int:
     return port
 
 
-def _through(door: Door, stand: Stand) -> Path:
+def _through(limiter: ConnectionLimiter, stand: Stand) -> Path:
     """A kubeconfig for the agent that leads through the door."""
     config = _kubeconfig(stand)
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{door.port}"
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{limiter.port}"
     path = stand.directory / "door.kubeconfig"
     path.touch(mode=0o600)
     path.write_text(yaml.safe_dump(config))

@@ -26,11 +26,11 @@ def _wrong(pod: JSON) -> Iterator[str]:
     if meta.get("deletionTimestamp"):
         yield f"pod {meta['name']} is still Terminating"
         return
-    wanted = meta["annotations"].get(ENDS)
+    desired = meta["annotations"].get(ENDS)
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     ready = conditions.get("Ready", {}).get("status") == "True"
-    if wanted != ANY and not (ready if wanted == READY else status.get("phase") == wanted):
-        yield f"pod {meta['name']} is not {wanted}: {_short(status)}"
+    if desired != ANY and not (ready if desired == READY else status.get("phase") == desired):
+        yield f"pod {meta['name']} is not {desired}: {_short(status)}"
     for kind in ("PodResizePending", "PodResizeInProgress"):
         if kind in conditions:
             yield f"pod {meta['name']} has {kind}: {conditions[kind]}"
@@ -52,10 +52,10 @@ def _static(stand: Stand, pods: dict[str, JSON]) -> list[str]:
     return [f"only one of manifest and mirror pod: {name}" for name in sorted(files ^ mirrors)]
 
 
-def _configs(stand: Stand, pods: dict[str, JSON], wanted: str) -> Iterator[str]:
+def _configs(stand: Stand, pods: dict[str, JSON], desired: str) -> Iterator[str]:
     """Yield containers whose files differ from the configMap."""
     for name, pod in pods.items():
         uid = pod["metadata"]["uid"]
         folder = stand.root_dir / "pods" / uid / "volumes/kubernetes.io~configmap/config"
-        if folder.is_dir() and (text := (folder / "a").read_text()) != wanted:
-            yield f"pod {name} reads {text} of the configMap, not {wanted}"
+        if folder.is_dir() and (text := (folder / "a").read_text()) != desired:
+            yield f"pod {name} reads {text} of the configMap, not {desired}"

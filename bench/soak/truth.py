@@ -30,7 +30,7 @@ class Truth:
         self._socket = runtime.socket
         self._limit = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
         self.forced: set[str] = set()
         """Uids of the pods that were removed without the node's consent."""
         self.violations: list[str] = []
@@ -42,28 +42,28 @@ class Truth:
         if CONFIG_MIRROR in (meta.get("annotations") or {}):
             return
         if kind == "DELETED" and meta["uid"] not in self.forced:
-            self._look(partial(self._gone, meta["name"], meta["uid"]))
+            self._check(partial(self._absent, meta["name"], meta["uid"]))
         for container, code in exits_shown(obj):
-            if container not in self._asked:
-                self._asked.add(container)
-                self._look(partial(self._exit, meta["name"], container, code))
+            if container not in self._requested:
+                self._requested.add(container)
+                self._check(partial(self._exit, meta["name"], container, code))
 
     async def close(self) -> None:
         """Wait for pending lookups."""
         await asyncio.gather(*self._tasks)
 
-    def _look(self, look: Callable[[], None]) -> None:
-        task = asyncio.get_running_loop().create_task(self._limited(look))
+    def _check(self, check: Callable[[], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._limited(check))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _limited(self, look: Callable[[], None]) -> None:
+    async def _limited(self, check: Callable[[], None]) -> None:
         async with self._limit:
-            await asyncio.to_thread(look)
+            await asyncio.to_thread(check)
 
-    def _gone(self, name: str, uid: str) -> None:
-        wanted = cri.ContainerFilter(label_selector={_UID: uid})
-        request = cri.ListContainersRequest(filter=wanted)
+    def _absent(self, name: str, uid: str) -> None:
+        desired = cri.ContainerFilter(label_selector={_UID: uid})
+        request = cri.ListContainersRequest(filter=desired)
         try:
             with RawRuntime(self._socket) as raw:
                 found = raw.runtime.ListContainers(request, timeout=5).containers

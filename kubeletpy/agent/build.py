@@ -71,7 +71,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     pressure, certificate = eviction.pressure, observers.certificate
     signals.pod_changed.connect(loop.sync_pod)
     storage.objects.on_change(loop.sync_pod)
-    signals.pod_shown.connect(core.state.starts.shown, core.state.statuses.reconcile)
+    signals.pod_reported.connect(core.state.starts.reported, core.state.statuses.reconcile)
     signals.runtime_changed.connect(loop.runtime_changed)
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
@@ -81,7 +81,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         loop.housekeeping_soon,
         lambda uid: shutdown.pod_finished(),
         *([eviction.keeper.pod_finished] if eviction.keeper is not None else ()),
-        *([observers.gone.finished] if core.outside.sockets else ()),
+        *([observers.removed.finished] if core.outside.sockets else ()),
     )
     signals.pressures.connect(lambda: pressure.conditions if pressure is not None else ())
     signals.republish_pods.connect(core.housekeeping.republish_pods)
@@ -100,15 +100,19 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         lambda: core.runtime.hurry(shutdown.shutting_down), signals.node_changed
     )
     # by the watch or by a response, whichever comes first: before the first status is written
-    last_left = [lambda: pressure.node_shown(own_node.current())] if pressure is not None else []
+    last_left = [lambda: pressure.node_reported(own_node.current())] if pressure is not None else []
     cloud = [partial(_take_addresses, core, core.cloud_ips)] if core.cloud_ips is not None else []
-    signals.node_shown.connect(
+    signals.node_reported.connect(
         *cloud,
         *last_left,
         storage.claims.node_changed,
-        lambda: core.runtime_upkeep.node_shown(own_node.current()),
-        *([lambda: csi_writer.node_shown(own_node.as_shown())] if csi_writer is not None else []),
-        *([manager.node_shown] if manager is not None else []),
+        lambda: core.runtime_upkeep.node_reported(own_node.current()),
+        *(
+            [lambda: csi_writer.node_reported(own_node.as_reported())]
+            if csi_writer is not None
+            else []
+        ),
+        *([manager.node_reported] if manager is not None else []),
     )
     signals.node_answered.connect(
         *cloud,

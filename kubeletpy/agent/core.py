@@ -198,7 +198,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         release=storage.volumes.release_orphan,
         again=signals.republish_pods,
         swept=metrics.pods.orphan_directories,
-        wanted=remains.needs_directory,
+        desired=remains.needs_directory,
     )
     components.append(
         Component(
@@ -293,7 +293,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
         host_ips=context.host_ips,
-        looked_at=state.starts.looked_at,
+        checked_at=state.starts.checked_at,
         holds_claims=claims.manager.holds,
         mirror_of=pods.mirror_of,
         device_health=agent_resources.device_health(gates, devices, claims.device_health),
@@ -305,7 +305,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     node = build_node(
         context,
         runtime_info=runtime_upkeep.info,
-        wanted=lambda pod: pods.current(pod.uid) is not None,
+        desired=lambda pod: pods.current(pod.uid) is not None,
         volumes_in_use=storage.claims.operations.volumes_in_use,
         volumes_in_use_written=storage.claims.operations.volumes_in_use_written,
         devices=devices.counts,
@@ -417,7 +417,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         admit=gate,
         allocations=allocations,
         runtime_error=health.runtime_error,
-        on_api_object=signals.pod_shown,
+        on_api_object=signals.pod_reported,
         show_held=composer.show_held,
         on_updated=gate.updated,
         on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),

@@ -27,7 +27,7 @@ from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.collector import StatsCollector, make_collector, withheld_huge_pages
 from kubeletpy.node.stats.disks import DiskMeter
 from kubeletpy.node.stats.pod_storage import StorageMeter
-from kubeletpy.pods.pod import Pod, Spared
+from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
@@ -76,7 +76,7 @@ class Upkeep:
         self._removable = removable
         self._reported = reported
         self._ended = ended
-        self._wanted = asyncio.Event()
+        self._desired = asyncio.Event()
 
     def component(self) -> Component:
         """Its tasks and hooks, for the agent."""
@@ -85,19 +85,19 @@ class Upkeep:
 
     def collect_soon(self) -> None:
         """A pod has ended: do not wait for the period."""
-        self._wanted.set()
+        self._desired.set()
 
     async def collect_containers(self) -> None:
         """Collect dead containers and sandboxes until cancelled, first soon after startup."""
-        self._wanted.set()  # what ended while no agent ran, or just before it stopped
+        self._desired.set()  # what ended while no agent ran, or just before it stopped
         while True:
             try:
                 async with asyncio.timeout(CONTAINERS_PERIOD_S):
-                    await self._wanted.wait()
+                    await self._desired.wait()
                 await asyncio.sleep(SOON_S)
             except TimeoutError:
                 pass
-            self._wanted.clear()
+            self._desired.clear()
             try:
                 await self._collect(self._removable, self._reported)
             except CRIError as error:
@@ -177,15 +177,15 @@ class Eviction(Struct, frozen=True):
         return self.keeper if self.watches_node else None
 
     async def order(
-        self, asked: Pod | None = None, without: Collection[str] = ()
+        self, requested: Pod | None = None, without: Collection[str] = ()
     ) -> Sequence[EvictionOrder]:
         """In which order pods would be evicted; empty: the node is not watched."""
         pressure = self.pressure
-        return () if pressure is None else await pressure.order(asked, without)
+        return () if pressure is None else await pressure.order(requested, without)
 
-    def spared(self, uid: str) -> Spared | None:
+    def excluded(self, uid: str) -> Excluded | None:
         """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
-        return None if self.keeper is None else self.keeper.spared(uid)
+        return None if self.keeper is None else self.keeper.excluded(uid)
 
     def by_limit(self, uid: str) -> dict[str, Any] | None:
         """How a pod was evicted for exceeding its own limit, for explain; None: it was not."""

@@ -89,14 +89,14 @@ def build_node(
     context: BuildContext,
     *,
     runtime_info: Callable[[], RuntimeInfo],
-    wanted: Callable[[Pod], bool],
+    desired: Callable[[Pod], bool],
     volumes_in_use: Callable[[], list[str] | None],
     volumes_in_use_written: Callable[[], None],
     devices: Callable[[Mapping[str, str]], DeviceCounts],
 ) -> ApiNode:
     """The node objects, and the components that keep the API's Node and mirrors up to date.
 
-    ``runtime_info`` returns the runtime's report about itself, ``wanted`` whether a static pod is
+    ``runtime_info`` returns the runtime's report about itself, ``desired`` whether a static pod is
     still in the configuration. ``volumes_in_use``, ``volumes_in_use_written``: see NodeManager.
     ``devices`` returns the counts of plugins' devices, given the capacity that the API shows.
     """
@@ -114,7 +114,7 @@ def build_node(
         clock,
         initial=initial_node(machine.facts, options, info, node_ips=node_ips, now=started_at),
         written=lambda: node.node if node is not None else None,
-        shown=signals.node_shown,
+        reported=signals.node_reported,
         rng=rng,
     )
     if api is not None:
@@ -134,7 +134,7 @@ def build_node(
                 booted_at=machine.booted_at,
                 started_at=started_at if machine.started_at is None else machine.started_at,
             ),
-            newest=own.as_shown,
+            newest=own.as_reported,
             deleted=own.deleted,
             not_found=own.not_found,
             replaced=signals.node_replaced,
@@ -154,7 +154,7 @@ def build_node(
             rng=rng,
         )
         mirrors = ApiMirrorKeeper(
-            api.pods, options.name, lambda: own.live_uid() or None, wanted=wanted, rng=rng
+            api.pods, options.name, lambda: own.live_uid() or None, desired=desired, rng=rng
         )
     return ApiNode(node, lease, mirrors, own)
 

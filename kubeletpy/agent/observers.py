@@ -48,7 +48,7 @@ class Observers(Struct, frozen=True):
 
     components: list[Component]
     stuck: StuckPods
-    gone: RemovedPods
+    removed: RemovedPods
     certificate: ServingCertificate | None
 
 
@@ -87,7 +87,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
             systemd=Path("/run/systemd/system").is_dir(),
         ),
         node_name=core.node_name,
-        spared=eviction.spared,
+        excluded=eviction.excluded,
     )
     node = NodeQueries(
         core.node_name,
@@ -108,12 +108,12 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         memory_volumes=core.settings.feature_gates.enabled(MEMORY_VOLUMES),
     )
 
-    async def foresee(asked: JSON) -> Foreseen:
+    async def foresee(requested: JSON) -> Foreseen:
         from kubeletpy.observe.foresee.foreseer import Foreseer  # loaded with the first request
 
-        return await Foreseer(node).foresee(asked)
+        return await Foreseer(node).foresee(requested)
 
-    gone = RemovedPods(snapshots.facts)
+    removed = RemovedPods(snapshots.facts)
     certificate, certificate_components = serving_certificate(core)
     apis = list(_local_apis(core))
     components = served(
@@ -121,7 +121,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         eviction,
         snapshots,
         foresee=foresee,
-        gone=gone,
+        removed=removed,
         certificate=certificate,
         problems=[
             core.cgroups.problem,
@@ -133,7 +133,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     return Observers(
         [*certificate_components, *(component for component, _ in apis), *components],
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
-        gone,
+        removed,
         certificate,
     )
 
@@ -184,7 +184,7 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         pod=core.state.pods.get,
         status=core.state.statuses.get_status,
         known=core.state.statuses.uids,
-        shown=core.state.statuses.shown,
+        reported=core.state.statuses.reported,
     )
     core.signals.status_changed.connect(server.changed)
     yield Component(server, start=server.start, close=server.close), server.problem

@@ -208,9 +208,9 @@ def _static_cpus(
     pod_level: PodLevelPlacement,
 ) -> StaticCpus | None:
     """Raises OptionError."""
-    given = settings.cpu_manager_policy_options
+    supplied = settings.cpu_manager_policy_options
     if settings.cpu_manager_policy != STATIC:
-        if given:
+        if supplied:
             raise placement_options.OptionError(
                 "cpuManagerPolicyOptions", "only for cpuManagerPolicy static"
             )
@@ -220,7 +220,7 @@ def _static_cpus(
             "cpuManagerPolicy", "static needs the machine's topology"
         )
     options: placement_options.CpuOptions = placement_options.read_cpu_options(
-        given, settings.feature_gates.enabled
+        supplied, settings.feature_gates.enabled
     )
     placement_options.check_sockets(
         options, machine.cpus, single_node=policy is Policy.SINGLE_NUMA_NODE

@@ -64,19 +64,19 @@ NODE_KNOWN_S = 10.0
 
 
 def expected_sources(
-    settings: KubeletSettings, kube_api: KubeApi | None, given: Sequence[PodSource]
+    settings: KubeletSettings, kube_api: KubeApi | None, supplied: Sequence[PodSource]
 ) -> ReadySources:
     """The sources that must have shown their pods before anything is cleaned up.
 
     Raises ValueError if two of the given ones have one name: each would take the other's pods away.
     """
-    if len({source.name for source in given}) < len(given):
+    if len({source.name for source in supplied}) < len(supplied):
         raise ValueError("each source of pods needs a name of its own")
     return ReadySources(
         [SOURCE_API] * (kube_api is not None)
         + [SOURCE_FILE] * bool(settings.static_pod_path)
         + [SOURCE_HTTP] * bool(settings.static_pod_url)
-        + [source.name for source in given]
+        + [source.name for source in supplied]
     )
 
 
@@ -129,9 +129,9 @@ def source_tasks(
         )
         tasks.append(Task(f"source-{SOURCE_HTTP}", url.run))
     for source in context.outside.pod_sources:
-        from kubeletpy.syncloop.sources.file import GivenSource  # few programs bring one
+        from kubeletpy.syncloop.sources.file import SuppliedSource  # few programs bring one
 
-        tasks.append(Task(f"source-{source.name}", GivenSource(source, name, loop).run))
+        tasks.append(Task(f"source-{source.name}", SuppliedSource(source, name, loop).run))
     return tasks, problems, hurry
 
 

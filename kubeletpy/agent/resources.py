@@ -208,7 +208,7 @@ class _Health:
         except ClaimProblem:
             return {}  # a claim does not exist yet: nothing is prepared
         known, now = self._loaded().reported, self._clock.now()
-        return statuses(self._claims.claims, known, pod, used, now, words=self._messages)
+        return statuses(self._claims.claims, known, pod, used, now, parts=self._messages)
 
     async def close(self) -> None:
         if self._state is not None:

@@ -79,19 +79,19 @@ class Serving:
 
     async def _load(self) -> None:
         names = dict.fromkeys(name for server in self._servers for name in server.code)
-        said = ""
+        stated = ""
         while True:
             try:
                 # in a thread, which the event loop takes the interpreter from when it has work
                 await asyncio.to_thread(_import, names)
             except (OSError, ImportError) as error:
                 # no descriptor, no memory: an import that failed is tried anew as a whole
-                if str(error) != said:
+                if str(error) != stated:
                     log.error(
                         "HTTP handlers could not be imported; retrying",
                         extra={"why": str(error)},
                     )
-                said = str(error)
+                stated = str(error)
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -137,7 +137,7 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Com
         core.kube_api,
         outside.clock,
         node_name=core.node_name,
-        node=partial(_shown_node, core),
+        node=partial(_reported_node, core),
         metrics=outside.metrics.certificates,
         rng=outside.rng,
     )
@@ -151,13 +151,13 @@ def served(
     snapshots: Snapshots,
     *,
     foresee: Foresee,
-    gone: RemovedPods,
+    removed: RemovedPods,
     certificate: ServingCertificate | None,
     problems: Sequence[HealthCheck] = (),
 ) -> list[Component]:
     """The components that serve HTTP.
 
-    ``gone`` explains pods that were removed. ``certificate`` is None if the server's is in files.
+    ``removed`` explains removed pods. ``certificate`` is None if the server's is in files.
     ``problems`` are health checks of other parts, for explain.
     """
     settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
@@ -205,19 +205,19 @@ def served(
         by_limit=eviction.by_limit,
         evictions=eviction.order,
         troubles=lambda: [
-            *(said for ask in of_node if (said := ask())),
+            *(stated for ask in of_node if (stated := ask())),
             *_failing_watches(outside),
             *refused_at_start(core),
         ],
         foresee=foresee,
-        gone=lambda namespace, name: gone.find(namespace, name, outside.clock.now()),
+        removed=lambda namespace, name: removed.find(namespace, name, outside.clock.now()),
         elsewhere=partial(_in_api, core.kube_api) if core.kube_api is not None else None,
         log_end=partial(_log_end, settings.pod_logs_dir),
         node_name=core.node_name,
         connections=partial(_connections, outside, in_effect(settings).content_type),
         usage=partial(_usage, collector) if collector is not None else None,
         events=core.recorder.events,
-        version=lambda: version.shown if version is not None else None,
+        version=lambda: version.reported if version is not None else None,
     )
     if outside.ports is not None and collector is not None:
         from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
@@ -239,7 +239,9 @@ def served(
             render_probe_metrics=metrics.render_probes,
             configz=lambda: document(in_effect(settings)),
             version=lambda: (
-                to_builtins(shown) if version is not None and (shown := version.shown) else None
+                to_builtins(reported)
+                if version is not None and (reported := version.reported)
+                else None
             ),
             pod_logs_dir=settings.pod_logs_dir,
             stats=StatsViews(
@@ -260,7 +262,7 @@ def served(
             clock=outside.clock,
             node_ips=machine.node_ips,
             serving_pair=certificate.in_use if certificate is not None else None,
-            node=partial(_shown_node, core),
+            node=partial(_reported_node, core),
             program=RunningProgram(
                 flags=flag_texts(in_effect(settings), flags),
                 started_at=core.started_at,
@@ -302,7 +304,7 @@ def _runtime_problem(monitor: RuntimeMonitor, start: RuntimeStart) -> str:
     return f"{why}; {start_runtime(start)}"
 
 
-def _shown_node(core: Core) -> api.Node | None:
+def _reported_node(core: Core) -> api.Node | None:
     """The node as the API last showed it; None: not yet."""
     return core.node.manager.node if core.node.manager is not None else None
 

@@ -69,7 +69,7 @@ class Signals(Struct, frozen=True):
     """A worker is done with its pod, or has forgotten it."""
     republish_pods: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The next housekeeping pass must notify the components even if no pod came or went."""
-    pod_shown: AgentSignal[[Pod]] = field(default_factory=AgentSignal)
+    pod_reported: AgentSignal[[Pod]] = field(default_factory=AgentSignal)
     """The API shows a new object of a pod; for a mirror, of the static pod."""
     status_changed: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """The status manager has another status of a pod, by uid, or another object, or none."""
@@ -81,7 +81,7 @@ class Signals(Struct, frozen=True):
     """A housekeeping pass has found different pods than the previous one."""
     shutdown_changed: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The machine is about to shut down, or no longer is."""
-    node_shown: AgentSignal[[]] = field(default_factory=AgentSignal)
+    node_reported: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The watch has shown the node's object, possibly changed."""
     node_answered: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API has shown us the node."""

@@ -247,8 +247,10 @@ def build_storage(
 
 def _health(context: BuildContext, csi: Csi | None, claims: ClaimVolumes) -> StorageHealth | None:
     gates = context.gates
-    wanted = gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
-    if csi is None or not wanted:
+    desired = (
+        gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
+    )
+    if csi is None or not desired:
         return None
 
     return build_storage_health(context, csi, claims)

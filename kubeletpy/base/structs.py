@@ -31,8 +31,8 @@ class HidesFields:
     def __repr__(self) -> str:
         hidden = hidden_fields(type(self))
         names = [name for name in self.__struct_fields__ if name not in hidden]
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"{type(self).__name__}({shown})"
+        reported = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__}({reported})"
 
 
 def hidden_fields(kind: type[HidesFields]) -> set[str]:

@@ -40,7 +40,7 @@ def image_user_info(image: str) -> str:
     return name.rpartition("@")[0]
 
 
-def shown_image(image: str) -> str:
+def reported_image(image: str) -> str:
     """An image's name for logs, events and errors: without user information."""
     found = image_user_info(image)
     return image.replace(f"{found}@", "[redacted]@", 1) if found else image
@@ -65,7 +65,7 @@ def lines(text: str) -> list[str]:
     return found
 
 
-def words(line: str) -> list[str]:
+def tokens(line: str) -> list[str]:
     """The words of a line, separated by blanks and tabs."""
     return [word for word in line.replace("\t", " ").split(" ") if word]
 
@@ -74,7 +74,7 @@ def sizes(text: str) -> dict[str, int]:
     """/proc/meminfo or /proc/PID/status: name -> bytes, for the lines in kB."""
     found: dict[str, int] = {}
     for line in lines(text):
-        parts = words(line)
+        parts = tokens(line)
         size = number(parts[1]) if len(parts) == 3 and parts[2] == "kB" else None
         if size is not None:
             found[parts[0].rstrip(":")] = size * 1024

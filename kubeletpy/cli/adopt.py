@@ -78,9 +78,9 @@ class AdoptionRefused(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if the agent has the node."""
-    given = parser().parse_args(arguments)
+    supplied = parser().parse_args(arguments)
     journal = Journal()
-    if given.record:
+    if supplied.record:
         return show(journal)
     if os.geteuid() != 0:
         return _fail("run it as root")
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         # another signal must not interrupt the way back; the end of the terminal begins it, too
         signals = (*STOP_SIGNALS, signal.SIGHUP)
-        return run_until_signalled(_adopt(given, journal), numbers=signals, patience=math.inf)
+        return run_until_signalled(_adopt(supplied, journal), numbers=signals, patience=math.inf)
     except (AdoptionRefused, HostError, DropInError, UnitError, UnitMissing) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
@@ -105,8 +105,8 @@ def show(journal: Journal) -> int:
     return 0
 
 
-async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
-    unit, program = given.unit, checked_program(given.program)
+async def _adopt(supplied: argparse.Namespace, journal: Journal) -> int:
+    unit, program = supplied.unit, checked_program(supplied.program)
     host, clock = SystemdHost(unit), SystemClock()
     seen = await asyncio.to_thread(host.unit)
     command = agent_command(exec_start(unit, NAME), program)
@@ -118,11 +118,11 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
     if seen.running is UnitProgram.KUBELET:
         # what a run left that was killed before it restarted the unit
         await Runner(host, not_checked, journal, clock, print_progress).give_back("before adopting")
-        harmed, version = await _preflight(given)
+        harmed, version = await _preflight(supplied)
     process = read_process(seen.pid)
     found = running_agent(seen.pid) if seen.running is UnitProgram.AGENT else _kubelet(process)
     node = await asyncio.to_thread(read_node, found)
-    confirm(given, node.name, "take it over")
+    confirm(supplied, node.name, "take it over")
     async with AsyncExitStack() as stack:
         kube_api, problem = await connect_api(node.config.node, stack)
         if kube_api is None:
@@ -141,7 +141,7 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
         before = _baseline(journal, pods, harmed, resumed=seen.running is UnitProgram.AGENT)
         journal.write(clock.now(), "before", node=node.name, unit=unit, pods=plain_pods(before))
         back = [program, "give-back", "--yes", "--unconfirmed", f"--unit={unit}"]
-        task = AdoptionTask(observer, text, back, before, WatchLimits(given.watch))
+        task = AdoptionTask(observer, text, back, before, WatchLimits(supplied.watch))
         runner = Runner(host, answers(node), journal, clock, print_progress)
         verdict = await runner.adopt(task)
     print_progress(f"{verdict.outcome}: {verdict.why}")
@@ -149,18 +149,18 @@ async def _adopt(given: argparse.Namespace, journal: Journal) -> int:
 
 
 async def _preflight(
-    given: argparse.Namespace,
+    supplied: argparse.Namespace,
 ) -> tuple[frozenset[str], ResolvedVersion | None]:
     """The pods that may be restarted, as namespace/name, and the version that the agent is to have.
 
     Raises AdoptionRefused.
     """
-    report = await gather(Options(given.unit), problems_here)
+    report = await gather(Options(supplied.unit), problems_here)
     if report.safe:
         print_progress(findings.summary(report))
         return frozenset(), report.version
     sys.stdout.write(findings.text(report))
-    if not given.despite_preflight or report.kubelet is None:
+    if not supplied.despite_preflight or report.kubelet is None:
         raise AdoptionRefused(_why_unsafe(report.pods or ()))
     harmed = {
         f"{each.namespace}/{each.name}" for each in report.pods or () if each.outcome in HARMED
@@ -209,9 +209,9 @@ def checked_program(path: str) -> str:
     return path
 
 
-def confirm(given: argparse.Namespace, name: str, what: str) -> None:
+def confirm(supplied: argparse.Namespace, name: str, what: str) -> None:
     """Have the node's name typed unless --yes was given. Raises Refused."""
-    if given.yes:
+    if supplied.yes:
         return
     if not sys.stdin.isatty():
         raise AdoptionRefused("name the node on a terminal, or use --yes; nothing was changed")
@@ -240,14 +240,14 @@ def refused_statuses(path: Path, clock: Clock, pods: Sequence[str]) -> tuple[str
     found = []
     for key in pods:
         try:
-            shown = agent_socket.get_json(path, "pods", *key.split("/", 1))
+            reported = agent_socket.get_json(path, "pods", *key.split("/", 1))
         except agent_socket.NoSuchPod:
             continue
         except agent_socket.NoAgent:
             return ()  # the unit and the node's lease show whether it runs
         found += [
             f"pod {key}: {each['why']}"
-            for each in shown.get("waits") or ()
+            for each in reported.get("waits") or ()
             if each["kind"] == WaitKind.API_WRITE
             and (each.get("since") or clock.now()) < clock.now() - REFUSED_S
         ]

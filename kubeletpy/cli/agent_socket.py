@@ -61,7 +61,7 @@ def _connect(path: Path) -> socket.socket:
 
 
 def find(
-    given: str | None, candidates: Sequence[Path] = DEFAULTS, table: Path = UNIX_SOCKETS
+    supplied: str | None, candidates: Sequence[Path] = DEFAULTS, table: Path = UNIX_SOCKETS
 ) -> Path:
     """The agent's socket: the given one, else that of the agent that runs here.
 
@@ -70,16 +70,16 @@ def find(
     Raises:
         NoAgent: there is none, or this user may not use it. The message names all candidates.
     """
-    if given:
-        return Path(given)
+    if supplied:
+        return Path(supplied)
     listening = live(table)
     if alive := [path for path in candidates if path in listening]:
         return alive[0]
     if len(listening) == 1:
         return listening[0]
     if listening:
-        shown = " or ".join(f"--socket {path}" for path in listening)
-        raise NoAgent(f"several agents run here: use {shown}")
+        reported = " or ".join(f"--socket {path}" for path in listening)
+        raise NoAgent(f"several agents run here: use {reported}")
     refused: dict[Path, OSError] = {}
     for path in candidates:  # the table lacks sockets of other network namespaces
         try:

@@ -22,22 +22,22 @@ from kubeletpy.observe.explain.texts import one_line
 
 WATCH_S = 1.0
 MAX_ERROR = 2000
-GONE_AFTER = 3
+REMOVED_AFTER = 3
 """Consecutive lookups that find no such pod."""
 _CLEAR = "\x1b[H\x1b[J"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
-    asked = parser()
-    given = asked.parse_args(arguments)
-    if given.node and given.pod:
-        asked.error("--node takes no POD")
+    requested = parser()
+    supplied = requested.parse_args(arguments)
+    if supplied.node and supplied.pod:
+        requested.error("--node takes no POD")
     try:
-        path = agent_socket.find(given.socket)
-        if not given.watch:
-            return once(given, path)
-        return watch(lambda: answer(given, path))
+        path = agent_socket.find(supplied.socket)
+        if not supplied.watch:
+            return once(supplied, path)
+        return watch(lambda: answer(supplied, path))
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
         return 1
@@ -61,22 +61,22 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def names(given: argparse.Namespace) -> tuple[str, str]:
+def names(supplied: argparse.Namespace) -> tuple[str, str]:
     """Namespace and name of the requested pod."""
-    namespace, slash, name = given.pod.removeprefix("pod/").partition("/")
-    return (namespace, name) if slash else (given.namespace or "default", namespace)
+    namespace, slash, name = supplied.pod.removeprefix("pod/").partition("/")
+    return (namespace, name) if slash else (supplied.namespace or "default", namespace)
 
 
-def once(given: argparse.Namespace, path: Path) -> int:
+def once(supplied: argparse.Namespace, path: Path) -> int:
     """Print it. A removed pod is shown in its last state, with the exit code of one not found."""
     try:
-        sys.stdout.write(answer(given, path).text)
+        sys.stdout.write(answer(supplied, path).text)
     except agent_socket.NoSuchPod as error:
         if error.last is None:
-            return _unknown(given, path, error)
+            return _unknown(supplied, path, error)
         from kubeletpy.observe.explain import render
 
-        if given.output == "json":
+        if supplied.output == "json":
             print(json.dumps({"error": str(error), "last": error.last}, indent=2))
         else:
             print(f"{one_line(str(error), MAX_ERROR)}; this is how it was:\n")
@@ -85,19 +85,19 @@ def once(given: argparse.Namespace, path: Path) -> int:
     return 0
 
 
-def _unknown(given: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
+def _unknown(supplied: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
     """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
     from kubeletpy.observe.explain import render
     from kubeletpy.observe.explain import unplaced as from_api
 
     kubeconfig = own_api.kubeconfig(path)
-    told = None if kubeconfig is None else from_own_api(kubeconfig, *names(given))
-    found = None if told is None else from_api.unscheduled(told.pod, told.others)
-    if told is not None and given.output == "text":
-        node_says = "" if found is not None else str(error)
+    notified = None if kubeconfig is None else from_own_api(kubeconfig, *names(supplied))
+    found = None if notified is None else from_api.unscheduled(notified.pod, notified.others)
+    if notified is not None and supplied.output == "text":
+        node_states = "" if found is not None else str(error)
         text = from_api.explain(
-            told.pod, told.events, node_says, now=time.time(), others=told.others
+            notified.pod, notified.events, node_states, now=time.time(), others=notified.others
         )
         sys.stdout.write(text)
     elif found is not None:
@@ -127,8 +127,8 @@ def from_own_api(kubeconfig: Path, namespace: str, name: str) -> PodInApi | None
         return None
     from kubeletpy.cli import why
 
-    asked = ["--kubeconfig", str(kubeconfig), f"--namespace={namespace}", "--", name]
-    kubectl = why.Kubectl(program, why.parser().parse_args(asked))
+    requested = ["--kubeconfig", str(kubeconfig), f"--namespace={namespace}", "--", name]
+    kubectl = why.Kubectl(program, why.parser().parse_args(requested))
     try:
         pod = json.loads(kubectl.run("get", "pod", "--output=json", "--", name))
         return PodInApi(pod, why.events(kubectl, pod), why.other_pods(kubectl, pod))
@@ -143,15 +143,15 @@ class ExplainOutput(NamedTuple):
     state: Any
 
 
-def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
+def answer(supplied: argparse.Namespace, path: Path) -> ExplainOutput:
     """The output of one request. Raises NoAgent, NotFound."""
     from kubeletpy.observe.explain import render
 
-    if given.node:
+    if supplied.node:
         about = agent_socket.get_json(path, "node")
         # the order requires a measurement of all pods, which is too much every second
-        evictions = None if given.watch else _evictions(path)
-        if given.output == "json":
+        evictions = None if supplied.watch else _evictions(path)
+        if supplied.output == "json":
             text = json.dumps({**about, "evictions": evictions}, indent=2) + "\n"
             return ExplainOutput(text, text)
         order = render.orders(evictions or ())
@@ -164,19 +164,19 @@ def answer(given: argparse.Namespace, path: Path) -> ExplainOutput:
         # an agent of another version has no word of its connections; they change all the time
         api = render.connections(about.get("api"), time.time())
         return ExplainOutput("".join((*parts[:2], api, *parts[2:])), "".join(parts))
-    place = ("pods", *names(given)) if given.pod else ("pods",)
+    place = ("pods", *names(supplied)) if supplied.pod else ("pods",)
     found = agent_socket.get_json(path, *place)
     unread = ""
-    if not given.pod:
+    if not supplied.pod:
         unplaced, unread = _unplaced(path)
         found += unplaced
-    if not given.pod and given.namespace:
-        found = [each for each in found if each["namespace"] == given.namespace]
-    state = _state(found) if given.pod else [_state(each) for each in found]
-    if given.output == "json":
+    if not supplied.pod and supplied.namespace:
+        found = [each for each in found if each["namespace"] == supplied.namespace]
+    state = _state(found) if supplied.pod else [_state(each) for each in found]
+    if supplied.output == "json":
         sys.stderr.write(unread)
         return ExplainOutput(json.dumps(found, indent=2) + "\n", state)
-    if given.pod:
+    if supplied.pod:
         return ExplainOutput(render.pod(found, colours=_colours()), state)
     about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]
@@ -236,7 +236,7 @@ def watch(show: Callable[[], ExplainOutput]) -> int:
                 (text, state), missed = show(), 0
             except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
                 missed += isinstance(error, agent_socket.NoSuchPod)
-                if last is None or missed >= GONE_AFTER:
+                if last is None or missed >= REMOVED_AFTER:
                     raise
                 text = state = f"{error}\n"
             if in_place:

@@ -21,22 +21,22 @@ from kubeletpy.cli.endings import run_until_signalled
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if the kubelet has the node."""
-    given = parser().parse_args(arguments)
-    if given.record:
+    supplied = parser().parse_args(arguments)
+    if supplied.record:
         return show(Journal())
     if os.geteuid() != 0:
         return _fail("run it as root")
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
     try:
-        return run_until_signalled(_give_back(given), patience=math.inf)
+        return run_until_signalled(_give_back(supplied), patience=math.inf)
     except (AdoptionRefused, HostError) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return _fail("interrupted; run it again to complete it")
 
 
-async def _give_back(given: argparse.Namespace) -> int:
-    journal, host = Journal(), SystemdHost(given.unit)
+async def _give_back(supplied: argparse.Namespace) -> int:
+    journal, host = Journal(), SystemdHost(supplied.unit)
     seen = await asyncio.to_thread(host.unit)
     check: Answers = not_checked
     name = os.uname().nodename
@@ -47,15 +47,15 @@ async def _give_back(given: argparse.Namespace) -> int:
         except HostError as error:
             # the way back must not need them
             print_progress(f"the agent's settings can't be read: {error}")
-    confirm(given, name, "give it back")
-    why = "no watch has confirmed the agent" if given.unconfirmed else "it was requested"
+    confirm(supplied, name, "give it back")
+    why = "no watch has confirmed the agent" if supplied.unconfirmed else "it was requested"
     runner = Runner(host, check, journal, SystemClock(), print_progress)
-    steps = await runner.give_back(why, unconfirmed=given.unconfirmed)
+    steps = await runner.give_back(why, unconfirmed=supplied.unconfirmed)
     if AdoptionStep.RELOAD not in steps:
         print_progress("nothing to do")
         return 0
     seen = await asyncio.to_thread(host.unit)
-    print_progress(f"unit {given.unit} runs {seen.running}")
+    print_progress(f"unit {supplied.unit} runs {seen.running}")
     return 0 if seen.running is UnitProgram.KUBELET else 1
 
 

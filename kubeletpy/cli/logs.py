@@ -181,11 +181,11 @@ class QueuedHandler(logging.Handler):
 
     def set_verbosity(self, level: int) -> None:
         """0 to 3: INFO and above; 4 and more: also DEBUG; 8 and more: also DEBUG of libraries."""
-        wanted = logging.DEBUG if level >= DEBUG_VERBOSITY else logging.INFO
-        self._verbosity.level = wanted
+        desired = logging.DEBUG if level >= DEBUG_VERBOSITY else logging.INFO
+        self._verbosity.level = desired
         libraries = level >= LIBRARIES_VERBOSITY
         logging.getLogger().setLevel(logging.DEBUG if libraries else logging.WARNING)
-        logging.getLogger(OURS).setLevel(logging.DEBUG if self._vmodule else wanted)
+        logging.getLogger(OURS).setLevel(logging.DEBUG if self._vmodule else desired)
 
     def problem(self) -> str:
         """Why lines are not written: nobody reads them, or their thread has ended."""

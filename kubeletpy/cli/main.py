@@ -35,25 +35,25 @@ KUBELET = "kubelet"
 
 def kubelet(arguments: Sequence[str] | None = None) -> int:
     """``kubelet [flags]``: the same as ``kubeletpy run``; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    return end_in_order(lambda: _run("run", given), serves=True)
+    supplied = list(sys.argv[1:] if arguments is None else arguments)
+    return end_in_order(lambda: _run("run", supplied), serves=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    supplied = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and PurePath(sys.argv[0]).name == KUBELET:
-        return kubelet(given)
-    return end_in_order(lambda: _main(given), serves=given[:1] in SERVING)
+        return kubelet(supplied)
+    return end_in_order(lambda: _main(supplied), serves=supplied[:1] in SERVING)
 
 
-def _main(given: list[str]) -> int:
-    if given and given[0] in COMMANDS:
-        return _run(given[0], given[1:])
-    return _other_line(given)
+def _main(supplied: list[str]) -> int:
+    if supplied and supplied[0] in COMMANDS:
+        return _run(supplied[0], supplied[1:])
+    return _other_line(supplied)
 
 
-def _other_line(given: list[str]) -> int:
+def _other_line(supplied: list[str]) -> int:
     """A command line that does not begin with a command."""
     import argparse  # a command starts 3 ms sooner without it
 
@@ -68,14 +68,14 @@ def _other_line(given: list[str]) -> int:
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    if not given:
+    if not supplied:
         parser.print_help(sys.stderr)
         return 2
-    if given[:1] == ["--version"]:
-        given[0] = "version"
-    if not given[0].startswith("-") and given[0] not in COMMANDS:
-        parser.error(_unknown(given[0]))
-    parsed = parser.parse_args(given)
+    if supplied[:1] == ["--version"]:
+        supplied[0] = "version"
+    if not supplied[0].startswith("-") and supplied[0] not in COMMANDS:
+        parser.error(_unknown(supplied[0]))
+    parsed = parser.parse_args(supplied)
     return _run(parsed.command, parsed.arguments)
 
 

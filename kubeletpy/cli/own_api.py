@@ -87,10 +87,10 @@ class OwnApi:
         self, namespace: str, needs: Iterable[Mapping[str, Any]]
     ) -> dict[tuple[str, str], NeedState]:
         """The states in the API of the objects that a pod needs."""
-        wanted = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
+        desired = [(each["kind"], each["name"]) for each in needs][:MAX_NEEDS]
         async with _in_time():
-            states = await run_together(*(self._state(namespace, *each) for each in wanted))
-        return dict(zip(wanted, states, strict=True))
+            states = await run_together(*(self._state(namespace, *each) for each in desired))
+        return dict(zip(desired, states, strict=True))
 
     async def _state(self, namespace: str, kind: str, name: str) -> NeedState:
         from kubeletpy.kubeapi import errors, protocol

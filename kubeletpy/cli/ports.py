@@ -61,7 +61,7 @@ UP_PORTS = (API, KUBELET, HEALTHZ)
 
 
 def choose_ports(
-    given: Mapping[str, object], document: Mapping[str, object], report: Callable[[str], None]
+    supplied: Mapping[str, object], document: Mapping[str, object], report: Callable[[str], None]
 ) -> tuple[dict[UpPort, object], list[Problem]]:
     """The number of each port, and a problem for each port that is named and taken.
 
@@ -73,28 +73,28 @@ def choose_ports(
     chosen: dict[UpPort, object] = {}
     problems: list[Problem] = []
     for each in UP_PORTS:
-        number, option = document.get(each.field), given[each.attribute]
+        number, option = document.get(each.field), supplied[each.attribute]
         named, source = (option, each.option) if option is not None else (number, each.field)
         address = str(document.get(each.address_field) or each.address)
         if each is KUBELET and document.get("enableServer") is False:
             continue
         if each is KUBELET and option == 0:
             named = next_free_port(address, each.usual, _numbers(chosen))
-        wanted = each.usual if named is None else named
-        chosen[each] = wanted
-        if not isinstance(wanted, int) or not 0 < wanted <= MAX_PORT:
+        desired = each.usual if named is None else named
+        chosen[each] = desired
+        if not isinstance(desired, int) or not 0 < desired <= MAX_PORT:
             continue  # none, or refused together with the other fields
         others = _numbers({other: at for other, at in chosen.items() if other is not each})
-        if wanted not in others and is_free(address, wanted):
+        if desired not in others and is_free(address, desired):
             continue
-        free = next_free_port(address, wanted, others)
+        free = next_free_port(address, desired, others)
         if named is None:
-            report(f"port {wanted} is taken: {free} is for {each.use} ({each.option})")
+            report(f"port {desired} is taken: {free} is for {each.use} ({each.option})")
             chosen[each] = free
             continue
-        remedy = f"is taken; `ss -ltnp 'sport = :{wanted}'` shows the program that listens there. "
+        remedy = f"is taken; `ss -ltnp 'sport = :{desired}'` shows the program that listens there. "
         remedy += f"Stop it, or start with {each.option} {free}"
-        problems.append(Problem(source, str(wanted), remedy))
+        problems.append(Problem(source, str(desired), remedy))
     return chosen, problems
 
 

@@ -17,22 +17,22 @@ from kubeletpy.cli.process import problems_here
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if nothing would be restarted or is unclear."""
-    given = list(arguments)
+    supplied = list(arguments)
     flags: list[str] = []
-    if "--" in given:
-        at = given.index("--")
-        given, flags = given[:at], given[at + 1 :]
-    asked = parser().parse_args(given)
+    if "--" in supplied:
+        at = supplied.index("--")
+        supplied, flags = supplied[:at], supplied[at + 1 :]
+    requested = parser().parse_args(supplied)
     if os.geteuid() != 0:
         print(
             "kubeletpy preflight: run it as root: state files are readable by root alone",
             file=sys.stderr,
         )
         return 1
-    options = Options(asked.unit or "", asked.pid or 0, tuple(flags), asked.only_flags)
+    options = Options(requested.unit or "", requested.pid or 0, tuple(flags), requested.only_flags)
     logging.getLogger("kubeletpy").setLevel(logging.CRITICAL)  # the report has all of it
     report = run_until_signalled(gather(options, problems_here))
-    if asked.output == "json":
+    if requested.output == "json":
         print(json.dumps(findings.document(report), indent=2))
     else:
         sys.stdout.write(findings.text(report))

@@ -21,27 +21,29 @@ def main(arguments: Sequence[str]) -> int:
 
     1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
     """
-    given = parser().parse_args(arguments)
+    supplied = parser().parse_args(arguments)
     from kubeletpy.base.version import VERSION
     from kubeletpy.observe.explain.texts import one_line
     from kubeletpy.observe.recorder import replay as render
     from kubeletpy.observe.recorder.replay import replay
 
     try:
-        found = replay(_lines(given.file))
+        found = replay(_lines(supplied.file))
     except (OSError, EOFError, zlib.error) as error:
-        print(f"kubeletpy replay: {given.file}: {error}", file=sys.stderr)
+        print(f"kubeletpy replay: {supplied.file}: {error}", file=sys.stderr)
         return 2
     if not found.versions:
-        print(f"kubeletpy replay: {given.file} is no recording", file=sys.stderr)
+        print(f"kubeletpy replay: {supplied.file} is no recording", file=sys.stderr)
         return 2
-    if given.pod is None:
+    if supplied.pod is None:
         sys.stdout.write(render.overview(found, VERSION) + render.differences(found))
     else:
-        wanted = given.pod if "/" in given.pod else f"default/{given.pod}"
-        uids = [uid for uid in found.stories if wanted == found.names.get(uid) or uid == given.pod]
+        desired = supplied.pod if "/" in supplied.pod else f"default/{supplied.pod}"
+        uids = [
+            uid for uid in found.stories if desired == found.names.get(uid) or uid == supplied.pod
+        ]
         if not uids:
-            print(f"kubeletpy replay: no pod {wanted} is in {given.file}", file=sys.stderr)
+            print(f"kubeletpy replay: no pod {desired} is in {supplied.file}", file=sys.stderr)
             return 2
         sys.stdout.write("".join(render.story(found, uid) for uid in uids))
         for problem, first in found.first.items():

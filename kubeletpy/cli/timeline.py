@@ -18,16 +18,16 @@ FORMATS = ("text", "json", "svg", "html")
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
-    given = parser().parse_args(arguments)
+    supplied = parser().parse_args(arguments)
     try:
         found = agent_socket.get_json(
-            agent_socket.find(given.socket), "pods", *names(given), "timeline"
+            agent_socket.find(supplied.socket), "pods", *names(supplied), "timeline"
         )
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy timeline: {error}", file=sys.stderr)
         return 1
-    sys.stdout.write(shown(found, given.output))
-    return save(found, given.svg) if given.svg else 0
+    sys.stdout.write(reported(found, supplied.output))
+    return save(found, supplied.svg) if supplied.svg else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def shown(found: dict[str, Any], output: str) -> str:
+def reported(found: dict[str, Any], output: str) -> str:
     """A timeline, as the agent answers, in one of the FORMATS."""
     if output == "json":
         return json.dumps(found, indent=2) + "\n"
@@ -65,7 +65,7 @@ def shown(found: dict[str, Any], output: str) -> str:
 def save(found: dict[str, Any], svg: str) -> int:
     """Write the drawing to a file; returns the exit code."""
     try:
-        Path(svg).write_text(shown(found, "svg"), encoding="utf-8")
+        Path(svg).write_text(reported(found, "svg"), encoding="utf-8")
     except OSError as error:
         print(f"kubeletpy timeline: {svg} can't be written: {error}", file=sys.stderr)
         return 1

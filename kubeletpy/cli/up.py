@@ -46,13 +46,13 @@ DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 def main(arguments: Sequence[str]) -> int:
     """Run with a command line; returns the exit code."""
     begun = time.monotonic()
-    given = parser().parse_args(arguments)
+    supplied = parser().parse_args(arguments)
     if importlib.util.find_spec("kubeletpy_up") is None:
         return run.fail(NOT_INSTALLED)
-    if owner := running_pid(given.state_dir):
-        return run.fail(runs_already(given.state_dir, owner))
+    if owner := running_pid(supplied.state_dir):
+        return run.fail(runs_already(supplied.state_dir, owner))
     try:
-        loaded = load(given)
+        loaded = load(supplied)
     except config.ConfigError as error:
         return run.fail(error)
     node_name = loaded.node.hostname_override
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             importlib.import_module(name)
     # a person reads the terminal; /configz has it
     return run.run(
-        loaded, lambda settings: up(settings, given, node_name, begun), log_configuration=False
+        loaded, lambda settings: up(settings, supplied, node_name, begun), log_configuration=False
     )
 
 
@@ -98,7 +98,9 @@ def _directory(text: str) -> Path:
     return Path(text).absolute()
 
 
-def load(given: argparse.Namespace, report: Callable[[str], None] = print) -> config.LoadedConfig:
+def load(
+    supplied: argparse.Namespace, report: Callable[[str], None] = print
+) -> config.LoadedConfig:
     """The node's settings: those of the file, plus what a single machine needs.
 
     Sets ``given.port``, too. ``report`` is called with a line for each port that is chosen because
@@ -107,19 +109,19 @@ def load(given: argparse.Namespace, report: Callable[[str], None] = print) -> co
     Raises:
         ConfigError: the file or a flag is invalid, or a port that they name is taken.
     """
-    problems = config.check_node_name(given.node_name, "--node-name")
-    if not given.node_name:
+    problems = config.check_node_name(supplied.node_name, "--node-name")
+    if not supplied.node_name:
         problems.append(config.Problem("--node-name", "", "must not be empty"))
     try:
-        socket_path(given.container_runtime_endpoint)
+        socket_path(supplied.container_runtime_endpoint)
     except EndpointError as error:
-        flag, value = "--container-runtime-endpoint", given.container_runtime_endpoint
+        flag, value = "--container-runtime-endpoint", supplied.container_runtime_endpoint
         problems.append(config.Problem(flag, value, str(error)))
     if problems:
         raise config.ConfigError(problems)
     document: dict[str, object]
-    if given.config is not None:
-        document = _read_config(given.config)
+    if supplied.config is not None:
+        document = _read_config(supplied.config)
     else:
         document = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -128,22 +130,22 @@ def load(given: argparse.Namespace, report: Callable[[str], None] = print) -> co
             "failCgroupV1": False,
             "makeIPTablesUtilChains": False,
         }
-    if given.cgroup_driver:
-        document.setdefault("cgroupDriver", given.cgroup_driver)
-    state: Path = given.state_dir
+    if supplied.cgroup_driver:
+        document.setdefault("cgroupDriver", supplied.cgroup_driver)
+    state: Path = supplied.state_dir
     _serve_the_api(document, state / "api" / "pki")
-    ports, problems = choose_ports(vars(given), document, report)
+    ports, problems = choose_ports(vars(supplied), document, report)
     if problems:
         raise config.ConfigError(problems)
-    given.port = ports[API]
+    supplied.port = ports[API]
     document.update({each.field: number for each, number in ports.items() if each.field})
     flags = [
         f"--root-dir={state / 'kubelet'}",
         f"--device-plugins-dir={state / 'kubelet' / 'device-plugins'}",
-        f"--hostname-override={given.node_name}",
-        f"--container-runtime-endpoint={given.container_runtime_endpoint}",
+        f"--hostname-override={supplied.node_name}",
+        f"--container-runtime-endpoint={supplied.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
-        f"--v={given.verbosity}",
+        f"--v={supplied.verbosity}",
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
         # a cluster's DNS is part of a cluster
@@ -151,7 +153,7 @@ def load(given: argparse.Namespace, report: Callable[[str], None] = print) -> co
     ]
     # our own flags, not the user's: users need no deprecation warnings about them
     flag_values = replace(config.parse_flags(flags), warnings=())
-    return config.load_document(document, flag_values, file_name=given.config or "")
+    return config.load_document(document, flag_values, file_name=supplied.config or "")
 
 
 def _read_config(file: str) -> dict[str, object]:
@@ -183,19 +185,19 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
 
 
 async def up(
-    loaded: config.LoadedConfig, given: argparse.Namespace, node_name: str, begun: float
+    loaded: config.LoadedConfig, supplied: argparse.Namespace, node_name: str, begun: float
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.agent.launch import make_agent
     from kubeletpy.node.node_manager import NodeManager
     from kubeletpy_up.api import LocalApi
 
-    state: Path = given.state_dir
+    state: Path = supplied.state_dir
     gates = loaded.settings.feature_gates.effective
     local = LocalApi(
         state / "api",
         node_name,
-        port=given.port,
+        port=supplied.port,
         service_account_volumes=True,
         volumes_dir=state / "volumes",
         single_node=True,
@@ -203,7 +205,7 @@ async def up(
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(closing(_lock(state)))
-        endpoint = await _started(local, given)
+        endpoint = await _started(local, supplied)
         stack.push_async_callback(local.stop)
         print(
             f"API {endpoint.url} (data in {state / 'api'}, "
@@ -290,7 +292,7 @@ def _lock(state: Path) -> TextIO:
     return file
 
 
-async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
+async def _started(local: LocalApi, supplied: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which states what to do."""
     from kubeletpy.agent.launch import LaunchError
     from kubeletpy_up.pki.certificates import CertificateError
@@ -302,8 +304,8 @@ async def _started(local: LocalApi, given: argparse.Namespace) -> Endpoint:
         raise LaunchError(str(error)) from error
     except OSError as error:
         if error.filename is not None:
-            raise LaunchError(f"--state-dir {given.state_dir} can't be used: {error}") from error
+            raise LaunchError(f"--state-dir {supplied.state_dir} can't be used: {error}") from error
         raise LaunchError(
-            f"the API can't listen on {API.address}:{given.port}: {error.strerror or error}; "
+            f"the API can't listen on {API.address}:{supplied.port}: {error.strerror or error}; "
             "start again without --port, which chooses a free one"
         ) from error

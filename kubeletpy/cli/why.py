@@ -38,26 +38,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _why(arguments: Sequence[str] | None) -> int:
-    given = parser().parse_args(arguments)
+    supplied = parser().parse_args(arguments)
     program = shutil.which("kubectl")
     if program is None:
         print("kubectl why: there is no kubectl on the PATH", file=sys.stderr)
         return 1
-    kubectl = Kubectl(program, given)
+    kubectl = Kubectl(program, supplied)
     try:
         pod = find_pod(kubectl)
     except (KubectlFailed, ValueError) as error:
         print(f"kubectl why: {error}", file=sys.stderr)
         return 1
-    found, node_says = explained(kubectl, pod)
-    if given.output == "json":
-        print(json.dumps(found if found is not None else {"error": node_says}, indent=2))
+    found, node_states = explained(kubectl, pod)
+    if supplied.output == "json":
+        print(json.dumps(found if found is not None else {"error": node_states}, indent=2))
         return int(found is None)
     if found is not None:
         sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
         return 0
     about = events(kubectl, pod)
-    text = unplaced.explain(pod, about, node_says, now=time.time(), others=other_pods(kubectl, pod))
+    text = unplaced.explain(
+        pod, about, node_states, now=time.time(), others=other_pods(kubectl, pod)
+    )
     sys.stdout.write(text)
     return 0
 
@@ -80,12 +82,12 @@ def parser() -> argparse.ArgumentParser:
 class Kubectl:
     """Runs kubectl for one pod, as the caller."""
 
-    def __init__(self, program: str, given: argparse.Namespace) -> None:
-        first, slash, last = given.pod.removeprefix("pod/").partition("/")
-        namespace, self.pod = (first, last) if slash else (given.namespace, first)
+    def __init__(self, program: str, supplied: argparse.Namespace) -> None:
+        first, slash, last = supplied.pod.removeprefix("pod/").partition("/")
+        namespace, self.pod = (first, last) if slash else (supplied.namespace, first)
         self._command = [program]
         for name in _PASSED_ON:
-            if (value := getattr(given, f"kubectl_{name}")) is not None:
+            if (value := getattr(supplied, f"kubectl_{name}")) is not None:
                 self._command.append(f"--{name}={value}")
         if namespace:
             self._command.append(f"--namespace={namespace}")
@@ -169,17 +171,17 @@ def explained(kubectl: Kubectl, pod: Any) -> tuple[dict[str, Any] | None, str]:
     return found, ""
 
 
-def _why_not(node: str, said: str) -> str:
-    if f'nodes "{node}" not found' in said:
+def _why_not(node: str, stated: str) -> str:
+    if f'nodes "{node}" not found' in stated:
         return (
             f"the API has no Node object {node}: it was deleted, or its machine has never "
             "registered; restart the agent on that machine, or create the Node object"
         )
-    if "(NotFound)" in said or "404" in said:
+    if "(NotFound)" in stated or "404" in stated:
         return f"node {node} explains nothing about it: it runs the kubelet, or no longer this pod"
-    if "(Forbidden)" in said:
+    if "(Forbidden)" in stated:
         return f"you may not query node {node}: that requires permission to get nodes/proxy"
-    return f"node {node} does not answer: {said}"
+    return f"node {node} does not answer: {stated}"
 
 
 def events(kubectl: Kubectl, pod: Any) -> list[Any]:

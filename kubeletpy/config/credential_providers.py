@@ -144,8 +144,8 @@ def _check(
             allowed = "must be host[:port][/path], without a scheme"
             report.add(f"{at}.matchImages[{index}]", pattern, allowed)
     if provider.default_cache_duration < 0:
-        shown = f"{provider.default_cache_duration:g}s"
-        report.add(f"{at}.defaultCacheDuration", shown, "must not be negative")
+        reported = f"{provider.default_cache_duration:g}s"
+        report.add(f"{at}.defaultCacheDuration", reported, "must not be negative")
     for index, argument in enumerate(provider.args):
         if "\0" in argument:
             report.add(f"{at}.args[{index}]", None, "must not hold a NUL character")

@@ -71,11 +71,11 @@ def parse(
         return {}
     for path in duplicates:
         report.drop(path, None, "is given twice", missing=True, then="the last value holds")
-    for name, wanted in (("apiVersion", versions), ("kind", (kind,))):
+    for name, desired in (("apiVersion", versions), ("kind", (kind,))):
         if name not in value:
-            report.add(name, None, f"is required: {' or '.join(wanted)}", missing=True)
-        elif value[name] not in wanted:
-            report.add(name, value[name], f"must be {' or '.join(wanted)}")
+            report.add(name, None, f"is required: {' or '.join(desired)}", missing=True)
+        elif value[name] not in desired:
+            report.add(name, value[name], f"must be {' or '.join(desired)}")
     return value
 
 
@@ -253,16 +253,16 @@ def document(settings: KubeletSettings) -> dict[str, Any]:
 
 def text_for_log(settings: KubeletSettings) -> str:
     """The complete document as JSON, without secrets: also none that the URL of manifests holds."""
-    shown = document(settings)
-    if url := shown.get("staticPodURL"):
+    reported = document(settings)
+    if url := reported.get("staticPodURL"):
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
         hidden = "<masked>@" if host != parts.netloc else ""
         query = "<masked>" if parts.query else ""
-        shown["staticPodURL"] = urlunsplit(
+        reported["staticPodURL"] = urlunsplit(
             (parts.scheme, hidden + host, parts.path, query, parts.fragment)
         )
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(reported, ensure_ascii=False)
 
 
 def _encode(field: ConfigField, value: Any) -> Any:

@@ -89,12 +89,12 @@ def notices(
     """
     found = []
     for path, fixed in FIELDS.items():
-        asked = value_at(settings, path)
-        if path in explicit and asked != fixed.value:
-            found.append(Notice(path, show(path, asked), fixed.consequence))
+        requested = value_at(settings, path)
+        if path in explicit and requested != fixed.value:
+            found.append(Notice(path, show(path, requested), fixed.consequence))
     for name, text in flags.items():
-        shown = "<masked>" if "password" in name else show(name, text)
-        found.append(Notice(f"--{name}", shown, _of_flag(name, settings.feature_gates.version)))
+        reported = "<masked>" if "password" in name else show(name, text)
+        found.append(Notice(f"--{name}", reported, _of_flag(name, settings.feature_gates.version)))
     if cloud_provider not in ("", "external"):
         text = "only external is known: the node is run as without a cloud"
         found.append(Notice("--cloud-provider", show("", cloud_provider), text))
@@ -112,7 +112,7 @@ def _of_flag(name: str, version: KubernetesVersion) -> str:
     The flag never had an effect here, and after an upgrade of the API server a restarted agent has
     the newer version. If it refused the flag, a working node would go down.
     """
-    if not FLAG_TABLE[name].gone(version):
+    if not FLAG_TABLE[name].removed(version):
         return FLAGS[name]
     removed = f"Kubernetes {version} does not have the flag, and its kubelet does not start with it"
     return f"{FLAGS[name]}; {removed}: remove it"
@@ -123,12 +123,12 @@ def _content_type(settings: KubeletSettings) -> str:
     return PROTOBUF if settings.content_type == PROTOBUF else JSON_TYPE
 
 
-def _of_tracing(asked: Tracing) -> list[Notice]:
+def _of_tracing(requested: Tracing) -> list[Notice]:
     """An endpoint to which nothing is sent, or whose name server is not used."""
-    endpoint = asked.endpoint
+    endpoint = requested.endpoint
     if endpoint is None:
         return []
-    if not asked.sampling_rate_per_million:
+    if not requested.sampling_rate_per_million:
         text = "no spans are sent: tracing.samplingRatePerMillion is 0"
     elif endpoint.startswith("dns://") and not endpoint.startswith("dns:///"):
         text = "the machine's own name servers are used"
@@ -141,20 +141,20 @@ def _of_reserved_memory(settings: KubeletSettings) -> list[Notice]:
     """Reservations that no memory manager reads."""
     if not settings.reserved_memory or settings.memory_manager_policy != "None":
         return []
-    asked = [
+    requested = [
         {"numaNode": each.numa_node, "limits": dict(each.limits)}
         for each in settings.reserved_memory
     ]
     text = "memoryManagerPolicy None has no use for it; the kubelet does nothing either"
-    return [Notice("reservedMemory", show("reservedMemory", asked), text)]
+    return [Notice("reservedMemory", show("reservedMemory", requested), text)]
 
 
 def gate_notices(gates: FeatureGates) -> tuple[Notice, ...]:
     """Gates that were changed from their default, or named, and have another value here."""
     return tuple(
-        Notice(f"feature gate {name}", show("", asked), HERE[name][1])
-        for name, asked in gates.asked.items()
-        if asked != gates.effective[name]
+        Notice(f"feature gate {name}", show("", requested), HERE[name][1])
+        for name, requested in gates.requested.items()
+        if requested != gates.effective[name]
     )
 
 

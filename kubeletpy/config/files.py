@@ -59,9 +59,9 @@ def load_files(
 
 def expected_version(node: NodeFlags) -> KubernetesVersion:
     """The version that the configuration is read for before an API server has answered."""
-    asked = supported(node.kubernetes_version)
-    record = read_version_record(node.root_dir) if asked is None and node.kubeconfig else None
-    return asked or record or NEWEST
+    requested = supported(node.kubernetes_version)
+    record = read_version_record(node.root_dir) if requested is None and node.kubeconfig else None
+    return requested or record or NEWEST
 
 
 def printed_version(node: NodeFlags) -> KubernetesVersion:

@@ -193,7 +193,7 @@ class Flag(Struct, frozen=True):
     note: str
     until: str = ""
 
-    def gone(self, version: KubernetesVersion) -> bool:
+    def removed(self, version: KubernetesVersion) -> bool:
         """Whether the kubelet of a version lacks the flag, and does not start with it."""
         return not within(version, until=self.until)
 

@@ -164,12 +164,12 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     node: dict[str, Any] = {}
     warnings = []
     node_names = set(NodeFlags.__struct_fields__)
-    for name, given in texts.items():
+    for name, supplied in texts.items():
         flag = FLAGS[name]
         try:
-            value = _READERS[flag.kind](given)
+            value = _READERS[flag.kind](supplied)
         except ValueError as error:
-            problems.append(Problem(f"--{name}", show(flag.field, given[-1]), str(error)))
+            problems.append(Problem(f"--{name}", show(flag.field, supplied[-1]), str(error)))
             continue
         if flag.field:
             field_values[flag.field] = FieldFlag(f"--{name}", value)
@@ -212,16 +212,16 @@ def _split(arguments: Sequence[str], problems: list[Problem]) -> dict[str, list[
         if not word.startswith("-") or word == "-":
             problems.append(Problem(word, "", "is not a flag; this command takes only flags"))
             continue
-        given, separator, value = word.partition("=")
-        name = given.lstrip("-").replace("_", "-") if given.startswith("--") else ""
+        supplied, separator, value = word.partition("=")
+        name = supplied.lstrip("-").replace("_", "-") if supplied.startswith("--") else ""
         if not name:
-            letter, rest = given[1:2], given[2:]
+            letter, rest = supplied[1:2], supplied[2:]
             name = SHORT.get(letter, "")
             if name and rest:
                 separator, value = "=", rest + separator + value
         flag = FLAGS.get(name)
         if flag is None:
-            problems.append(Problem(given, "", _unknown(name)))
+            problems.append(Problem(supplied, "", _unknown(name)))
             if not separator and waiting and not waiting[-1].startswith("-"):
                 waiting.pop()
             continue
@@ -242,36 +242,36 @@ def _unknown(name: str) -> str:
     return "no such flag" + (f"; did you mean --{near[0]}?" if near else "")
 
 
-def _bool(given: list[str]) -> bool:
-    if given[-1] in _TRUE:
+def _bool(supplied: list[str]) -> bool:
+    if supplied[-1] in _TRUE:
         return True
-    if given[-1] in _FALSE:
+    if supplied[-1] in _FALSE:
         return False
     raise ValueError("must be true or false")
 
 
-def _int(given: list[str]) -> int:
+def _int(supplied: list[str]) -> int:
     try:
-        return int(given[-1], 0)
+        return int(supplied[-1], 0)
     except ValueError:
         raise ValueError("must be a whole number") from None
 
 
-def _duration(given: list[str]) -> float:
+def _duration(supplied: list[str]) -> float:
     try:
-        return parse_duration(given[-1])
+        return parse_duration(supplied[-1])
     except ValueError:
         raise ValueError("must be a duration such as 10s or 1m30s") from None
 
 
-def _words(given: list[str]) -> list[str]:
-    return [word.strip() for text in given for word in text.split(",") if word.strip()]
+def _parts(supplied: list[str]) -> list[str]:
+    return [word.strip() for text in supplied for word in text.split(",") if word.strip()]
 
 
 def _pairs(separator: str, example: str) -> Callable[[list[str]], dict[str, str]]:
-    def read(given: list[str]) -> dict[str, str]:
+    def read(supplied: list[str]) -> dict[str, str]:
         found = {}
-        for word in _words(given):
+        for word in _parts(supplied):
             key, middle, value = word.partition(separator)
             if not middle or not key:
                 raise ValueError(f"must be like {example}")
@@ -281,14 +281,14 @@ def _pairs(separator: str, example: str) -> Callable[[list[str]], dict[str, str]
     return read
 
 
-def _gates(given: list[str]) -> dict[str, bool]:
-    pairs = _pairs("=", "SomeFeature=true,OtherFeature=false")(given)
+def _gates(supplied: list[str]) -> dict[str, bool]:
+    pairs = _pairs("=", "SomeFeature=true,OtherFeature=false")(supplied)
     return {name: _bool([value]) for name, value in pairs.items()}
 
 
-def _headers(given: list[str]) -> dict[str, list[str]]:
+def _headers(supplied: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for word in _words(given):
+    for word in _parts(supplied):
         key, middle, value = word.partition(":")
         if not middle:
             raise ValueError("must be like name:value,other:value")
@@ -296,9 +296,9 @@ def _headers(given: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _taints(given: list[str]) -> list[dict[str, str]]:
+def _taints(supplied: list[str]) -> list[dict[str, str]]:
     found = []
-    for word in _words(given):
+    for word in _parts(supplied):
         label, middle, effect = word.rpartition(":")
         if not middle:
             raise ValueError("must be like key=value:NoSchedule")
@@ -307,9 +307,9 @@ def _taints(given: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def _memory(given: list[str]) -> list[dict[str, Any]]:
+def _memory(supplied: list[str]) -> list[dict[str, Any]]:
     found = []
-    for text in (part for each in given for part in each.split(";") if part.strip()):
+    for text in (part for each in supplied for part in each.split(";") if part.strip()):
         node, middle, limits = text.strip().partition(":")
         if not middle or not node.isdecimal():
             raise ValueError("must be like 0:memory=1Gi,hugepages-1Gi=2Gi")
@@ -318,29 +318,29 @@ def _memory(given: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _vmodule(given: list[str]) -> list[dict[str, Any]]:
-    pairs = _pairs("=", "pattern=3,other=4")(given)
+def _vmodule(supplied: list[str]) -> list[dict[str, Any]]:
+    pairs = _pairs("=", "pattern=3,other=4")(supplied)
     return [
         {"filePattern": pattern, "verbosity": _int([level])} for pattern, level in pairs.items()
     ]
 
 
-def _version(given: list[str]) -> str:
-    if given[-1] == "raw":
+def _version(supplied: list[str]) -> str:
+    if supplied[-1] == "raw":
         return "raw"
     try:
-        return "true" if _bool(given) else ""
+        return "true" if _bool(supplied) else ""
     except ValueError:
         raise ValueError("must be true, false or raw") from None
 
 
 _READERS: Mapping[str, Callable[[list[str]], Any]] = {
-    "text": lambda given: given[-1],
+    "text": lambda supplied: supplied[-1],
     "bool": _bool,
     "version": _version,
     "int": _int,
     "duration": _duration,
-    "list": _words,
+    "list": _parts,
     "map": _pairs("=", "key=value,other=value"),
     "signals": _pairs("<", "memory.available<100Mi,nodefs.available<10%"),
     "gates": _gates,

@@ -167,8 +167,8 @@ def absent_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, bool]:
 @cache
 def _tokens() -> Mapping[str, tuple[str, ...]]:
     lines = (_TABLE + gates_elsewhere.TABLE).split("\n")
-    words = (line.split() for line in lines if line)
-    return {name: tuple(tokens) for name, *tokens in words}
+    parts = (line.split() for line in lines if line)
+    return {name: tuple(tokens) for name, *tokens in parts}
 
 
 def _why_unknown(name: str, version: KubernetesVersion) -> str:
@@ -292,7 +292,7 @@ class FeatureGates(Struct, frozen=True):
     version: KubernetesVersion
     explicit: Mapping[str, bool]
     effective: Mapping[str, bool]
-    asked: Mapping[str, bool]
+    requested: Mapping[str, bool]
 
     def enabled(self, name: str) -> bool:
         """Whether a gate is on. Raises KeyError for a gate that no supported version has."""
@@ -304,12 +304,12 @@ class FeatureGates(Struct, frozen=True):
         gate = known_gates(self.version).get(name)
         if gate is None:
             return absent_gates(self.version)[name]
-        return self.asked.get(name, gate.default)
+        return self.requested.get(name, gate.default)
 
 
 def resolve(explicit: Mapping[str, bool], version: KubernetesVersion = NEWEST) -> FeatureGates:
     """Every gate's value. AllAlpha and AllBeta set what the user left alone in their stage."""
-    effective, asked = {}, {}
+    effective, requested = {}, {}
     for gate in known_gates(version).values():
         value = gate.default
         switch = f"All{gate.stage}"
@@ -317,9 +317,9 @@ def resolve(explicit: Mapping[str, bool], version: KubernetesVersion = NEWEST) -
             value = explicit[switch]
         value = explicit.get(gate.name, value)
         if gate.name in explicit or value != gate.default:
-            asked[gate.name] = value
+            requested[gate.name] = value
         effective[gate.name] = HERE[gate.name][0] if gate.name in HERE else value
-    values = (MappingProxyType(each) for each in (dict(explicit), effective, asked))
+    values = (MappingProxyType(each) for each in (dict(explicit), effective, requested))
     return FeatureGates(version, *values)
 
 

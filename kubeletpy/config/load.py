@@ -45,8 +45,8 @@ Rule = Callable[[SettingsInput], Iterable[tuple[str, object, str]]]
 """Yields (field, value, what is allowed) for each violation."""
 
 
-def _image_gc(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _image_gc(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     if s.image_gc_low_threshold_percent >= s.image_gc_high_threshold_percent:
         yield (
             "imageGCLowThresholdPercent",
@@ -58,24 +58,24 @@ def _image_gc(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
         yield "imageMaximumGCAge", f"{s.image_maximum_gc_age:g}s", allowed
 
 
-def _image_pulls(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _image_pulls(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     if s.serialize_image_pulls and s.max_parallel_image_pulls not in (None, 1):
         allowed = "more than 1 needs serializeImagePulls: false"
         yield "maxParallelImagePulls", s.max_parallel_image_pulls, allowed
 
 
-def _image_verification(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _image_verification(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     policy, allowlist = (
         "imagePullCredentialsVerificationPolicy",
         "preloadedImagesVerificationAllowlist",
     )
     value = s.image_pull_credentials_verification_policy
     listed = s.preloaded_images_verification_allowlist
-    if not given.gate("KubeletEnsureSecretPulledImages"):
+    if not supplied.gate("KubeletEnsureSecretPulledImages"):
         allowed = "must not be set while feature gate KubeletEnsureSecretPulledImages is off"
-        if policy in given.explicit:
+        if policy in supplied.explicit:
             yield policy, value, allowed
         if listed:
             yield allowlist, listed, allowed
@@ -83,8 +83,8 @@ def _image_verification(given: SettingsInput) -> Iterable[tuple[str, object, str
         yield allowlist, listed, f"only with {policy}: NeverVerifyAllowlistedImages"
 
 
-def _cgroups(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _cgroups(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     names = s.enforce_node_allocatable
     if not s.cgroups_per_qos and any(name != "none" for name in names):
         yield (
@@ -96,7 +96,7 @@ def _cgroups(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
         if not cgroup and any(name.startswith(f"{prefix}-reserved") for name in names):
             allowed = f"is needed by {prefix}-reserved in enforceNodeAllocatable"
             yield f"{prefix}ReservedCgroup", "", allowed
-    if s.system_cgroups and "cgroupRoot" not in given.explicit:
+    if s.system_cgroups and "cgroupRoot" not in supplied.explicit:
         yield "systemCgroups", s.system_cgroups, "needs cgroupRoot"
     for field, path in (("systemCgroups", s.system_cgroups), ("kubeletCgroups", s.kubelet_cgroups)):
         parts = path.split("/")
@@ -107,8 +107,8 @@ def _cgroups(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
         yield "reservedSystemCPUs", s.reserved_system_cpus, allowed
 
 
-def _eviction(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _eviction(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     for signal, threshold in s.eviction_soft.items():
         if signal not in s.eviction_soft_grace_period:
             allowed = f"needs evictionSoftGracePeriod.{signal}"
@@ -129,8 +129,8 @@ def _less(soft: str, hard: str) -> bool:
     return quantity.parse(soft.rstrip("%")) < quantity.parse(hard.rstrip("%"))
 
 
-def _gated(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _gated(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     options = s.logging.options
     logging_options = (options.text, options.json)
     needs = (
@@ -145,7 +145,7 @@ def _gated(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
         (
             "crashLoopBackOff.maxContainerRestartPeriod",
             f"{s.crash_loop_back_off.max_container_restart_period:g}s",
-            "crashLoopBackOff.maxContainerRestartPeriod" in given.explicit,
+            "crashLoopBackOff.maxContainerRestartPeriod" in supplied.explicit,
             "KubeletCrashLoopBackOffMax",
         ),
         (
@@ -171,36 +171,36 @@ def _gated(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
     )
     json = ("logging.format", "json", s.logging.format == "json", "LoggingBetaOptions")
     for field, value, used, gate in (*needs, json):
-        if used and not given.gate(gate):
+        if used and not supplied.gate(gate):
             yield field, value, f"needs feature gate {gate}"
 
 
-def _logs(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _logs(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     if s.enable_system_log_query and not s.enable_system_log_handler:
         yield "enableSystemLogQuery", True, "needs enableSystemLogHandler: true"
     if s.logging.vmodule and s.logging.format != "text":
         yield "logging.vmodule", None, "only with logging.format: text"
 
 
-def _shutdown(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = given.settings
+def _shutdown(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = supplied.settings
     total, critical = s.shutdown_grace_period, s.shutdown_grace_period_critical_pods
     if critical > total:
         allowed = f"must not be more than shutdownGracePeriod ({total:g}s)"
         yield "shutdownGracePeriodCriticalPods", f"{critical:g}s", allowed
-    if total and not given.gate("GracefulNodeShutdown"):
+    if total and not supplied.gate("GracefulNodeShutdown"):
         yield "shutdownGracePeriod", f"{total:g}s", "needs feature gate GracefulNodeShutdown"
     if s.shutdown_grace_period_by_pod_priority:
         field = "shutdownGracePeriodByPodPriority"
         if total:
             yield field, None, "not together with shutdownGracePeriod(CriticalPods)"
-        if not given.gate("GracefulNodeShutdownBasedOnPodPriority"):
+        if not supplied.gate("GracefulNodeShutdownBasedOnPodPriority"):
             yield field, None, "needs feature gate GracefulNodeShutdownBasedOnPodPriority"
 
 
-def _user_namespaces(given: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    ids = given.settings.user_namespaces.ids_per_pod
+def _user_namespaces(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    ids = supplied.settings.user_namespaces.ids_per_pod
     if ids % 65536:
         yield "userNamespaces.idsPerPod", ids, "must be a multiple of 65536"
 
@@ -239,7 +239,7 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
 """Each rule with the prefixes of the fields it reads: skipped when one of those is bad already."""
 
 
-def check_combinations(given: SettingsInput, bad: set[str]) -> list[Problem]:
+def check_combinations(supplied: SettingsInput, bad: set[str]) -> list[Problem]:
     """Every violation of a rule over several fields.
 
     Args:
@@ -250,9 +250,9 @@ def check_combinations(given: SettingsInput, bad: set[str]) -> list[Problem]:
     for rule, reads in _RULES:
         if any(path.startswith(prefix) for path in bad for prefix in reads):
             continue
-        for field, value, allowed in rule(given):
-            shown = "" if value is None else show(field, value)
-            problems.append(Problem(field, shown, allowed))
+        for field, value, allowed in rule(supplied):
+            reported = "" if value is None else show(field, value)
+            problems.append(Problem(field, reported, allowed))
     return problems
 
 
@@ -355,14 +355,14 @@ def load(
     notices = effects.notices(
         settings, explicit, flag_values.ignored, flag_values.node.cloud_provider
     )
-    said = (*warnings, *derived, *effects.lines(notices))
+    stated = (*warnings, *derived, *effects.lines(notices))
     again = partial(
         load, file_text, dropins, flag_values, file_name=file_name, base_dir=base_dir, check=check
     )
     return LoadedConfig(
         settings,
         flag_values.node,
-        said,
+        stated,
         lambda version: again(version=version),
         notices,
     )
@@ -447,11 +447,11 @@ def _decode_flags(
 ) -> tuple[dict[str, Any], list[Problem]]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for path, given in flag_values.fields.items():
-        value = given.value
+    for path, supplied in flag_values.fields.items():
+        value = supplied.value
         if path == "seccompDefault":
             value = bool(value or found.get(path))
-        report = ProblemReport(given.flag, version)
+        report = ProblemReport(supplied.flag, version)
         decode.decode({path: value}, report)
         problems += report.problems
         if path == "featureGates" and isinstance(found.get(path), dict):

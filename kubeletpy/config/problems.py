@@ -17,7 +17,7 @@ from kubeletpy.base.structs import Struct
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""
 
-_SHOWN_LENGTH = 100
+_REPORTED_LENGTH = 100
 
 
 class Problem(Struct, frozen=True):
@@ -57,8 +57,8 @@ class ConfigError(Exception):
             head += f", {_counted(len(self.warnings), 'warning')}"
         lines = [str(each) for each in self.problems]
         lines += [f"warning: {each}" for each in self.warnings]
-        shown = "\n".join(f"  {line}" for line in lines)
-        super().__init__(f"{head} in the configuration:\n{shown}")
+        reported = "\n".join(f"  {line}" for line in lines)
+        super().__init__(f"{head} in the configuration:\n{reported}")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -73,7 +73,7 @@ def show(field: str, value: object) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = str(value)
-    return text if len(text) <= _SHOWN_LENGTH else text[: _SHOWN_LENGTH - 1] + "…"
+    return text if len(text) <= _REPORTED_LENGTH else text[: _REPORTED_LENGTH - 1] + "…"
 
 
 class ProblemReport:
@@ -100,8 +100,8 @@ class ProblemReport:
 
     def add(self, at: str, value: object, allowed: str, *, missing: bool = False) -> None:
         """Note a problem at a path; ``missing`` means that there was no value to show."""
-        shown = "" if missing else show(at, value)
-        self.problems.append(Problem(at, shown, allowed, self.source))
+        reported = "" if missing else show(at, value)
+        self.problems.append(Problem(at, reported, allowed, self.source))
         self.bad.add(self.field or at)
 
     def drop(
@@ -117,8 +117,8 @@ class ProblemReport:
         if self._strict:
             self.add(at, value, why, missing=missing)
             return
-        shown = "" if missing else show(at, value)
-        self.lenient.append(Problem(at, shown, f"{why}; {then}", self.source))
+        reported = "" if missing else show(at, value)
+        self.lenient.append(Problem(at, reported, f"{why}; {then}", self.source))
 
 
 # How deeply YAML may be nested before the C loader would crash the whole process.

@@ -257,14 +257,14 @@ GROUPS: Mapping[str, type] = {
 }
 """The nested objects of the document, innermost first."""
 
-_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def attribute(name: str) -> str:
     """Attribute of a document's field: ``clusterDNS`` is ``cluster_dns``."""
     for word, plain in (("IPTables", "Iptables"), ("CPUs", "Cpus"), ("APIQPS", "ApiQPS")):
         name = name.replace(word, plain)
-    return _WORDS.sub("_", name).lower()
+    return _PARTS.sub("_", name).lower()
 
 
 def value_at(settings: KubeletSettings, path: str) -> Any:

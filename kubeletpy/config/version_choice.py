@@ -115,7 +115,7 @@ def at_least(resolved: ResolvedVersion) -> Sequence[ResolvedVersion]:
 
 
 def decide(
-    asked: KubernetesVersion | None,
+    requested: KubernetesVersion | None,
     server: ServerVersion | NoVersion | None,
     record: KubernetesVersion | None,
 ) -> ResolvedVersion:
@@ -126,9 +126,9 @@ def decide(
         server: its answer; None: the node has no API server, or it was not queried.
         record: the version of the last start with an answer.
     """
-    if asked is not None:
-        why = f"--kubernetes-version={asked}"
-        return ResolvedVersion(asked, VersionSource.FLAG, why)
+    if requested is not None:
+        why = f"--kubernetes-version={requested}"
+        return ResolvedVersion(requested, VersionSource.FLAG, why)
     if server is None:
         return ResolvedVersion(NEWEST, VersionSource.STANDALONE, "the node has no API server")
     if isinstance(server, NoVersion):

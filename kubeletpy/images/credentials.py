@@ -72,8 +72,8 @@ class Credential:
             ("password", self.password),
             ("identitytoken", self.identity_token),
         )
-        given = {name: value for name, value in named if value}
-        text = json.dumps(given, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+        supplied = {name: value for name, value in named if value}
+        text = json.dumps(supplied, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -302,8 +302,8 @@ class ImageGarbageCollector:
                 f"errors in image deletion: {failures}"
             )
         disk = await self._disk()
-        wanted = gc_selection.bytes_to_free(disk, self._policy)
-        if not wanted:
+        desired = gc_selection.bytes_to_free(disk, self._policy)
+        if not desired:
             return 0
         removed = {image.id for image in aged}
         rest = [
@@ -311,8 +311,8 @@ class ImageGarbageCollector:
             for image in candidates
             if image.id not in removed and gc_selection.may_free_space(image, self._policy, now)
         ]
-        freed = await self._free(rest, wanted)
-        if freed < wanted:
+        freed = await self._free(rest, desired)
+        if freed < desired:
             message = (
                 f"Insufficient free disk space on the node's image filesystem "
                 f"({disk.used_percent}% of {_binary_size(disk.capacity)} used). Failed to free "
@@ -323,11 +323,11 @@ class ImageGarbageCollector:
             raise ImageGCError(message)
         return freed
 
-    async def _free(self, images: Sequence[gc_selection.ImageRecord], wanted: int) -> int:
-        freed, failures = await self._remove(images, SPACE, wanted)
+    async def _free(self, images: Sequence[gc_selection.ImageRecord], desired: int) -> int:
+        freed, failures = await self._remove(images, SPACE, desired)
         if failures:
             raise ImageGCError(
-                f"wanted to free {wanted} bytes, but freed {freed} "
+                f"wanted to free {desired} bytes, but freed {freed} "
                 f"bytes space with errors in image deletion: {failures}"
             )
         return freed

@@ -116,8 +116,8 @@ def bytes_to_free(disk: Disk, policy: ImageGCPolicy) -> int:
     """How much to free to get from above the high threshold to the low one; 0: nothing."""
     if disk.used_percent < policy.high_threshold_percent:
         return 0
-    wanted = disk.capacity * (100 - policy.low_threshold_percent) // 100
-    return max(0, wanted - min(disk.available, disk.capacity))
+    desired = disk.capacity * (100 - policy.low_threshold_percent) // 100
+    return max(0, desired - min(disk.available, disk.capacity))
 
 
 def may_free_space(image: ImageRecord, policy: ImageGCPolicy, now: float) -> bool:

@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.structs import Struct
-from kubeletpy.base.text import scrub, shown_image
+from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images import policy as images_policy
 from kubeletpy.images.credentials import Credential, PullSecretLike, distinct
@@ -88,7 +88,7 @@ class PullSettings(Struct, frozen=True):
         return 1 if self.serialize else self.max_parallel
 
 
-class WantedImage(Struct, frozen=True):
+class DesiredImage(Struct, frozen=True):
     """An image that a container needs."""
 
     pod: Pod
@@ -136,7 +136,7 @@ class ImagePuller:
 
     async def pull(
         self,
-        wanted: WantedImage,
+        desired: DesiredImage,
         pod_credentials: PodCredentials,
         sandbox_config: cri.PodSandboxConfig | None,
     ) -> LocalImage:
@@ -145,50 +145,50 @@ class ImagePuller:
         Raises:
             ImageError: with the container's waiting reason and message.
         """
-        key = f"{wanted.pod.uid}_{wanted.image}"
+        key = f"{desired.pod.uid}_{desired.image}"
         if (blocked := self._backoff.blocked_until(key, steady_now())) is not None:
             left, cause = blocked[0] - steady_now(), blocked[1]
             until = self._clock.now() + left
-            message = f'Back-off pulling image "{wanted.image}"'
-            self._recorder.event(wanted.reference, NORMAL, Reason.BACK_OFF, message)
-            note(TraceCall.BACK_OFF, wanted.image, lasts=left)
+            message = f'Back-off pulling image "{desired.image}"'
+            self._recorder.event(desired.reference, NORMAL, Reason.BACK_OFF, message)
+            note(TraceCall.BACK_OFF, desired.image, lasts=left)
             raise images_policy.ImageError(
                 images_policy.ImageErrorCode.BACK_OFF, f"{message}: {cause}", until
             )
-        self._pull_times.pull_began(wanted.pod.uid, wanted.purpose)
+        self._pull_times.pull_began(desired.pod.uid, desired.purpose)
         self._recorder.event(
-            wanted.reference, NORMAL, Reason.PULLING, f'Pulling image "{wanted.image}"'
+            desired.reference, NORMAL, Reason.PULLING, f'Pulling image "{desired.image}"'
         )
         credentials = distinct(await pod_credentials.get())
         loop = asyncio.get_running_loop()
         queued_at = loop.time()
         try:
-            with span(TraceCall.PULL_IMAGE, wanted.image, milestone=True):
-                ticket = Ticket(wanted.pod.uid, wanted.image)
-                async with self._queue.place(ticket), self._recorded(wanted) as record:
+            with span(TraceCall.PULL_IMAGE, desired.image, milestone=True):
+                ticket = Ticket(desired.pod.uid, desired.image)
+                async with self._queue.place(ticket), self._recorded(desired) as record:
                     started_at = loop.time()
                     held = False
                     while not held:
                         since = self._uses.removals
                         ref, used = await self._pull_with_any(
-                            wanted.spec, credentials, sandbox_config
+                            desired.spec, credentials, sandbox_config
                         )
-                        image, image_id, size = await self._inspect_pulled(wanted.spec, ref)
-                        held = await self._uses.hold(wanted.start, image_id, since)
+                        image, image_id, size = await self._inspect_pulled(desired.spec, ref)
+                        held = await self._uses.hold(desired.start, image_id, since)
                     ended_at = loop.time()
                     self._pulled(image_id)
                     if record is not None:
                         await record.succeeded(image_id, used)
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
-            raise self._failed(wanted, key, error) from error
-        self._pull_times.image_there(wanted.pod.uid, wanted.purpose)
+            raise self._failed(desired, key, error) from error
+        self._pull_times.image_there(desired.pod.uid, desired.purpose)
         waited, pulled = ended_at - queued_at, ended_at - started_at
         self._recorder.event(
-            wanted.reference,
+            desired.reference,
             NORMAL,
             Reason.PULLED,
-            f'Successfully pulled image "{wanted.image}" in {_shown(pulled)} '
-            f"({_shown(waited)} including waiting). Image size: {size} bytes.",
+            f'Successfully pulled image "{desired.image}" in {_reported(pulled)} '
+            f"({_reported(waited)} including waiting). Image size: {size} bytes.",
         )
         self._metrics.image_pulled(waited, size)
         self._backoff.forget_expired(steady_now())
@@ -200,18 +200,18 @@ class ImagePuller:
         return {ticket.what: position for ticket, position in found if ticket.pod == uid}
 
     @asynccontextmanager
-    async def _recorded(self, wanted: WantedImage) -> AsyncIterator[PullInProgress | None]:
+    async def _recorded(self, desired: DesiredImage) -> AsyncIterator[PullInProgress | None]:
         if self._records is None:
             yield None
             return
-        before = await self._image_id(wanted.spec)
-        async with self._records.pulling(wanted.image) as record:
+        before = await self._image_id(desired.spec)
+        async with self._records.pulling(desired.image) as record:
             try:
                 yield record
             except CRIError:
                 # an error may follow a completed pull: compare the image's id
                 record.changed_nothing = before is not None and before == await self._image_id(
-                    wanted.spec
+                    desired.spec
                 )
                 raise
 
@@ -223,15 +223,17 @@ class ImagePuller:
             return None
         return found.ref if found is not None else ""
 
-    def _failed(self, wanted: WantedImage, key: str, error: Exception) -> images_policy.ImageError:
+    def _failed(
+        self, desired: DesiredImage, key: str, error: Exception
+    ) -> images_policy.ImageError:
         text = images_policy.runtime_text(error) if isinstance(error, CRIError) else str(error)
         self._recorder.event(
-            wanted.reference,
+            desired.reference,
             WARNING,
             Reason.FAILED,
-            f'Failed to pull image "{wanted.image}": {text}',
+            f'Failed to pull image "{desired.image}": {text}',
         )
-        failure = images_policy.pull_failure(wanted.image, text)
+        failure = images_policy.pull_failure(desired.image, text)
         now = self._clock.now()
         steady = steady_now()
         due = self._backoff.failed(key, steady, f"{failure.code}: {failure.message}")
@@ -295,7 +297,7 @@ def _auth_config(credential: Credential) -> cri.AuthConfig:
     )
 
 
-def _shown(seconds: float) -> str:
+def _reported(seconds: float) -> str:
     """A duration, truncated to whole milliseconds as in the kubelet."""
     return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
 
@@ -368,36 +370,38 @@ class ImageManager:
             ImageError: with the container's waiting reason and message.
         """
         image = container.get("image") or ""
-        wanted_policy = container.get("imagePullPolicy") or default_pull_policy(image)
+        desired_policy = container.get("imagePullPolicy") or default_pull_policy(image)
         reference = pod_reference(pod, field_path(kind, container["name"]))
         try:
             full = with_default_tag(image)
         except InvalidReference as error:
-            message = f'Failed to apply default image tag "{shown_image(image)}": {error}'
-            self._metrics.image_requested(wanted_policy, None, None)
-            note(TraceCall.LOOK_UP_IMAGE, shown_image(image), error=message)
+            message = f'Failed to apply default image tag "{reported_image(image)}": {error}'
+            self._metrics.image_requested(desired_policy, None, None)
+            note(TraceCall.CHECK_UP_IMAGE, reported_image(image), error=message)
             raise self._reported(
                 reference, Reason.INSPECT_FAILED, images_policy.ImageErrorCode.INVALID_NAME, message
             ) from error
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         start = pod.uid, container["name"]
-        wanted = WantedImage(pod, image, spec, reference, wanted_policy, start)
+        desired = DesiredImage(pod, image, spec, reference, desired_policy, start)
         credentials = PodCredentials(self._sources, pod, full, secrets)
         found: LocalImage | None = None
         present: bool | None = None
-        if images_policy.needs_lookup(wanted_policy):
-            found = await self._find_local_image(wanted)
+        if images_policy.needs_lookup(desired_policy):
+            found = await self._find_local_image(desired)
             present = found is not None
         accessible = True
         if found is not None and self._records is not None:
             accessible = await self._records.may_use(image, found.ref, credentials.get)
-        action = images_policy.decide(wanted_policy, present=bool(present), accessible=accessible)
+        action = images_policy.decide(desired_policy, present=bool(present), accessible=accessible)
         self._metrics.image_requested(
-            wanted_policy, present, _pull_required(action, present=bool(present))
+            desired_policy, present, _pull_required(action, present=bool(present))
         )
         if action is images_policy.ImageAction.REFUSE:
-            message = images_policy.never_pulled(image, present=bool(present), policy=wanted_policy)
-            note(TraceCall.LOOK_UP_IMAGE, image, error=message)
+            message = images_policy.never_pulled(
+                image, present=bool(present), policy=desired_policy
+            )
+            note(TraceCall.CHECK_UP_IMAGE, image, error=message)
             raise self._reported(
                 reference,
                 Reason.ERR_IMAGE_NEVER_PULL,
@@ -410,23 +414,23 @@ class ImageManager:
                 "the pod"
             )
             self._recorder.event(reference, NORMAL, Reason.PULLED, message)
-            self._pull_times.image_there(pod.uid, wanted.purpose)
+            self._pull_times.image_there(pod.uid, desired.purpose)
             return found
-        return await self._puller.pull(wanted, credentials, sandbox_config)
+        return await self._puller.pull(desired, credentials, sandbox_config)
 
-    async def _find_local_image(self, wanted: WantedImage) -> LocalImage | None:
+    async def _find_local_image(self, desired: DesiredImage) -> LocalImage | None:
         try:
-            with span(TraceCall.LOOK_UP_IMAGE, wanted.image):
+            with span(TraceCall.CHECK_UP_IMAGE, desired.image):
                 while True:
                     since = self._uses.removals
-                    found = local_image(await self._service.image_status(wanted.spec))
-                    if found is None or await self._uses.hold(wanted.start, found.ref, since):
+                    found = local_image(await self._service.image_status(desired.spec))
+                    if found is None or await self._uses.hold(desired.start, found.ref, since):
                         return found
         except CRIError as error:
             message = f'Failed to inspect image "": {images_policy.runtime_text(error)}'
-            self._metrics.image_requested(wanted.policy, None, None)
+            self._metrics.image_requested(desired.policy, None, None)
             raise self._reported(
-                wanted.reference,
+                desired.reference,
                 Reason.INSPECT_FAILED,
                 images_policy.ImageErrorCode.INSPECT,
                 message,

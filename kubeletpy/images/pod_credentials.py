@@ -115,11 +115,11 @@ class PodCredentials:
         secrets: Sequence[credentials.PullSecretLike],
     ) -> None:
         self._sources = sources
-        self._wanted = (pod, image, secrets)
+        self._desired = (pod, image, secrets)
         self._found: Sequence[credentials.Credential] | None = None
 
     async def get(self) -> Sequence[credentials.Credential]:
         """All matches, best first; a login may appear several times, once per source."""
         if self._found is None:
-            self._found = await self._sources.find(*self._wanted)
+            self._found = await self._sources.find(*self._desired)
         return self._found

@@ -11,7 +11,7 @@ import fnmatch
 import re
 
 from kubeletpy.base.structs import Struct, replace
-from kubeletpy.base.text import shown_image
+from kubeletpy.base.text import reported_image
 from kubeletpy.remote.generated import api_pb2 as cri
 
 DEFAULT_TAG = "latest"
@@ -90,7 +90,9 @@ def with_default_tag(image: str) -> str:
     try:
         reference = parse_reference(image)
     except InvalidReference as error:
-        raise InvalidReference(f'couldn\'t parse image name "{_shown(image)}": {error}') from error
+        raise InvalidReference(
+            f'couldn\'t parse image name "{_reported(image)}": {error}'
+        ) from error
     return image if reference.tag or reference.digest else f"{image}:{DEFAULT_TAG}"
 
 
@@ -143,8 +145,8 @@ def _check_digest(digest: str) -> None:
         raise InvalidReference("invalid checksum digest format")
 
 
-def _shown(image: object) -> str:
-    text = shown_image(str(image))
+def _reported(image: object) -> str:
+    text = reported_image(str(image))
     return text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…"
 
 

@@ -60,7 +60,7 @@ class Conflict(ApiError):
     """409: stale resourceVersion, or a uid precondition that does not hold."""
 
 
-class Gone(ApiError):
+class Removed(ApiError):
     """410: the resourceVersion or continue token is too old; list again."""
 
 
@@ -86,7 +86,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
+    410: Removed,
     422: Invalid,
     429: TooManyRequests,
 }

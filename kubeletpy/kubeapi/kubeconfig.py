@@ -65,11 +65,11 @@ class CurrentContext(Struct, frozen=True):
 
     def inline_certificate(self) -> tuple[bytes, bytes] | None:
         """The client certificate and key (PEM), if they are inline."""
-        given = [self.user.get(f"{name}-data") for name in _FILES[:2]]
-        if not all(isinstance(each, str) and each for each in given):
+        supplied = [self.user.get(f"{name}-data") for name in _FILES[:2]]
+        if not all(isinstance(each, str) and each for each in supplied):
             return None
         try:
-            certificate, key = (base64.b64decode(str(each)) for each in given)
+            certificate, key = (base64.b64decode(str(each)) for each in supplied)
         except (binascii.Error, ValueError):
             return None
         return certificate, key

@@ -17,7 +17,7 @@ _MALFORMED = (TypeError, ValueError, AttributeError)
 """Exceptions of the loader when parts of a kubeconfig have unexpected types."""
 
 
-class Said(logging.Handler):
+class Stated(logging.Handler):
     """Keeps what the loader logs: a failed exec plugin is reported only there."""
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ def main() -> None:
     path, *search_path = sys.argv[1:]
     sys.path[:] = search_path or sys.path
     gc.disable()  # a fifth of its time, and it ends soon
-    said = Said()
-    logging.getLogger().addHandler(said)
+    stated = Stated()
+    logging.getLogger().addHandler(stated)
     found = load(path)
-    line = json.dumps({**found, "said": said.lines}) + "\n"
+    line = json.dumps({**found, "said": stated.lines}) + "\n"
     try:
         os.write(sys.stdout.fileno(), line.encode())
     except BrokenPipeError:

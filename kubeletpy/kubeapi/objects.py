@@ -83,7 +83,7 @@ class ObjectFollower:
         self._slots = slots
         self._read_when_forbidden = read_when_forbidden
         self._unwatchable: dict[Resource, float] = {}
-        self._said_full = False
+        self._stated_full = False
         self._reader = tracked_object.ObjectReader(api)
 
     async def follow(self, tracked: tracked_object.Tracked) -> None:
@@ -112,8 +112,8 @@ class ObjectFollower:
         most = self._api.watch_capacity
         if self._slots.acquire(tracked.key, tracked.users, most):
             return True
-        if len(self._slots) >= most and not self._said_full:
-            self._said_full = True
+        if len(self._slots) >= most and not self._stated_full:
+            self._stated_full = True
             logger.warning(
                 "pods use more objects than can be watched: changes of the rest are seen when they "
                 "are read again",
@@ -278,17 +278,17 @@ class WatchedObjects:
         live: Collection[tracked_object.ObjectKey],
         on_demand: Collection[tracked_object.ObjectKey] = (),
     ) -> None:
-        wanted = {**dict.fromkeys(on_demand, False), **dict.fromkeys(live, True)}
+        desired = {**dict.fromkeys(on_demand, False), **dict.fromkeys(live, True)}
         before = self._keys.get(uid, {})
-        if wanted == before:
+        if desired == before:
             return
-        for key in [key for key in before if key not in wanted]:
+        for key in [key for key in before if key not in desired]:
             self._let_go(uid, key)
-        if wanted:
-            self._keys[uid] = wanted
+        if desired:
+            self._keys[uid] = desired
         else:
             self._keys.pop(uid, None)
-        for key, is_live in wanted.items():
+        for key, is_live in desired.items():
             tracked = self._tracked.setdefault(key, tracked_object.Tracked(key))
             tracked.users[uid] = is_live
             if key not in before:
@@ -314,11 +314,11 @@ class WatchedObjects:
             except TimeoutError:
                 tracked.disappointed = True
                 raise NoAnswerYet(
-                    f"{tracked_object.shown(key)}: no answer from the API yet"
+                    f"{tracked_object.reported(key)}: no answer from the API yet"
                 ) from None
         if not tracked.usable:
             tracked.disappointed = True
-            raise tracked.error or Unavailable(f"{tracked_object.shown(key)} could not be read")
+            raise tracked.error or Unavailable(f"{tracked_object.reported(key)} could not be read")
         return tracked.object
 
     async def close(self) -> None:
@@ -344,12 +344,12 @@ class WatchedObjects:
             return
         if self._follower is None:
             tracked.error = Unavailable(
-                f"{tracked_object.shown(tracked.key)}: this node has no API"
+                f"{tracked_object.reported(tracked.key)}: this node has no API"
             )
             tracked.settled.set()
             return
         tracked.task = asyncio.get_running_loop().create_task(
-            self._follower.follow(tracked), name=f"watch {tracked_object.shown(tracked.key)}"
+            self._follower.follow(tracked), name=f"watch {tracked_object.reported(tracked.key)}"
         )
 
     def press(self, uid: str, keys: Collection[tracked_object.ObjectKey]) -> None:
@@ -370,7 +370,7 @@ class WatchedObjects:
         tracked = self._tracked.get(key)
         if tracked is None or not tracked.known:
             error = tracked.error if tracked is not None else None
-            return error or Unavailable(f"{tracked_object.shown(key)} was not read yet")
+            return error or Unavailable(f"{tracked_object.reported(key)} was not read yet")
         return tracked.object
 
     def _let_go(self, uid: str, key: tracked_object.ObjectKey) -> None:

@@ -29,8 +29,8 @@ from kubeletpy.kubeapi.tracked_object import (
     ObjectKey,
     ObjectReader,
     is_immutable,
+    reported,
     revision,
-    shown,
     version,
     worth_keeping,
 )
@@ -91,14 +91,14 @@ class ObjectsOnRequest:
     def register(
         self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
     ) -> None:
-        wanted, before = frozenset((*live, *on_demand)), self._keys.pop(uid, frozenset())
-        if wanted:
-            self._keys[uid] = wanted
-        for key in wanted - before:
+        desired, before = frozenset((*live, *on_demand)), self._keys.pop(uid, frozenset())
+        if desired:
+            self._keys[uid] = desired
+        for key in desired - before:
             item = self._items.setdefault(key, _Item())
             item.users.add(uid)
             item.registered = next(self._numbers)
-        for key in before - wanted:
+        for key in before - desired:
             item = self._items[key]
             item.users.remove(uid)
             if not item.users:
@@ -119,14 +119,14 @@ class ObjectsOnRequest:
             raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
         if self._is_current(item):
             return item.object
-        asked = next(self._numbers)
+        requested = next(self._numbers)
         patience = FIRST_ANSWER_S if item.is_current and self._ttl is not None else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while item.ended < asked and not self._is_current(item):
+                while item.ended < requested and not self._is_current(item):
                     await asyncio.wait([self._reading(key, item)])
-        if not (item.is_current or item.read > asked):
-            raise item.error or Unavailable(f"{shown(key)} could not be read")
+        if not (item.is_current or item.read > requested):
+            raise item.error or Unavailable(f"{reported(key)} could not be read")
         return item.object
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class ObjectsOnRequest:
     def _reading(self, key: ObjectKey, item: _Item) -> asyncio.Task[None]:
         """The read that is under way, or a new one."""
         if item.reading is None:
-            name = f"read {shown(key)}"
+            name = f"read {reported(key)}"
             item.reading = asyncio.create_task(self._read_object(key, item), name=name)
         return item.reading
 

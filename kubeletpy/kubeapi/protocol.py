@@ -229,7 +229,7 @@ class KubeApi(ABC):
         (if it is empty: as of now). A BOOKMARK ends them: see
         :mod:`~kubeletpy.kubeapi.watch_state`.
 
-        An ERROR event from the server is raised (410 as ``Gone``), not yielded.
+        An ERROR event from the server is raised (410 as ``Removed``), not yielded.
         """
         return self.follow(
             Call(

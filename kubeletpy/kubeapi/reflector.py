@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Removed, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.transport import jittered_waits, spread
 from kubeletpy.kubeapi.watch_state import (
@@ -86,7 +86,7 @@ class Reflector:
         self._on_event = on_event
         self._forbidden_waits = iter(forbidden_waits)
         self._on_error = on_error
-        self._foreseen: tuple[type[ApiError], ...] = (Gone, *foreseen)
+        self._foreseen: tuple[type[ApiError], ...] = (Removed, *foreseen)
         self._watch_seconds = watch_seconds
         self._before_watch = before_watch
         self._rng = rng or random.Random()
@@ -135,7 +135,7 @@ class Reflector:
         while True:
             try:
                 await self._list_and_watch()
-            except Gone as error:
+            except Removed as error:
                 had_version, self._version = self._version, ""
                 self._failed(error)
                 if not had_version:
@@ -179,7 +179,7 @@ class Reflector:
                     continue_=continue_,
                     field_selector=self._field_selector,
                 )
-            except Gone:
+            except Removed:
                 if not continue_:
                     raise
                 # The pages took too long: their snapshot has expired. List all in one request.
@@ -298,8 +298,8 @@ class Reflector:
             logger.debug("following the API", extra={"resource": self._resource.plural})
 
     async def _wait(self, error: ApiError) -> None:
-        asked = min(error.retry_after or 0.0, LONGEST_WAIT)
-        seconds = max(next(self._waits), spread(asked, self._rng.random()))
+        requested = min(error.retry_after or 0.0, LONGEST_WAIT)
+        seconds = max(next(self._waits), spread(requested, self._rng.random()))
         if error.code:
             await asyncio.sleep(seconds)
             return

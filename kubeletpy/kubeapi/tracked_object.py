@@ -98,7 +98,7 @@ def is_immutable(found: JSON | None) -> bool:
     return found is not None and found.get("immutable") is True
 
 
-def shown(key: ObjectKey) -> str:
+def reported(key: ObjectKey) -> str:
     """Kind and name, for messages."""
     name = f"{key.namespace}/{key.name}" if key.namespace else key.name
     return f'{key.resource.kind.lower()} "{name}"'
@@ -142,13 +142,13 @@ class ObjectReader:
             return await self._once(key, resource_version)
 
     async def _once(self, key: ObjectKey, version: str) -> JSON | None:
-        given = {"resource_version": version} if version else {}
+        supplied = {"resource_version": version} if version else {}
         try:
-            found = await self._api.get(key.resource, key.name, key.namespace or None, **given)
+            found = await self._api.get(key.resource, key.name, key.namespace or None, **supplied)
         except NotFound:
             return None
         if not is_that_object(key, found):
-            raise ApiError(f"the API server answered with another object than {shown(key)}")
+            raise ApiError(f"the API server answered with another object than {reported(key)}")
         return found
 
 

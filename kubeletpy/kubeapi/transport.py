@@ -158,7 +158,7 @@ def new_socket(address: Any) -> socket.socket:
 # The event loop's lookup shares its threads with all file work. If those are busy, or blocked by
 # a name server that does not answer, a heartbeat would wait with everything else.
 
-LOOK_UPS = 2
+CHECK_UPS = 2
 """At once, for one set of connections; aiohttp looks up a name only once at a time."""
 
 
@@ -166,7 +166,7 @@ class NameLookup:
     """Addresses, as aiohttp's resolvers give them. Process exit does not wait for a lookup."""
 
     def __init__(self) -> None:
-        self._threads = PatientThreads(LOOK_UPS)
+        self._threads = PatientThreads(CHECK_UPS)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

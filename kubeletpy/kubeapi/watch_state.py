@@ -141,9 +141,9 @@ class StreamedLists:
         """Take a failure into account; returns whether that is news."""
         if not isinstance(error, Unstreamed) and error.code not in _REFUSALS:
             return False
-        news = self.expected(now)
+        changes = self.expected(now)
         self._refused_until = now + TRY_AGAIN_S
-        return news
+        return changes
 
 
 class InitialEvents:

@@ -99,15 +99,15 @@ class Families:
     def counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter, scraped under its own name."""
         kind = Counter if name.endswith("_total") else PlainCounter
-        return kind(name, self._help(name, help), labels, registry=self._shown(name))
+        return kind(name, self._help(name, help), labels, registry=self._reported(name))
 
     def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
         """A counter with labels from outside."""
-        return BoundedCounter(name, self._help(name, help), labels, registry=self._shown(name))
+        return BoundedCounter(name, self._help(name, help), labels, registry=self._reported(name))
 
     def gauge(self, name: str, help: str, *labels: str) -> Gauge:
         """A gauge."""
-        text, registry = self._help(name, help), self._shown(name)
+        text, registry = self._help(name, help), self._reported(name)
         unseen = missing_labels(name, self.version)
         if not unseen:
             return Gauge(name, text, labels, registry=registry)
@@ -119,12 +119,12 @@ class Families:
         self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
     ) -> Histogram:
         """A histogram."""
-        text, registry = self._help(name, help), self._shown(name)
+        text, registry = self._help(name, help), self._reported(name)
         return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
-    def _shown(self, name: str) -> CollectorRegistry | None:
-        shown = has_metric(name, self.version) and all(map(self._enabled, gates_of(name)))
-        return self.registry if shown else None
+    def _reported(self, name: str) -> CollectorRegistry | None:
+        reported = has_metric(name, self.version) and all(map(self._enabled, gates_of(name)))
+        return self.registry if reported else None
 
     def _help(self, name: str, text: str) -> str:
         """A help text that begins with the metric's stability level, as the kubelet's does."""

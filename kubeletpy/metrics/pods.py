@@ -323,7 +323,7 @@ class ProbeMetrics:
         if result != "failed":
             self.duration.labels(*target[:4]).observe(seconds)
 
-    def gone(self, target: tuple[str, ...]) -> None:
+    def removed(self, target: tuple[str, ...]) -> None:
         """A probe was removed. A later pod of the same name keeps the series that they share."""
         if target not in self._known:
             return

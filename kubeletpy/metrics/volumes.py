@@ -113,7 +113,7 @@ class VolumeStatsMetrics:
             name: families.gauge(f"kubelet_volume_stats_{name}", text, *labels)
             for name, text in _GAUGES.items()
         }
-        self._shown: set[tuple[str, str, str]] = set()
+        self._reported: set[tuple[str, str, str]] = set()
         self._seconds = families.histogram(
             "kubelet_volume_metric_collection_duration_seconds",
             "Time that measuring one volume took.",
@@ -134,11 +134,11 @@ class VolumeStatsMetrics:
             if of not in seen:
                 numbers |= {(name, *of): number for name, number in claim.numbers.items()}
             seen.add(of)
-        for name, *labels in self._shown - numbers.keys():
+        for name, *labels in self._reported - numbers.keys():
             self._gauges[name].remove(*labels)
         for (name, *labels), number in numbers.items():
             self._gauges[name].labels(*labels).set(number)
-        self._shown = set(numbers)
+        self._reported = set(numbers)
 
 
 # Metrics of calls to CSI drivers. Source: docs/reference/metrics.csv.
@@ -208,10 +208,10 @@ class PluginMetrics:
             "state",
         )
 
-    def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
+    def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
         """Set which sockets exist, and which are registered."""
         self.total_plugins.clear()
-        for state, paths in ((DESIRED, wanted), (ACTUAL, registered)):
+        for state, paths in ((DESIRED, desired), (ACTUAL, registered)):
             for path in paths:
                 self.total_plugins.labels(path, state).set(1)
 

@@ -203,11 +203,11 @@ def node_images(images: Iterable[ImageSummary], limit: int) -> list[api.Containe
     ]
 
 
-def shown_addresses(
+def reported_addresses(
     options: NodeOptions,
     node_ips: Sequence[str],
     hostname: str,
-    shown: Sequence[api.NodeAddress],
+    reported: Sequence[api.NodeAddress],
 ) -> list[api.NodeAddress]:
     """The addresses of a status; with a cloud controller, those that it has set are kept.
 
@@ -215,8 +215,8 @@ def shown_addresses(
     Source: docs/reference/behaviour.md, o1.
     """
     if options.external_cloud_provider:
-        if shown:
-            return list(shown)
+        if reported:
+            return list(reported)
         if not options.node_ips:
             node_ips = ()
     return node_addresses(node_ips, hostname)
@@ -224,10 +224,10 @@ def shown_addresses(
 
 def provided_ips(options: NodeOptions) -> str:
     """The --node-ip annotation for a cloud controller; empty: none."""
-    given = options.node_ips
-    if not options.external_cloud_provider or not given or given[0] in ("0.0.0.0", "::"):
+    supplied = options.node_ips
+    if not options.external_cloud_provider or not supplied or supplied[0] in ("0.0.0.0", "::"):
         return ""
-    return ",".join(given)
+    return ",".join(supplied)
 
 
 def node_addresses(node_ips: Sequence[str], hostname: str) -> list[api.NodeAddress]:
@@ -255,7 +255,7 @@ def node_status(
     """The whole status of the node (docs/reference/behaviour.md, o1)."""
     total = with_foreign(capacity(facts, options), old.get("capacity") or {}, devices)
     status: api.NodeStatus = {
-        "addresses": shown_addresses(options, node_ips, hostname, old.get("addresses") or ()),
+        "addresses": reported_addresses(options, node_ips, hostname, old.get("addresses") or ()),
         "capacity": total,
         "allocatable": allocatable(total, options, devices),
         "conditions": node_conditions(old.get("conditions") or (), health, now),
@@ -295,9 +295,9 @@ def with_volumes_in_use(
 
     Source: docs/reference/behaviour-storage.md, se2.
     """
-    shown = old.get("volumesInUse") or []
-    listed = list(shown if in_use is None else in_use)
-    return {**status, "volumesInUse": listed} if listed or shown else status
+    reported = old.get("volumesInUse") or []
+    listed = list(reported if in_use is None else in_use)
+    return {**status, "volumesInUse": listed} if listed or reported else status
 
 
 def new_node(
@@ -355,22 +355,22 @@ def initial_node(
     return new_node(options, facts.hostname, facts.architecture, status)
 
 
-def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | None:
+def metadata_patch(existing: api.Node, desired: api.Node) -> dict[str, object] | None:
     """Labels and annotations to change on a node that is already registered."""
     labels = existing["metadata"].get("labels") or {}
-    wanted_labels = wanted["metadata"].get("labels") or {}
+    desired_labels = desired["metadata"].get("labels") or {}
     changed = {
-        key: wanted_labels[key]
+        key: desired_labels[key]
         for key in node_labels.SYNCED
-        if key in wanted_labels and labels.get(key) != wanted_labels[key]
+        if key in desired_labels and labels.get(key) != desired_labels[key]
     }
     notes = existing["metadata"].get("annotations") or {}
-    wanted_notes = wanted["metadata"].get("annotations") or {}
+    desired_notes = desired["metadata"].get("annotations") or {}
     new_notes: dict[str, str | None] = {
-        key: text for key, text in wanted_notes.items() if notes.get(key) != text
+        key: text for key, text in desired_notes.items() if notes.get(key) != text
     }
     for key in (CONTROLLER_ATTACHES, PROVIDED_IPS):
-        if key in notes and key not in wanted_notes:
+        if key in notes and key not in desired_notes:
             new_notes[key] = None
     metadata: dict[str, object] = {}
     if changed:
@@ -380,12 +380,12 @@ def metadata_patch(existing: api.Node, wanted: api.Node) -> dict[str, object] | 
     return {"metadata": metadata} if metadata else None
 
 
-def removed_metadata(node: api.Node, wanted: api.Node) -> JSON | None:
+def removed_metadata(node: api.Node, desired: api.Node) -> JSON | None:
     """A patch with the labels and annotations of a registration that the node no longer has.
 
     Only keys that a start corrects too; one that has another value is left as it is.
     """
-    patch = metadata_patch(node, wanted)
+    patch = metadata_patch(node, desired)
     changes = cast(JSON, (patch or {}).get("metadata") or {})
     lost = {
         kind: missing
@@ -438,7 +438,7 @@ class FirstStatus(Struct, frozen=True):
 
 
 def first_status(
-    shown: api.NodeStatus, health: NodeHealth, waited: float, period: float
+    reported: api.NodeStatus, health: NodeHealth, waited: float, period: float
 ) -> FirstStatus:
     """Decide.
 
@@ -453,7 +453,7 @@ def first_status(
 
     Source: docs/reference/behaviour.md, o2, o4.
     """
-    if not is_ready(shown):
+    if not is_ready(reported):
         return FirstStatus(0.0, "the API does not show the node as Ready")
     known = [problem for problem in health.problems() if problem not in health.unanswered]
     if known:
@@ -482,26 +482,27 @@ _LISTS = ("images", "runtimeHandlers", "declaredFeatures")
 _CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
 
-def is_news(shown: api.NodeStatus, status: api.NodeStatus) -> bool:
+def is_changes(reported: api.NodeStatus, status: api.NodeStatus) -> bool:
     """Whether a status is worth a write of its own: more than the heartbeat times has changed.
 
     Args:
         shown: what the API has.
         status: what the node would write.
     """
-    return _comparable(shown, status) != _comparable(status, status)
+    return _comparable(reported, status) != _comparable(status, status)
 
 
-def status_patch(shown: api.NodeStatus, status: api.NodeStatus, *, unsure: bool) -> JSON:
+def status_patch(reported: api.NodeStatus, status: api.NodeStatus, *, unsure: bool) -> JSON:
     """The strategic merge patch from one to the other; lists that would be merged are replaced.
 
     Args:
         shown: what the API has.
         status: what the node writes.
-        unsure: ``shown`` may be outdated: all fields are sent, except lists that others write too.
+        unsure: ``reported`` may be outdated. All fields are sent, except lists that others write
+            too.
     """
     always = set(status) - {"addresses", "volumesInUse"} if unsure else set[str]()
-    before, new = _with_content(shown), cast(JSON, status)
+    before, new = _with_content(reported), cast(JSON, status)
     changed = {
         name: value
         for name, value in new.items()
@@ -513,8 +514,8 @@ def status_patch(shown: api.NodeStatus, status: api.NodeStatus, *, unsure: bool)
             changed[name] = {**dict.fromkeys(before.get(name) or {}), **changed[name]}
     if "nodeInfo" in changed:
         info = before.get("nodeInfo") or {}
-        gone = {name: None for name in _OPTIONAL_INFO if name in info}
-        changed["nodeInfo"] = {**gone, **changed["nodeInfo"]}
+        removed = {name: None for name in _OPTIONAL_INFO if name in info}
+        changed["nodeInfo"] = {**removed, **changed["nodeInfo"]}
     if "addresses" in changed:
         changed["addresses"] = [*changed["addresses"], {"$patch": "replace"}]
     changed["conditions"] = [

@@ -172,7 +172,7 @@ def capacity(facts: MachineFacts, options: NodeOptions) -> dict[str, str]:
 
 
 def with_foreign(
-    total: Mapping[str, str], shown: Mapping[str, str], devices: DeviceCounts = NO_DEVICES
+    total: Mapping[str, str], reported: Mapping[str, str], devices: DeviceCounts = NO_DEVICES
 ) -> dict[str, str]:
     """Capacity including devices and what others declare for the node (vendor.example/gpu).
 
@@ -180,7 +180,7 @@ def with_foreign(
         total: what the machine has.
         shown: capacity in the API, where extended resources can be set by hand.
     """
-    foreign = {name: text for name, text in shown.items() if "/" in name}
+    foreign = {name: text for name, text in reported.items() if "/" in name}
     return {**foreign, **{name: str(n) for name, n in devices.capacity.items()}, **total}
 
 
@@ -248,13 +248,13 @@ def _reserved(options: NodeOptions, resource: str) -> Decimal:
 # Each is one list that all readers share.
 
 
-def host_addresses(shown: Iterable[api.NodeAddress]) -> tuple[str, ...]:
+def host_addresses(reported: Iterable[api.NodeAddress]) -> tuple[str, ...]:
     """The addresses that the pods of a node report as their host's: at most one per family.
 
     InternalIPs come before ExternalIPs; the first one decides which family is the primary one.
     Source: docs/reference/behaviour.md, e2.
     """
-    listed = list(shown)
+    listed = list(reported)
     first: dict[int, str] = {}
     for kind in ("InternalIP", "ExternalIP"):
         for each in listed:

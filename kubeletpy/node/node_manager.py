@@ -29,7 +29,7 @@ from kubeletpy.node.build import (
     RuntimeInfo,
     condition_events,
     first_status,
-    is_news,
+    is_changes,
     status_patch,
 )
 from kubeletpy.node.facts import MachineFacts, NodeOptions
@@ -138,7 +138,7 @@ class NodeManager:
         answered: Callable[[], None] = lambda: None,
         volumes_in_use: Callable[[], list[str] | None] = lambda: None,
         volumes_in_use_written: Callable[[], None] = lambda: None,
-        devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda shown: NO_DEVICES,
+        devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda reported: NO_DEVICES,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -207,7 +207,7 @@ class NodeManager:
         """The Node's uid; empty before registration."""
         return _uid(self._node)
 
-    def node_shown(self) -> None:
+    def node_reported(self) -> None:
         """The API has shown the Node by watch: one that was created anew is served at once."""
         if self.registered.is_set() and self._is_replaced(self.newest()):
             self.poke()
@@ -250,9 +250,9 @@ class NodeManager:
         begun = loop.time()
         while True:
             self._poked.clear()
-            shown: api.NodeStatus = (self._node or {}).get("status") or {}
+            reported: api.NodeStatus = (self._node or {}).get("status") or {}
             waited, period = loop.time() - begun, self._options.status_update_s
-            first = first_status(shown, self._health(), waited, period)
+            first = first_status(reported, self._health(), waited, period)
             if not first.wait:
                 log.debug("first status", extra={"node": self._options.name, "why": first.why})
                 return
@@ -309,10 +309,10 @@ class NodeManager:
             return
         existing, _ = await run_together(self._find(), self._fresh_images())
         status = build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {})
-        wanted = self._wanted(status)
+        desired = self._desired(status)
         if existing is None:
             try:
-                created = await self._api.create(NODES, cast(JSON, wanted))
+                created = await self._api.create(NODES, cast(JSON, desired))
             except (AlreadyExists, Forbidden):
                 # Forbidden too: an admission plugin may refuse to create what already exists
                 existing = await self._api.get(NODES, name)
@@ -320,14 +320,14 @@ class NodeManager:
                 self._startup.registered()
                 self._remember(created)
                 self._wrote(asyncio.get_running_loop().time(), in_step=True)
-                self._record_condition_events({}, wanted["status"])
+                self._record_condition_events({}, desired["status"])
                 return
-        patch = build.metadata_patch(cast(api.Node, existing), wanted)
+        patch = build.metadata_patch(cast(api.Node, existing), desired)
         if patch is not None:
             existing = await self._api.patch(NODES, name, patch)
         self._remember(existing)
 
-    def _wanted(self, status: api.NodeStatus) -> api.Node:
+    def _desired(self, status: api.NodeStatus) -> api.Node:
         """The Node as it would be registered."""
         name, architecture = self._options.name, self._facts.architecture
         return build.new_node(self._options, name, architecture, status)
@@ -348,7 +348,7 @@ class NodeManager:
         return _uid(node) not in ("", self._served_uid)
 
     async def _take_over(self, node: api.Node) -> None:
-        patch = build.metadata_patch(node, self._wanted({})) if self._options.register else None
+        patch = build.metadata_patch(node, self._desired({})) if self._options.register else None
         if patch is not None:
             self._remember(await self._api.patch(NODES, self._options.name, patch))
         else:
@@ -385,7 +385,7 @@ class NodeManager:
             return
         patch = build.machine_labels(node, self._facts.architecture)
         if patch is None and self._options.register and self._pace.due(now):
-            patch = build.removed_metadata(node, self._wanted({}))
+            patch = build.removed_metadata(node, self._desired({}))
             if patch is not None:
                 self._pace.repaired(now)
         if patch is not None:
@@ -399,8 +399,8 @@ class NodeManager:
         in_use = self._volumes_in_use()
         status = build.with_volumes_in_use(status, in_use, old)
         now = asyncio.get_running_loop().time()
-        news = is_news(old, status)
-        if not self._unsure and now < self._report_at and not news:
+        differences = is_changes(old, status)
+        if not self._unsure and now < self._report_at and not differences:
             self._volumes_in_use_written()
             return
         changes = status_patch(old, status, unsure=self._unsure)
@@ -414,7 +414,7 @@ class NodeManager:
                 Reason.REBOOTED,
                 f"Node {self._options.name} has been rebooted, boot id: {self._facts.boot_id}",
             )
-        in_step = news or self._unsure
+        in_step = differences or self._unsure
         self._unsure = True
         answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")
         self._unsure = False

@@ -38,7 +38,7 @@ class OwnNode:
         *,
         initial: api.Node,
         written: Callable[[], api.Node | None] = lambda: None,
-        shown: Callable[[], None] = lambda: None,
+        reported: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
         """Args:
@@ -53,7 +53,7 @@ class OwnNode:
         self._clock = clock
         self._initial = initial
         self._written = written
-        self._shown = shown
+        self._reported = reported
         self._watched: api.Node | None = None
         self._deleted_revision = -1
         """The Node was deleted at this revision, unless the API has shown it since."""
@@ -73,7 +73,7 @@ class OwnNode:
                 rng=rng,
             )
 
-    def as_shown(self) -> api.Node | None:
+    def as_reported(self) -> api.Node | None:
         """The newest object that the API has shown, unchanged; None before it has shown any."""
         written = self._written()
         if written is not None and self._former and _uid(written) == self._former:
@@ -82,7 +82,7 @@ class OwnNode:
 
     def uid(self) -> str:
         """The uid of the Node object; empty until the API has shown it."""
-        known = self.as_shown()
+        known = self.as_reported()
         return "" if known is None else _uid(known)
 
     def live_uid(self) -> str:
@@ -91,7 +91,7 @@ class OwnNode:
 
     def deleted(self) -> bool:
         """Whether the API had the Node object, and has it no more."""
-        known = self.as_shown()
+        known = self.as_reported()
         return known is not None and revision(known) <= self._deleted_revision
 
     def problem(self) -> str:
@@ -107,7 +107,7 @@ class OwnNode:
 
     def not_found(self) -> None:
         """The API has answered that it has no such Node object."""
-        known = self.as_shown()
+        known = self.as_reported()
         if known is not None:
             self._note_deletion(revision(known))
 
@@ -116,7 +116,7 @@ class OwnNode:
 
         While the API has none, as it will be registered.
         """
-        known = self.as_shown()
+        known = self.as_reported()
         if known is None:
             return self._initial
         if self._made is None or self._made[0] is not known:
@@ -163,7 +163,7 @@ class OwnNode:
         if event.type != "DELETED":
             self._note_watched(event.object)
         elif event.object["metadata"].get("name") == self.name:
-            known = self.as_shown()
+            known = self.as_reported()
             at = revision(cast(api.Node, event.object))
             self._note_deletion(at if known is None else max(at, revision(known)))
 
@@ -184,7 +184,7 @@ class OwnNode:
             "the Node object was deleted: it is not registered again unless the agent is restarted",
             extra={"node": self.name},
         )
-        self._shown()
+        self._reported()
 
     def _note_node(self, found: api.Node) -> None:
         if found["metadata"].get("name") != self.name:
@@ -197,24 +197,24 @@ class OwnNode:
             message = f"Node {self.name} status is now: {reason}"
             reference = node_reference(self.name, found["metadata"].get("uid", ""))
             self._recorder.event(reference, NORMAL, reason, message)
-        self._shown()
+        self._reported()
 
     def _with_own_amounts(self, found: api.Node) -> api.Node:
         return with_own_amounts(found, self._initial)
 
 
-def with_own_amounts(shown: api.Node, own: api.Node) -> api.Node:
+def with_own_amounts(reported: api.Node, own: api.Node) -> api.Node:
     """A node as the API shows it, with the allocatable and features of our own configuration.
 
     ``own``: as it would be registered now.
     """
-    status = shown.get("status") or {}
+    status = reported.get("status") or {}
     merged: api.NodeStatus = {
         **status,
         "allocatable": {**(status.get("allocatable") or {}), **own["status"]["allocatable"]},
         "features": own["status"].get("features") or {},
     }
-    return {**shown, "status": merged}
+    return {**reported, "status": merged}
 
 
 def _uid(node: api.Node) -> str:

@@ -154,7 +154,7 @@ class RuntimeUpkeep:
         self._info = info
         self._read = read
         self._changed = changed
-        self._wanted = pod_cidr
+        self._desired = pod_cidr
         self._passed = ""
         self._returned = False
         self._due = asyncio.Event()
@@ -165,13 +165,13 @@ class RuntimeUpkeep:
         """The current runtime info."""
         return self._info
 
-    def node_shown(self, node: api.Node) -> None:
+    def node_reported(self, node: api.Node) -> None:
         """The API has shown the node."""
         spec = node.get("spec") or {}
         single = spec.get("podCIDR")
-        wanted = ",".join(spec.get("podCIDRs") or ([single] if single else []))
-        if wanted and wanted != self._wanted:
-            self._wanted = wanted
+        desired = ",".join(spec.get("podCIDRs") or ([single] if single else []))
+        if desired and desired != self._desired:
+            self._desired = desired
             self._due.set()
 
     def connection_changed(self, connected: bool) -> None:
@@ -190,7 +190,7 @@ class RuntimeUpkeep:
             except CRIError as error:
                 log.warning(
                     "could not update or query the runtime; retrying",
-                    extra={"podCIDR": self._wanted, "why": str(error)},
+                    extra={"podCIDR": self._desired, "why": str(error)},
                 )
                 await asyncio.sleep(RETRY_S)
                 self._due.set()
@@ -206,12 +206,12 @@ class RuntimeUpkeep:
                 )
                 self._info = found
                 self._changed()
-        wanted = self._wanted
-        if wanted and wanted != self._passed:
-            network = cri.NetworkConfig(pod_cidr=wanted)
+        desired = self._desired
+        if desired and desired != self._passed:
+            network = cri.NetworkConfig(pod_cidr=desired)
             await self._runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
-            self._passed = wanted
-            log.info("the runtime has received the range of pods", extra={"podCIDR": wanted})
+            self._passed = desired
+            log.info("the runtime has received the range of pods", extra={"podCIDR": desired})
 
 
 # Resolves a RuntimeClass to its runtime handler, with an API request for each new sandbox.

@@ -66,7 +66,7 @@ def write_version_record(version: KubernetesVersion, root: Path) -> None:
         )
 
 
-class VersionShown(Struct, frozen=True):
+class VersionReported(Struct, frozen=True):
     """The node's version for explain.
 
     Attributes:
@@ -115,10 +115,10 @@ class VersionFollower:
         self._unreached = False
 
     @property
-    def shown(self) -> VersionShown:
+    def reported(self) -> VersionReported:
         """The version now, for explain."""
         found = self._resolved
-        return VersionShown(
+        return VersionReported(
             str(found.version), str(found.source), found.why, self._server, self._restart
         )
 

@@ -71,6 +71,6 @@ class ExponentialBackoff:
 
     def collect(self, now: float) -> None:
         """Drop expired entries."""
-        gone = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
-        for key in gone:
+        removed = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
+        for key in removed:
             del self._entries[key]

@@ -62,13 +62,13 @@ def _pod_resources(spec: JSON) -> JSON:
     own = spec["resources"]
     requests = dict(own.get("requests") or {})
     for name, limit in own["limits"].items():
-        asked = [
+        requested = [
             c["resources"]["requests"][name]
             for c in spec.get("containers") or ()
             if name in (c["resources"].get("requests") or {})
         ]
         if name not in requests:
-            requests[name] = _total(asked) if asked else limit
+            requests[name] = _total(requested) if requested else limit
     return {**own, "requests": requests}
 
 
@@ -85,13 +85,13 @@ def _tag_policy(image: str) -> str:
 
 
 def container(
-    given: JSON, *, host_network: bool = False, requests_from_limits: bool = True
+    supplied: JSON, *, host_network: bool = False, requests_from_limits: bool = True
 ) -> JSON:
     """A container, init container or ephemeral container with its defaults."""
     filled = fill(
-        given,
+        supplied,
         {
-            "imagePullPolicy": _tag_policy(given.get("image") or ""),
+            "imagePullPolicy": _tag_policy(supplied.get("image") or ""),
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "File",
             "resources": {},
@@ -101,17 +101,17 @@ def container(
     if limits and requests_from_limits:
         requests = {**limits, **(filled["resources"].get("requests") or {})}
         filled["resources"] = {**filled["resources"], "requests": requests}
-    if given.get("ports"):
-        filled["ports"] = [_port(port, host_network) for port in given["ports"]]
-    if given.get("env"):
-        filled["env"] = [_env(variable) for variable in given["env"]]
+    if supplied.get("ports"):
+        filled["ports"] = [_port(port, host_network) for port in supplied["ports"]]
+    if supplied.get("env"):
+        filled["env"] = [_env(variable) for variable in supplied["env"]]
     for key in _PROBE_KINDS:
-        if given.get(key) is not None:
-            filled[key] = probe(given[key])
-    if given.get("lifecycle"):
+        if supplied.get(key) is not None:
+            filled[key] = probe(supplied[key])
+    if supplied.get("lifecycle"):
         filled["lifecycle"] = {
             key: _handler(value) if isinstance(value, dict) else value
-            for key, value in given["lifecycle"].items()
+            for key, value in supplied["lifecycle"].items()
         }
     return filled
 
@@ -147,10 +147,10 @@ def _handler(handler: JSON) -> JSON:
     return handler
 
 
-def probe(given: JSON) -> JSON:
+def probe(supplied: JSON) -> JSON:
     """A probe with its periods and thresholds; 0 means the default."""
-    filled = _handler(given)
-    return {**filled, **{key: given.get(key) or value for key, value in _PROBE.items()}}
+    filled = _handler(supplied)
+    return {**filled, **{key: supplied.get(key) or value for key, value in _PROBE.items()}}
 
 
 def _downward_items(holder: JSON) -> JSON:
@@ -167,25 +167,25 @@ def _projection(source: JSON) -> JSON:
     return source
 
 
-def volume(given: JSON) -> JSON:
+def volume(supplied: JSON) -> JSON:
     """A volume with its defaults; one without a source is an emptyDir."""
-    if not any(value is not None for key, value in given.items() if key != "name"):
-        return {**given, "emptyDir": {}}
-    filled = dict(given)
+    if not any(value is not None for key, value in supplied.items() if key != "name"):
+        return {**supplied, "emptyDir": {}}
+    filled = dict(supplied)
     for key in ("secret", "configMap", "downwardAPI", "projected"):
-        if given.get(key) is not None:
-            filled[key] = fill(given[key], {"defaultMode": _FILE_MODE})
-    if given.get("downwardAPI") is not None:
+        if supplied.get(key) is not None:
+            filled[key] = fill(supplied[key], {"defaultMode": _FILE_MODE})
+    if supplied.get("downwardAPI") is not None:
         filled["downwardAPI"] = _downward_items(filled["downwardAPI"])
-    if (given.get("projected") or {}).get("sources"):
-        sources = [_projection(source) for source in given["projected"]["sources"]]
+    if (supplied.get("projected") or {}).get("sources"):
+        sources = [_projection(source) for source in supplied["projected"]["sources"]]
         filled["projected"] = {**filled["projected"], "sources": sources}
-    if given.get("hostPath") is not None and given["hostPath"].get("type") is None:
-        filled["hostPath"] = {**given["hostPath"], "type": ""}
-    if given.get("image") is not None:
-        policy = _tag_policy(given["image"].get("reference") or "")
-        filled["image"] = fill(given["image"], {"pullPolicy": policy})
-    template = (given.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if supplied.get("hostPath") is not None and supplied["hostPath"].get("type") is None:
+        filled["hostPath"] = {**supplied["hostPath"], "type": ""}
+    if supplied.get("image") is not None:
+        policy = _tag_policy(supplied["image"].get("reference") or "")
+        filled["image"] = fill(supplied["image"], {"pullPolicy": policy})
+    template = (supplied.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template:
         spec = fill(template.get("spec") or {}, {"volumeMode": "Filesystem"})
         filled["ephemeral"] = {"volumeClaimTemplate": {**template, "spec": spec}}
@@ -218,10 +218,10 @@ def _with_resources(holder: JSON) -> JSON:
     resources = holder.get("resources")
     if not resources:
         return dict(holder)
-    shown = {
+    reported = {
         kind: _amounts(resources[kind]) for kind in ("limits", "requests") if resources.get(kind)
     }
-    return {**holder, "resources": {**resources, **shown}}
+    return {**holder, "resources": {**resources, **reported}}
 
 
 def _amounts(quantities: dict[str, Any]) -> dict[str, str]:

@@ -110,11 +110,11 @@ def resource_value(
     name = selector.get("containerName")
     if name:
         container = _main_container(pod, name)
-    wanted = selector.get("resource") or ""
-    which, _, resource = wanted.partition(".")
+    desired = selector.get("resource") or ""
+    which, _, resource = desired.partition(".")
     known = resource in _NODE_DEFAULTED or resource.startswith(HUGEPAGES_PREFIX)
     if which not in ("requests", "limits") or not known:
-        raise DownwardError(f"unsupported container resource : {wanted}")
+        raise DownwardError(f"unsupported container resource : {desired}")
     resources = container.get("resources") or {}
     quantities = resources.get("requests") if which == "requests" else resources.get("limits")
     text = (quantities or {}).get(resource, "0")
@@ -123,7 +123,7 @@ def resource_value(
             text = _default_limit(pod, resource, facts)
         return _in_units(text, selector.get("divisor"), resource)
     except ValueError as error:
-        raise DownwardError(f"resourceFieldRef {wanted}: {error}") from error
+        raise DownwardError(f"resourceFieldRef {desired}: {error}") from error
 
 
 def _default_limit(pod: Pod, resource: str, facts: NodeFacts) -> str:
@@ -202,14 +202,14 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
 
 def expand_all(texts: Iterable[str], variables: Mapping[str, str]) -> list[str]:
     """Expand a command or its arguments. Raises ExpansionTooLong."""
-    words: list[str] = []
+    parts: list[str] = []
     left = MAX_TOTAL
     for text in texts:
-        words.append(expand(text, variables.get))
-        left -= len(words[-1])
+        parts.append(expand(text, variables.get))
+        left -= len(parts[-1])
         if left < 0:
             raise ExpansionTooLong(f"longer than {MAX_TOTAL} characters after expansion")
-    return words
+    return parts
 
 
 # Environment variables that point a container to the services of its namespace.

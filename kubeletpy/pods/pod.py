@@ -138,7 +138,7 @@ class Pod:
         """Whether the pod comes from a manifest of this node, not from the API."""
         return self.source != SOURCE_API
 
-    def is_shown_by(self, mirror: Pod) -> bool:
+    def is_reported_by(self, mirror: Pod) -> bool:
         """Whether a mirror is of this static pod's manifest, not of an earlier one of that name."""
         return mirror.annotations.get(CONFIG_MIRROR) == self.annotations.get(CONFIG_HASH, self.uid)
 
@@ -571,7 +571,7 @@ def fnv1a_64(data: bytes) -> int:
 # How a critical pod exceeds a limit of its local storage without being evicted.
 
 
-class Spared(Struct, frozen=True):
+class Excluded(Struct, frozen=True):
     """The usage of one limit, in bytes.
 
     Attributes:

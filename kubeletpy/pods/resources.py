@@ -425,16 +425,16 @@ def _with_requests(pod: Pod, *, actual: bool) -> Pod:
     def replaced(container: api.Container, init: bool) -> api.Container:
         status: Mapping[str, Any] = statuses[init].get(container["name"]) or {}
         resources: Any = container.get("resources") or {}
-        given: Any = _overlaid(resources, status, actual=actual)
-        return container if given is resources else {**container, "resources": given}
+        supplied: Any = _overlaid(resources, status, actual=actual)
+        return container if supplied is resources else {**container, "resources": supplied}
 
     changed = replaced_containers(pod, replaced)
     whole: Any = pod.spec.get("resources") or {}
     if whole.get("requests") and pod.status.get("resources"):
         names = whole["requests"].keys()
-        given = _overlaid(whole, pod.status, actual=actual, names=names)
-        if given is not whole:
-            changed["resources"] = given
+        supplied = _overlaid(whole, pod.status, actual=actual, names=names)
+        if supplied is not whole:
+            changed["resources"] = supplied
     if not changed:
         return pod
     return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
@@ -449,11 +449,11 @@ def _overlaid(
 ) -> Mapping[str, Any]:
     """Resources with the compute requests of a status instead; the same object if they are the
     same, or the status has none."""
-    shown: _Amounts = status.get("allocatedResources") or {}
+    reported: _Amounts = status.get("allocatedResources") or {}
     if actual:
-        shown = (status.get("resources") or {}).get("requests") or shown
+        reported = (status.get("resources") or {}).get("requests") or reported
     requests: _Amounts = resources.get("requests") or {}
-    compute = {name: shown[name] for name in COMPUTE if name in shown and name in names}
+    compute = {name: reported[name] for name in COMPUTE if name in reported and name in names}
     if not compute or all(requests.get(name) == compute.get(name) for name in COMPUTE):
         return resources
     rest = {name: amount for name, amount in requests.items() if name not in COMPUTE}
@@ -688,9 +688,9 @@ def changed_limits(before: Mapping[str, str], after: Mapping[str, str]) -> dict[
     }
 
 
-def with_size_limits(pod: Pod, given: Mapping[str, str]) -> list[Any] | None:
+def with_size_limits(pod: Pod, supplied: Mapping[str, str]) -> list[Any] | None:
     """The pod's volumes with these size limits, by name; None: they have them already."""
-    changed = changed_limits(size_limits(pod), given) if given else {}
+    changed = changed_limits(size_limits(pod), supplied) if supplied else {}
     if not changed:
         return None
     volumes: list[Any] = pod.spec.get("volumes") or []

@@ -409,7 +409,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
 """The end of the text also ends a quote: it may be cut there, and nothing is read twice."""
 
 
-def shown_reason(message: str, container: api.Container) -> str:
+def reported_reason(message: str, container: api.Container) -> str:
     """The text, without its quoted parts if the container has variables from secrets."""
     if not _has_secrets(container):
         return message

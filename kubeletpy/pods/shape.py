@@ -189,7 +189,7 @@ MAX_USER = 2**31 - 1
 FILE_SOURCES = ("configMap", "secret", "downwardAPI", "projected")
 _SINGLE_FILES = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
-_MAX_SHOWN = 256
+_MAX_REPORTED = 256
 """Characters of a value in a message."""
 
 
@@ -213,9 +213,9 @@ class FieldProblem(Struct, frozen=True):
 
     def message(self) -> str:
         """The problem without the path; a long value is cut."""
-        shown = _shown(json.dumps(self.value, ensure_ascii=False, separators=(",", ":")))
+        reported = _reported(json.dumps(self.value, ensure_ascii=False, separators=(",", ":")))
         detail = f": {self.detail}" if self.detail else ""
-        return f"{_REASONS[self.reason]}: {shown}{detail}"
+        return f"{_REASONS[self.reason]}: {reported}{detail}"
 
 
 _REASONS = {
@@ -289,8 +289,8 @@ def bind_mount_problems(
         yield FieldProblem(path, "Invalid", options, detail)
 
 
-def _shown(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
+def _reported(text: str) -> str:
+    return text if len(text) <= _MAX_REPORTED else text[: _MAX_REPORTED - 1] + "…"
 
 
 # Values of a spec that weaken a pod where they are unknown: names of an enum, and ids.
@@ -313,7 +313,7 @@ POD_ENUMS: Mapping[str, tuple[str, ...]] = {
 _ACTIONS = ("Restart", "RestartAllContainers")
 _OPERATORS = ("In", "NotIn")
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
-_SHOWN = 40
+_REPORTED = 40
 """Characters of a value in a message."""
 
 
@@ -321,8 +321,8 @@ def unknown(field: str, value: object, known: tuple[str, ...]) -> str:
     """The problem of a value that is not one of those known; empty when it is."""
     if value in known:
         return ""
-    shown = "missing" if value is None else f'"{value!s:.{_SHOWN}}"'
-    return f"{field} is {shown}, not one of {', '.join(known)}; correct the pod's spec"
+    reported = "missing" if value is None else f'"{value!s:.{_REPORTED}}"'
+    return f"{field} is {reported}, not one of {', '.join(known)}; correct the pod's spec"
 
 
 def id_problem(field: str, value: int) -> str:

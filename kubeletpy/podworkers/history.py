@@ -68,7 +68,7 @@ class Troubles:
         """Unix seconds at which the pod was first refused or its end requested; None: unknown."""
         return self._ends.get(uid)
 
-    def gone(self, uid: str) -> None:
+    def removed(self, uid: str) -> None:
         """The worker is done with the pod: it fails no more."""
         self._rows.pop(uid, None)
 

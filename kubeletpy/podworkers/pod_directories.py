@@ -31,7 +31,7 @@ class PodDirectories:
         release: Callable[[str], None] = lambda uid: None,
         again: Callable[[], None] = lambda: None,
         swept: Callable[[int, int], None] = lambda found, left: None,
-        wanted: Callable[[str], bool] = lambda uid: False,
+        desired: Callable[[str], bool] = lambda uid: False,
     ) -> None:
         """Args:
         pods_dir: ``{root}/pods``.
@@ -46,7 +46,7 @@ class PodDirectories:
         self._release = release
         self._again = again
         self._swept = swept
-        self._wanted = wanted
+        self._desired = desired
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -71,7 +71,7 @@ class PodDirectories:
         found, problems = 0, dict[str, str]()
         for uid in await asyncio.to_thread(_pods_with_directories, self._pods_dir):
             # the thread took time: a pod may have come, and made its directory, meanwhile
-            if uid in keep or self._wanted(uid):
+            if uid in keep or self._desired(uid):
                 continue
             found += 1
             problem = await asyncio.to_thread(remove_orphan, self._pods_dir / uid, self._release)

@@ -263,7 +263,7 @@ Effect = (
 
 LAST_EVENTS = 8
 """Events of a pod that are kept."""
-_SHOWN = 120
+_REPORTED = 120
 _SET_ONCE = ("full_name", "first_seen_at", "started_at", "terminating_at", "terminated_at")
 _NEVER_UNSET = ("deleted", "evicted", "finished", "observed_runtime", "restart_requested")
 
@@ -361,6 +361,6 @@ class EventTrail:
     def last_events(self, uid: str) -> tuple[str, ...]:
         """The last events of a pod, oldest first."""
         return tuple(
-            f"{'' if now is None else f'{now:.3f} '}{kind}{detail and f': {detail[:_SHOWN]}'}"
+            f"{'' if now is None else f'{now:.3f} '}{kind}{detail and f': {detail[:_REPORTED]}'}"
             for now, kind, detail in self._kept.get(uid, ())
         )

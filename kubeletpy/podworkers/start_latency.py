@@ -47,7 +47,7 @@ class StartLatency:
         self._starts: dict[str, _Start | None] = {}
         """None: measured already, or not to be measured."""
 
-    def shown(self, pod: Pod) -> None:
+    def reported(self, pod: Pod) -> None:
         """The API shows a pod, by a list or a watch."""
         if pod.uid not in self._starts:
             measured = not (pod.is_static or pod.status.get("startTime") or _waited(pod))
@@ -62,7 +62,7 @@ class StartLatency:
             self._starts[pod.uid] = None
             self._count(pod, start)
 
-    def looked_at(self, pod: Pod, status: PodRuntimeStatus) -> None:
+    def checked_at(self, pod: Pod, status: PodRuntimeStatus) -> None:
         """The runtime's view of a pod: its init containers may have ended."""
         start = self._starts.get(pod.uid)
         if start is None or not pod.init_containers:

@@ -126,8 +126,8 @@ def effective_grace(current: int | None, pod: Pod, override: int | None) -> int:
 
     The spec counts only when nothing else was requested.
     """
-    asked = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
-    return max(min(asked, default=pod.termination_grace_period), MIN_GRACE)
+    requested = [g for g in (current, pod.deletion_grace_period, override) if g is not None]
+    return max(min(requested, default=pod.termination_grace_period), MIN_GRACE)
 
 
 def requeue_delay(
@@ -222,8 +222,8 @@ def merge_kill(
     """The record of an ending pod with the shortest grace period that was requested."""
     options = options or _NO_OPTIONS
     if pod is None:
-        asked = MIN_GRACE if options.grace_override is None else options.grace_override
-        grace = max(min(asked, record.grace or asked), MIN_GRACE)
+        requested = MIN_GRACE if options.grace_override is None else options.grace_override
+        grace = max(min(requested, record.grace or requested), MIN_GRACE)
     else:
         grace = effective_grace(record.grace, pod, options.grace_override)
     override = options.status_override or record.status_override

@@ -71,7 +71,7 @@ class StatusComposer:
         metrics: PodWorkerMetrics,
         recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
-        looked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
+        checked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
         mirror_of: Callable[[Pod], Pod | None] = lambda pod: None,
         device_health: DeviceHealth = lambda pod: {},
@@ -107,7 +107,7 @@ class StatusComposer:
         self._runtime_name = runtime_name
         self._recursive_read_only = recursive_read_only
         self._host_ips = host_ips
-        self._looked_at = looked_at
+        self._checked_at = checked_at
         self._holds_claims = holds_claims
         self._mirror_of = mirror_of
         self._device_health = device_health
@@ -135,8 +135,8 @@ class StatusComposer:
         """
         if terminated:
             self._resizes.ended(pod.uid)
-        self._looked_at(pod, status)
-        old = self.shown(pod, mirror)
+        self._checked_at(pod, status)
+        old = self.reported(pod, mirror)
         sandbox = decide_sandbox(pod, status)
         inputs = StatusInputs(
             pod=pod,
@@ -191,14 +191,14 @@ class StatusComposer:
             and self._statuses.is_reported(inputs.pod.uid)
         )
 
-    def shown(self, pod: Pod, mirror: Pod | None) -> api.PodStatus:
+    def reported(self, pod: Pod, mirror: Pod | None) -> api.PodStatus:
         """The newest status of a pod that the API has, or is about to get."""
         kept = self._statuses.get_status(pod.uid)
         if kept is not None:
             return kept
         if pod.is_static:
             mirror = self._mirror_of(pod) or mirror
-        if mirror is not None and pod.is_shown_by(mirror):
+        if mirror is not None and pod.is_reported_by(mirror):
             return mirrored(mirror)
         return pod.status
 
@@ -215,11 +215,11 @@ class StatusComposer:
         its containers. A container whose end nobody saw is shown as lost. While containers still
         run, none is shown: the pod is being stopped, and how they end is not known yet.
         """
-        refusal, shown = rejected_status(pod, rejection), self.shown(pod, None)
+        refusal, reported = rejected_status(pod, rejection), self.reported(pod, None)
         status = self._cache.status(pod.uid)
-        known = _has_run(shown) or (status is not None and not status.empty)
+        known = _has_run(reported) or (status is not None and not status.empty)
         if not known or (status is not None and status.running_containers):
-            refusal = {**addresses_of(shown), **refusal}
+            refusal = {**addresses_of(reported), **refusal}
             self._statuses.set_status(pod, refusal, containers_may_run=False)
             return
         self.store(
@@ -238,13 +238,13 @@ class StatusComposer:
         After a reboot its containers have ended, whatever the API shows; it is not Ready. Its
         addresses stay: if it is rejected, they were its last ones.
         """
-        status, shown = self._cache.status(pod.uid), self.shown(pod, None)
-        if _has_run(shown) and not (status and status.running_containers):
+        status, reported = self._cache.status(pod.uid), self.reported(pod, None)
+        if _has_run(reported) and not (status and status.running_containers):
             self.store(
                 pod,
                 None,
                 status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace),
-                override=lambda composed: {**addresses_of(shown), **composed},
+                override=lambda composed: {**addresses_of(reported), **composed},
             )
 
     def deadline(self, pod: Pod) -> float | None:

@@ -121,10 +121,10 @@ class SyncNotes:
         """The node refuses a pod."""
         self.troubles.ends(uid, now)
 
-    def gone(self, uid: str) -> None:
+    def removed(self, uid: str) -> None:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
-        self.troubles.gone(uid)
+        self.troubles.removed(uid)
 
     def forgotten(self, uid: str) -> None:
         """No source has the pod any more."""
@@ -212,8 +212,8 @@ class PodWorkers:
 
     def update_pod(self, update: PodUpdate) -> None:
         """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
-        if update.pod is not None and (given := self._allocated(update.pod)) is not update.pod:
-            update = replace(update, pod=given)
+        if update.pod is not None and (supplied := self._allocated(update.pod)) is not update.pod:
+            update = replace(update, pod=supplied)
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
         self._handle(records.UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
@@ -334,8 +334,8 @@ class PodWorkers:
                 self._changed.discard(uid)
                 if isinstance(effect, records.Forgotten):
                     self.notes.forgotten(uid)
-                self.notes.gone(uid)
-                self.traces.gone(uid)
+                self.notes.removed(uid)
+                self.traces.removed(uid)
                 self._cache.confirm_absent(uid)
                 self._on_finished(uid)
 

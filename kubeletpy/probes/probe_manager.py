@@ -243,7 +243,7 @@ CONNECTIONS = 256
 CLOSE_S = 1.0
 
 NO_RESULTS = ProbeResults()
-_WORDS = {
+_PARTS = {
     ProbeOutcome.SUCCESS: "successful",
     ProbeOutcome.FAILURE: "failed",
     ProbeOutcome.UNKNOWN: "unknown",
@@ -333,7 +333,7 @@ class KubeProbeManager:
         """Stop all probes of a pod and forget their results."""
         for probe in self._pods.pop(pod_uid, ()):
             self._set(probe, schedule.end(probe.state))
-            self._metrics.gone(probe.labels)
+            self._metrics.removed(probe.labels)
 
     def forget_except(self, uids: Iterable[str]) -> None:
         """Remove all pods except these."""
@@ -454,7 +454,7 @@ class KubeProbeManager:
             probe.last, probe.last_at = task.result(), now
             found = probe.last.outcome
         if found is not None:
-            self._metrics.probed(probe.labels, _WORDS[found], seconds)
+            self._metrics.probed(probe.labels, _PARTS[found], seconds)
         before = probe.state.result
         self._set(probe, schedule.finished(probe.spec, probe.state, found, now))
         after = probe.state.result

@@ -28,7 +28,7 @@ from kubeletpy.probes.handlers.outcome import (
     go_seconds,
     resolve_port,
 )
-from kubeletpy.probes.schedule import FIELDS, KEPT_WORDS, ProbeFinding, ProbeKind, ProbeSpec
+from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeFinding, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
 
@@ -129,7 +129,7 @@ class ProbeCommands:
         An empty answer of the runtime has no meaning for the container. Raises HandlerError.
         """
         loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        requested_at = loop.time()
         try:
             async with asyncio.timeout(RUNTIME_S):
                 await self._runtime.container_status(key[0])
@@ -143,7 +143,7 @@ class ProbeCommands:
         except CRIError as error:
             logger.debug("the runtime answers", extra={"error": str(error)})
         was, call.runtime_was_silent = call.runtime_was_silent, False
-        return was or loop.time() - asked_at > SLOW_S
+        return was or loop.time() - requested_at > SLOW_S
 
     def _ended(self, key: Key, call: _Call) -> None:
         if self._calls.get(key) is call:
@@ -226,16 +226,16 @@ class Prober:
                 if not quietly:
                     text = f"probe errored and resulted in unknown state: {error}"
                     self._record_event(target, Reason.UNHEALTHY, text)
-                return ProbeFinding(None, str(error)[:KEPT_WORDS])
+                return ProbeFinding(None, str(error)[:KEPT_MESSAGE])
             break
-        words = reply.output[:KEPT_WORDS]
+        message = reply.output[:KEPT_MESSAGE]
         if reply.answer is HandlerResult.FAILURE:
             if not quietly:
                 self._record_event(target, Reason.UNHEALTHY, f"probe failed: {reply.output}")
-            return ProbeFinding(ProbeOutcome.FAILURE, words)
+            return ProbeFinding(ProbeOutcome.FAILURE, message)
         if reply.answer is HandlerResult.WARNING:
             self._record_event(target, Reason.PROBE_WARNING, f"probe warning: {reply.output}")
-        return ProbeFinding(ProbeOutcome.SUCCESS, words)
+        return ProbeFinding(ProbeOutcome.SUCCESS, message)
 
     async def _run_probe(self, target: Target) -> Reply:
         """Probe the container. Raises HandlerError."""
@@ -243,9 +243,9 @@ class Prober:
         ports = target.container.get("ports") or ()
         timeout = target.spec.timeout
         if command := probe.get("exec"):
-            words = _expanded(target.container, command.get("command") or ())
+            parts = _expanded(target.container, command.get("command") or ())
             key = target.container_id, target.spec.kind
-            return await self._commands.run(key, words, timeout)
+            return await self._commands.run(key, parts, timeout)
         if (get := probe.get("httpGet")) is not None:
             request = request_for(get, ports, target.pod_ip, self._agent)
             _must_have_address(request.host)

@@ -224,7 +224,7 @@ def _again(spec: ProbeSpec, state: ProbeState, now: float, early: bool) -> Probe
 
 # The last findings of a probe, for people. Plain data; output is truncated, not sanitized.
 
-KEPT_WORDS = 200
+KEPT_MESSAGE = 200
 """Characters kept of a run's output."""
 
 
@@ -232,7 +232,7 @@ class ProbeFinding(NamedTuple):
     """The finding of one run; no outcome: it could not be run."""
 
     outcome: ProbeOutcome | None
-    words: str = ""
+    message: str = ""
 
 
 class ProbeReport(Struct, frozen=True):

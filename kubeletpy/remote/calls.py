@@ -215,12 +215,12 @@ class ServiceCalls:
     def _traced(self, method: str) -> Iterator[OpenSpan]:
         """A span as OpenTelemetry's gRPC client for Go has it (its conventions of 1.39)."""
         name = f"{self._service}/{method}"
-        given = {
+        supplied = {
             "rpc.method": name,
             "rpc.system.name": "grpc",
             "server.address": self.connection.endpoint,
         }
-        with self._tracer.span(name, given, client=True) as span:
+        with self._tracer.span(name, supplied, client=True) as span:
             code = remote_errors.Code.OK
             try:
                 yield span
@@ -231,7 +231,7 @@ class ServiceCalls:
                 code = remote_errors.Code.CANCELLED
                 raise
             finally:
-                span.set("rpc.response.status_code", code.shown)
+                span.set("rpc.response.status_code", code.reported)
 
     @contextmanager
     def _counted(self, method: str) -> Iterator[None]:

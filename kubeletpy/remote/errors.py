@@ -36,12 +36,12 @@ class Code(StrEnum):
     UNAUTHENTICATED = "UNAUTHENTICATED"
 
     @property
-    def shown(self) -> str:
+    def reported(self) -> str:
         """The name of gRPC in Go, which people search for: "DeadlineExceeded"."""
-        return code_in_words(self.value)
+        return code_in_parts(self.value)
 
 
-def code_in_words(name: str) -> str:
+def code_in_parts(name: str) -> str:
     """NOT_FOUND is NotFound, CANCELLED is Canceled."""
     return {"OK": "OK", "CANCELLED": "Canceled"}.get(name) or name.title().replace("_", "")
 

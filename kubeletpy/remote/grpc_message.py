@@ -58,7 +58,7 @@ def head(
     authority: str, path: str, user_agent: str, within: float, *, tls: bool = False
 ) -> list[tuple[bytes, bytes]]:
     """The request's head; ``within``: seconds that the server may take."""
-    given = {
+    supplied = {
         ":method": "POST",
         ":scheme": "https" if tls else "http",
         ":path": path,
@@ -68,7 +68,7 @@ def head(
         "user-agent": user_agent,
         "grpc-timeout": f"{min(max(int(within * 1000), 1), 99_999_999)}m",
     }
-    return [(name.encode(), value.encode()) for name, value in given.items()]
+    return [(name.encode(), value.encode()) for name, value in supplied.items()]
 
 
 def framed(message: bytes) -> bytes:

@@ -61,7 +61,7 @@ class PluginCallFailed(Exception):
         self.call = call
         self.details = scrub(details)
         self.answered = answered
-        super().__init__(f"{call}: rpc error: code = {code.shown} desc = {self.details}")
+        super().__init__(f"{call}: rpc error: code = {code.reported} desc = {self.details}")
 
 
 async def _parsed(answer: type[Answer], data: bytes, call: str) -> Answer:

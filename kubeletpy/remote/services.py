@@ -21,7 +21,7 @@ from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimpleme
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 
-ASKED_VERSION = "0.1.0"
+REQUESTED_VERSION = "0.1.0"
 """The kubelet's constant in VersionRequest since CRI began; runtimes ignore it."""
 
 
@@ -110,7 +110,7 @@ class RemoteServices(RuntimeService, ImageService):
     async def version(self) -> cri.VersionResponse:
         return await self._calls.unary(
             "Version",
-            cri.VersionRequest(version=ASKED_VERSION),
+            cri.VersionRequest(version=REQUESTED_VERSION),
             cri.VersionResponse,
             check=verify.wrong_version,
         )

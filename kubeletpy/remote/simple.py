@@ -169,7 +169,7 @@ def _id() -> str:
     return uuid.uuid4().hex
 
 
-def _shown(it: Sandbox | Container) -> dict[str, Any]:
+def _reported(it: Sandbox | Container) -> dict[str, Any]:
     """The fields that all messages about a sandbox or container share."""
     return {
         "id": it.id,
@@ -302,7 +302,7 @@ class SimpleRuntime(PartialRuntime):
     async def list_pod_sandbox(
         self, filter: cri.PodSandboxFilter | None = None
     ) -> Sequence[cri.PodSandbox]:
-        every = [cri.PodSandbox(**_shown(each)) for each in self.sandboxes.values()]
+        every = [cri.PodSandbox(**_reported(each)) for each in self.sandboxes.values()]
         return [each for each in every if lets_through(filter, each)]
 
     async def pod_sandbox_status(
@@ -352,7 +352,7 @@ class SimpleRuntime(PartialRuntime):
     ) -> Sequence[cri.Container]:
         every = [
             cri.Container(
-                **_shown(each),
+                **_reported(each),
                 pod_sandbox_id=each.sandbox.id,
                 image=each.config.image,
                 image_ref=each.config.image.image,
@@ -409,12 +409,12 @@ class SimpleRuntime(PartialRuntime):
 
     def _sandbox_status(self, sandbox: Sandbox) -> cri.PodSandboxStatus:
         network = cri.PodSandboxNetworkStatus(ip="127.0.0.1")
-        return cri.PodSandboxStatus(**_shown(sandbox), network=network)
+        return cri.PodSandboxStatus(**_reported(sandbox), network=network)
 
     def _container_status(self, container: Container) -> cri.ContainerStatus:
         ended = container.state == cri.CONTAINER_EXITED
         return cri.ContainerStatus(
-            **_shown(container),
+            **_reported(container),
             started_at=container.started_at,
             finished_at=container.finished_at,
             exit_code=container.exit_code,

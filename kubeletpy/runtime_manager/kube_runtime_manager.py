@@ -40,7 +40,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_p
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
-from kubeletpy.runtime_manager.plan.shown_ends import sync_intent, with_shown_ends
+from kubeletpy.runtime_manager.plan.shown_ends import sync_intent, with_reported_ends
 from kubeletpy.runtime_manager.protocol import (
     ActuatedInMemory,
     ActuatedResources,
@@ -234,7 +234,7 @@ class KubeRuntimeManager:
                 sync_error=runtime_status.StartError(STATUS_ERROR, str(error))
             )
         pod = request.pod
-        found, status = status, with_shown_ends(pod, status, request.shown)
+        found, status = status, with_reported_ends(pod, status, request.api_status)
         in_effect = self._in_effect.pod_in_effect(pod, found)
         restarting = runtime_status.restart_all_active(pod, found)
         plan = compute_pod_actions(

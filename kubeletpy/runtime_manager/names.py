@@ -183,8 +183,8 @@ def _ports_text(container: api.Container) -> str:
     if len(text) <= MAX_HANDLER:
         return text
     pre_stop = (container.get("lifecycle") or {}).get("preStop") or {}
-    asked = (pre_stop.get("httpGet") or {}).get("port")
-    named = next((port for port in ports if port.get("name") and port["name"] == asked), None)
+    requested = (pre_stop.get("httpGet") or {}).get("port")
+    named = next((port for port in ports if port.get("name") and port["name"] == requested), None)
     text = "" if named is None else json.dumps([named], separators=(",", ":"))
     return text if len(text) <= MAX_HANDLER else ""
 

@@ -29,7 +29,7 @@ class SyncPodRequest(Struct, frozen=True):
     pull_secrets: Sequence[PullSecret] = ()
     volume_mounts: Mapping[str, Sequence[Mount]] = field(default_factory=dict)
     """Container name -> mounts that the volume manager prepared."""
-    shown: api.PodStatus | None = None
+    api_status: api.PodStatus | None = None
     """The status that the API has or is about to get; None: not known."""
     on_sandbox_ready: Callable[[PodRuntimeStatus], None] | None = None
     """Called once the new sandbox and its IPs are there, before any container starts."""
@@ -228,7 +228,7 @@ def actuated_containers(
     """The resources that a pod's containers were last given, by name; known ones only."""
     containers = (*pod.init_containers, *pod.containers)
     found = {each["name"]: records.get(pod.uid, each["name"]) for each in containers}
-    return {name: given for name, given in found.items() if given is not None}
+    return {name: supplied for name, supplied in found.items() if supplied is not None}
 
 
 class ActuatedInMemory:
@@ -320,7 +320,7 @@ class ContainerProvider(Protocol):
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """The additions of the providers before it, plus its own.
 

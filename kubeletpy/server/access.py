@@ -45,16 +45,16 @@ class ExpiringCache(Generic[K, V]):
         if kept is not None and kept[1] > now:
             self._kept.move_to_end(key)
             return kept[0]
-        asked = self._under_way.get(key)
-        if asked is None:
-            asked = asyncio.ensure_future(load())
-            self._under_way[key] = asked
-            asked.add_done_callback(lambda done: self._done(key, done))
+        requested = self._under_way.get(key)
+        if requested is None:
+            requested = asyncio.ensure_future(load())
+            self._under_way[key] = requested
+            requested.add_done_callback(lambda done: self._done(key, done))
         # one client that goes away must not cancel the answer that others wait for
         try:
-            value, _ = await asyncio.shield(asked)
+            value, _ = await asyncio.shield(requested)
         finally:
-            del asked  # an error refers to this frame, and the future to the error
+            del requested  # an error refers to this frame, and the future to the error
         return value
 
     async def close(self) -> None:
@@ -87,10 +87,10 @@ CACHED = 2048
 REVIEW_S = 10.0
 REVIEWS_AT_ONCE = 16
 """A limit each for reviews of permissions and of tokens that have been valid before."""
-STRANGERS_AT_ONCE = 8
+UNKNOWN_AT_ONCE = 8
 """Reviews at once of tokens not seen before."""
-STRANGERS_WAITING = 64
-STRANGERS_OF_ONE = 16
+UNKNOWN_WAITING = 64
+UNKNOWN_OF_ONE = 16
 """Waiting reviews for one client address."""
 
 
@@ -121,7 +121,7 @@ class Access:
         """Digests of tokens that were valid, the most recently used last."""
         self._slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._known_slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
-        self._stranger_slots = asyncio.Semaphore(STRANGERS_AT_ONCE)
+        self._unknown_slots = asyncio.Semaphore(UNKNOWN_AT_ONCE)
         self._waiting: Counter[str] = Counter()
 
     async def close(self) -> None:
@@ -180,12 +180,12 @@ class Access:
             return found
 
         async def review() -> tuple[Identity | None, float]:
-            busy = self._waiting.total() >= STRANGERS_WAITING
-            if busy or self._waiting[source] >= STRANGERS_OF_ONE:
+            busy = self._waiting.total() >= UNKNOWN_WAITING
+            if busy or self._waiting[source] >= UNKNOWN_OF_ONE:
                 raise Busy("too many new tokens wait to be reviewed")
             self._waiting[source] += 1
             try:
-                return await self._review_token(token, self._stranger_slots)
+                return await self._review_token(token, self._unknown_slots)
             finally:
                 self._waiting[source] -= 1
                 self._waiting += Counter()  # drops those at zero

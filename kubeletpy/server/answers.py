@@ -162,7 +162,7 @@ def optional_handlers(
     def pprof() -> Handler:
         from kubeletpy.server.debug import pprof
 
-        return pprof.handler(_shown(sys.argv), clock)
+        return pprof.handler(_reported(sys.argv), clock)
 
     def checkpoint(directory: Path) -> Handler:
         from kubeletpy.server import checkpoint
@@ -208,19 +208,19 @@ def _disabled(text: str) -> Handler:
     return disabled
 
 
-def _shown(arguments: Sequence[str]) -> list[str]:
+def _reported(arguments: Sequence[str]) -> list[str]:
     """A command line without possible credentials."""
-    shown: list[str] = []
+    reported: list[str] = []
     for argument in arguments:
         name, equals, _ = argument.lstrip("-").replace("_", "-").partition("=")
-        before = shown[-1].lstrip("-").replace("_", "-") if shown else ""
+        before = reported[-1].lstrip("-").replace("_", "-") if reported else ""
         if before == _SECRET_FLAG:
-            shown.append("<masked>")
+            reported.append("<masked>")
         elif name == _SECRET_FLAG and equals:
-            shown.append(argument.partition("=")[0] + "=<masked>")
+            reported.append(argument.partition("=")[0] + "=<masked>")
         else:
-            shown.append(argument)
-    return shown
+            reported.append(argument)
+    return reported
 
 
 # Handlers for the node's statistics: /stats/summary, /metrics/cadvisor, /metrics/resource.

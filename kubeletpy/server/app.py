@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.wire.http_server import http_log, set_up
-from kubeletpy.base.wire.listener import Door, Listener, guarded, most_connections
+from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, guarded, most_connections
 from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Attributes, OpenSpan, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy
@@ -46,7 +46,7 @@ def span_name(request: web.Request) -> str:
 def span_attributes(request: web.Request, route: str) -> Attributes:
     """OpenTelemetry's for HTTP servers."""
     peer = request.transport.get_extra_info("peername") if request.transport else None
-    given: dict[str, str | int | None] = {
+    supplied: dict[str, str | int | None] = {
         "server.address": "kubelet",
         "server.port": request.url.port,
         "http.request.method": request.method,
@@ -59,7 +59,7 @@ def span_attributes(request: web.Request, route: str) -> Attributes:
         "user_agent.original": request.headers.get("User-Agent"),
         "client.address": request.remote,
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in supplied.items() if value}
 
 
 def answered(span: OpenSpan, status: int) -> None:
@@ -138,7 +138,7 @@ class AgentServer:
         )
         self._listener: Listener | None = None
         self._tls: ServingTls | None = None
-        self._door: Door | None = None
+        self._limiter: ConnectionLimiter | None = None
         self._answering = 0
 
     async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
@@ -148,9 +148,9 @@ class AgentServer:
         self._tls = tls
         serve = await set_up(self._runner)
         most = MAX_READ_ONLY if self._access is None else MAX_CONNECTIONS
-        entrance = guarded(sock, most_connections(most))
-        self._door = entrance.door
-        self._listener = Listener(entrance, serve, tls.context if tls is not None else None)
+        limited = guarded(sock, most_connections(most))
+        self._limiter = limited.limiter
+        self._listener = Listener(limited, serve, tls.context if tls is not None else None)
         self._listener.start()
 
     async def close(self) -> None:
@@ -172,7 +172,9 @@ class AgentServer:
         began = asyncio.get_running_loop().time()
         try:
             who = await self._admit(request, route)
-            if self._door is not None and not self._door.admit_identity(request.transport, who):
+            if self._limiter is not None and not self._limiter.admit_identity(
+                request.transport, who
+            ):
                 raise web.HTTPTooManyRequests(
                     text=f"{who} has too many connections to this port\n",
                     headers={"Retry-After": "1", "Connection": "close"},
@@ -266,10 +268,10 @@ class AgentServer:
         return identity.user
 
     def _labels(self, request: web.Request, route: Route | None) -> tuple[Any, ...]:
-        shown = route.folder if route is not None else "other"
+        reported = route.folder if route is not None else "other"
         long_running = "true" if route is not None and route.long_running else "false"
         method = request.method if verb_of(request.method) else "other"
-        return method, shown, self._type, long_running
+        return method, reported, self._type, long_running
 
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:

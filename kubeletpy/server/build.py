@@ -203,8 +203,8 @@ class KubeletServer:
     def _addresses(self) -> list[str]:
         """The machine's addresses, and those that the API shows for the node."""
         node: api.Node = self._node() or {}
-        shown = (node.get("status") or {}).get("addresses") or ()
-        return [*self._node_ips, *(each.get("address", "") for each in shown)]
+        reported = (node.get("status") or {}).get("addresses") or ()
+        return [*self._node_ips, *(each.get("address", "") for each in reported)]
 
     def _tls(self) -> ServingTls:
         settings, serving_pair = self._settings, self._serving_pair

@@ -106,8 +106,8 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
             raise web.HTTPNotFound(text="pod does not exist\n")
         if declared_container(pod, container) is None:
             raise web.HTTPNotFound(text=f"container {container} does not exist\n")
-        given = (request.query.getall("timeout", []) or ["0"])[-1]
-        if not _TIMEOUT.fullmatch(given):
+        supplied = (request.query.getall("timeout", []) or ["0"])[-1]
+        if not _TIMEOUT.fullmatch(supplied):
             raise web.HTTPNotFound(text="cannot parse value of timeout parameter\n")
         what = f"{namespace}/{name}/{container}"
         record = view.container(pod, container)
@@ -139,7 +139,7 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
                 )
             try:
                 await view.runtime.checkpoint_container(
-                    record.id, str(location), min(int(given), MAX_TIMEOUT_S)
+                    record.id, str(location), min(int(supplied), MAX_TIMEOUT_S)
                 )
             except CRIError:
                 # the unfinished file is no checkpoint, and no client has its name

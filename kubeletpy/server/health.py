@@ -203,8 +203,8 @@ class HealthServer:
         assert self._socket is not None, "it has been started"
         serve = await set_up(self._runner)
         with self._socket:
-            entrance = guarded(self._socket, MAX_CONNECTIONS)
-        self._listener = Listener(entrance, serve)
+            limited = guarded(self._socket, MAX_CONNECTIONS)
+        self._listener = Listener(limited, serve)
         self._listener.start()
 
     async def close(self) -> None:

@@ -111,18 +111,18 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
 
 def _check_alone(settings: KubeletSettings) -> None:
     """Refuse settings that need an API on a node without one, like the kubelet."""
-    asks = []
+    requests = []
     if settings.authentication.webhook.enabled:
-        asks.append("authentication.webhook.enabled true (set it to false)")
+        requests.append("authentication.webhook.enabled true (set it to false)")
     if settings.authorization.mode == "Webhook":
-        asks.append(
+        requests.append(
             "authorization.mode Webhook (set AlwaysAllow: clients with a certificate of "
             "authentication.x509.clientCAFile may then do anything)"
         )
-    if asks:
+    if requests:
         raise ServerError(
             f"without --kubeconfig there is no API to authenticate clients, but the settings "
-            f"require it: {'; '.join(asks)}. Or serve nothing: enableServer false"
+            f"require it: {'; '.join(requests)}. Or serve nothing: enableServer false"
         )
 
 

@@ -293,9 +293,9 @@ class ServingCertificate:
         kube_api: None: standalone, nothing can be requested.
         node: the node as the API last showed it; None: not yet.
         """
-        given = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
+        supplied = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
         self._store = CertificateStore(
-            certificate_dir(flags), "kubelet-server", given if settings.tls_cert_file else None
+            certificate_dir(flags), "kubelet-server", supplied if settings.tls_cert_file else None
         )
         self._api = kube_api
         self._clock = clock

@@ -32,7 +32,7 @@ OWNED = frozenset(
 RESIZE = frozenset({"PodResizeInProgress", "PodResizePending"})
 """Owned conditions that the resize code maintains, with their transition times."""
 
-NOT_LOOKED_AFTER = frozenset({RESTARTING_ALL})
+NOT_CHECKED_AFTER = frozenset({RESTARTING_ALL})
 """Owned conditions that carry no observedGeneration."""
 
 
@@ -64,7 +64,7 @@ def condition(
         made["reason"] = reason
     if message:
         made["message"] = message
-    if generation and kind not in NOT_LOOKED_AFTER:
+    if generation and kind not in NOT_CHECKED_AFTER:
         made["observedGeneration"] = generation
     return made
 
@@ -117,15 +117,15 @@ def ready(
         return {**all_ready, "type": "Ready"}
     parts = []
     for gate in pod.spec.get("readinessGates") or ():
-        wanted = gate.get("conditionType", "")
-        found = find(others, wanted)
+        desired = gate.get("conditionType", "")
+        found = find(others, desired)
         if found is None:
             parts.append(
-                f'corresponding condition of pod readiness gate "{wanted}" does not exist.'
+                f'corresponding condition of pod readiness gate "{desired}" does not exist.'
             )
         elif found.get("status") != "True":
             parts.append(
-                f'the status of pod readiness gate "{wanted}" is not "True", '
+                f'the status of pod readiness gate "{desired}" is not "True", '
                 f"but {found.get('status')}"
             )
     made = partial(condition, "Ready", generation=pod.generation)
@@ -137,11 +137,11 @@ def revoked(pod: Pod, status: api.PodStatus) -> bool:
 
     The node lifecycle controller does so for the pods of a node that it cannot reach.
     """
-    shown = status.get("conditions") or []
-    all_ready = find(shown, "ContainersReady")
+    reported = status.get("conditions") or []
+    all_ready = find(reported, "ContainersReady")
     if all_ready is None or is_ready(status):
         return False
-    return ready(pod, all_ready, shown)["status"] == "True"
+    return ready(pod, all_ready, reported)["status"] == "True"
 
 
 def initialized(

@@ -19,8 +19,8 @@ from kubeletpy.pods.runtime_status import (
     ContainerStatus,
     PodRuntimeStatus,
     StartError,
+    reported_reason,
     should_container_be_restarted,
-    shown_reason,
 )
 from kubeletpy.status.conditions import RESTARTING_ALL_REASON
 
@@ -46,13 +46,13 @@ def _milli_request(record: ContainerStatus) -> int | None:
     return -(-shares * 1000 // 1024) if shares and shares >= 2 else None
 
 
-def _cpu(asked: str, actual: int | None, least: int) -> str:
+def _cpu(requested: str, actual: int | None, least: int) -> str:
     if actual is None:
-        return asked
-    wanted = milli_value(asked)
+        return requested
+    desired = milli_value(requested)
     # shares round: 100m is 102 shares is 99.6m; the same setting, so the same text
-    if abs(wanted - actual) <= 1 or (wanted <= least and actual <= least):
-        return asked
+    if abs(desired - actual) <= 1 or (desired <= least and actual <= least):
+        return requested
     return f"{actual}m" if actual % 1000 else str(actual // 1000)
 
 
@@ -76,11 +76,13 @@ def reported_resources(
         return (same and old is not None and old.get("resources")) or {**spec}
     limits = dict(spec.get("limits") or {})
     requests = dict(spec.get("requests") or {})
-    given_limits = (actuated or {}).get("limits") or {}
-    given_requests = (actuated or {}).get("requests") or {}
+    supplied_limits = (actuated or {}).get("limits") or {}
+    supplied_requests = (actuated or {}).get("requests") or {}
     if record.resources is None:
-        limits |= {name: given_limits[name] for name in limits if name in given_limits}
-        requests |= {name: given_requests[name] for name in requests if name in given_requests}
+        limits |= {name: supplied_limits[name] for name in limits if name in supplied_limits}
+        requests |= {
+            name: supplied_requests[name] for name in requests if name in supplied_requests
+        }
     else:
         if "cpu" in limits:
             limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
@@ -88,9 +90,9 @@ def reported_resources(
             requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
         memory = record.resources.memory_limit_bytes
         if "memory" in limits and memory and memory != value(limits["memory"]):
-            limits["memory"] = _in_words(memory, given_limits.get("memory"))
-        if "memory" in requests and "memory" in given_requests:
-            requests["memory"] = given_requests["memory"]
+            limits["memory"] = _in_parts(memory, supplied_limits.get("memory"))
+        if "memory" in requests and "memory" in supplied_requests:
+            requests["memory"] = supplied_requests["memory"]
     reported: api.ResourceRequirements = {**spec}
     if limits:
         reported["limits"] = limits
@@ -99,9 +101,9 @@ def reported_resources(
     return reported
 
 
-def _in_words(amount: int, given: str | None) -> str:
-    if given is not None and value(given) == amount:
-        return given
+def _in_parts(amount: int, supplied: str | None) -> str:
+    if supplied is not None and value(supplied) == amount:
+        return supplied
     return spelled(amount, binary=True)
 
 
@@ -259,12 +261,12 @@ def _with_mounts(
 def _read_only_mount(
     inputs: ContainerStatusInputs, mount: api.VolumeMount
 ) -> api.VolumeMountStatus:
-    wanted = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
+    desired = mount.get("recursiveReadOnly") in ("Enabled", "IfPossible")
     return {
         "name": mount.get("name", ""),
         "mountPath": mount.get("mountPath", ""),
         "readOnly": True,
-        "recursiveReadOnly": "Enabled" if wanted and inputs.recursive_read_only else "Disabled",
+        "recursiveReadOnly": "Enabled" if desired and inputs.recursive_read_only else "Disabled",
     }
 
 
@@ -333,7 +335,7 @@ def _state(
         )
         if record.message:
             ran = record.started_at > 0
-            ended["message"] = record.message if ran else shown_reason(record.message, container)
+            ended["message"] = record.message if ran else reported_reason(record.message, container)
         return {"terminated": ended}
     old_state = (old or {}).get("state") or {}
     was_running = "running" in old_state

@@ -47,7 +47,7 @@ NOTHING: Mapping[str, api.ResourceRequirements] = {}
 def pod_level_resources(
     pod: Pod,
     containers: Mapping[str, api.ContainerStatus],
-    given: api.ResourceRequirements | None,
+    supplied: api.ResourceRequirements | None,
     phase: str,
     actuated: Mapping[str, api.ResourceRequirements] = NOTHING,
 ) -> api.PodStatus:
@@ -70,14 +70,14 @@ def pod_level_resources(
     if not allocated and not limits:
         return made
     if allocated:
-        made["allocatedResources"] = words(allocated)
+        made["allocatedResources"] = parts(allocated)
     if phase != "Running":
-        own |= {"requests": words(allocated), "limits": words(limits)}
+        own |= {"requests": parts(allocated), "limits": parts(limits)}
     else:
         if claims(pod):
             containers = _without_claims(containers, actuated)
         requested, limiting = allocated, limits
-        actual = _as_it_is(pod, containers, given)
+        actual = _as_it_is(pod, containers, supplied)
         if actual is not pod:
             own |= actual.spec.get("resources") or {}
             requested = pod_quantities(actual, "requests", with_claims=True)
@@ -92,21 +92,21 @@ def pod_level_resources(
     return made
 
 
-def words(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+def parts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
     """Amounts as the API formats them."""
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
 def _compute(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    return words({name: amounts[name] for name in COMPUTE if name in amounts})
+    return parts({name: amounts[name] for name in COMPUTE if name in amounts})
 
 
 def _without_claims(
     containers: Mapping[str, api.ContainerStatus], actuated: Mapping[str, api.ResourceRequirements]
 ) -> Mapping[str, api.ContainerStatus]:
     return {
-        name: {**containers[name], "resources": given}
-        for name, given in actuated.items()
+        name: {**containers[name], "resources": supplied}
+        for name, supplied in actuated.items()
         if "running" in (containers.get(name, {}).get("state") or {})
     }
 
@@ -114,20 +114,20 @@ def _without_claims(
 def _as_it_is(
     pod: Pod,
     containers: Mapping[str, api.ContainerStatus],
-    given: api.ResourceRequirements | None,
+    supplied: api.ResourceRequirements | None,
 ) -> Pod:
     """The pod with the resources that its statuses show; the same object if it has them."""
     changed = replaced_containers(
-        pod, lambda container, init: _shown(container, containers.get(container["name"]))
+        pod, lambda container, init: _reported(container, containers.get(container["name"]))
     )
-    if given is not None and pod.spec.get("resources"):
-        changed["resources"] = given
+    if supplied is not None and pod.spec.get("resources"):
+        changed["resources"] = supplied
     if all(pod.spec.get(field) == value for field, value in changed.items()):
         return pod
     return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
 
 
-def _shown(container: api.Container, status: api.ContainerStatus | None) -> api.Container:
+def _reported(container: api.Container, status: api.ContainerStatus | None) -> api.Container:
     resources = (status or {}).get("resources")
     if resources is None or resources == container.get("resources"):
         return container
@@ -139,7 +139,7 @@ def _shown(container: api.Container, status: api.ContainerStatus | None) -> api.
 # Source: docs/reference/behaviour-storage.md, sr1.
 
 
-def shown_volume_health(
+def reported_volume_health(
     old: Sequence[api.PodVolumeHealth], reported: Sequence[api.PodVolumeHealth]
 ) -> list[api.PodVolumeHealth]:
     """``status.volumeHealth``: what the status has, with what differs from it in the reports.
@@ -244,7 +244,7 @@ def generate_api_pod_status(inputs: StatusInputs) -> api.PodStatus:
         del status["observedGeneration"]
     if "startTime" in old:
         status["startTime"] = old["startTime"]
-    if health := shown_volume_health(old.get("volumeHealth") or (), inputs.volume_health):
+    if health := reported_volume_health(old.get("volumeHealth") or (), inputs.volume_health):
         status["volumeHealth"] = health
     return _with_addresses(inputs, status)
 

@@ -91,18 +91,18 @@ class StatusEntry(Struct):
         """Whether the newest status may be written together with the next one."""
         if self.finished and self.pod.being_deleted:
             return False
-        shown = self._shown()
+        reported = self._reported()
         # few statuses may wait: only those are compared in full before they are sent
         return (
-            may_wait(self.in_api, shown)
-            and status_patch(self.api_uid, self.in_api, shown) is not None
+            may_wait(self.in_api, reported)
+            and status_patch(self.api_uid, self.in_api, reported) is not None
         )
 
     def patch(self) -> dict[str, object] | None:
         """The patch that brings the API up to the newest status; None when it has it."""
-        return status_patch(self.api_uid, self.in_api, self._shown())
+        return status_patch(self.api_uid, self.in_api, self._reported())
 
-    def _shown(self) -> api.PodStatus:
+    def _reported(self) -> api.PodStatus:
         return store.merge_for_api(
             self.in_api, self.status, containers_may_run=self.containers_may_run
         )
@@ -316,7 +316,7 @@ class ApiStatusManager:
         ``mirror_of`` finds the mirror of a static pod: its status is written there. ``on_written``
         is called with the seconds from a status change to its arrival at the API. ``on_refused`` is
         called once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod
-        when :meth:`shown` may have changed. ``backlog``: pods that wait to start or stop.
+        when :meth:`reported` may have changed. ``backlog``: pods that wait to start or stop.
         """
         self._clock = clock
         self._mirror_of = mirror_of
@@ -343,7 +343,7 @@ class ApiStatusManager:
         entry = self._entries.get(uid)
         return None if entry is None else _newest(entry, self._target(entry.pod))
 
-    def shown(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
+    def reported(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
         """A pod and the newest status, which belongs to it; None once its worker is done."""
         entry = self._entries.get(uid)
         return None if entry is None or entry.finished else (entry.pod, entry.status)
@@ -435,7 +435,7 @@ class ApiStatusManager:
         if not pod.is_static:
             return pod
         mirror = self._mirror_of(pod)
-        return mirror if mirror is not None and pod.is_shown_by(mirror) else None
+        return mirror if mirror is not None and pod.is_reported_by(mirror) else None
 
     def _update_entry(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool, finished: bool

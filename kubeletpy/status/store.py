@@ -64,10 +64,10 @@ def mirrored(mirror: Pod) -> api.PodStatus:
     status of a static pod comes from the runtime alone. One whose containers may not restart ends
     again by their states. Source: docs/reference/behaviour.md, e2.
     """
-    shown = mirror.status
-    if shown.get("phase") not in TERMINAL_PHASES:
-        return shown
-    kept: api.PodStatus = {**shown}
+    reported = mirror.status
+    if reported.get("phase") not in TERMINAL_PHASES:
+        return reported
+    kept: api.PodStatus = {**reported}
     kept.pop("phase")
     kept.pop("reason", None)
     kept.pop("message", None)
@@ -177,21 +177,21 @@ def merge_for_api(
     While containers may run, a terminal phase is not shown: others would take the pod's resources
     (and name) for free.
     """
-    shown: api.PodStatus = {**kept}
+    reported: api.PodStatus = {**kept}
     going_terminal = (
         kept.get("phase") in TERMINAL_PHASES and in_api.get("phase") not in TERMINAL_PHASES
     )
     hidden = ("phase", "reason", "message") if going_terminal and containers_may_run else ()
     for name in (*hidden, *FOREIGN_FIELDS):
-        shown.pop(name, None)  # type: ignore[misc]
+        reported.pop(name, None)  # type: ignore[misc]
         if in_api.get(name):
-            shown[name] = in_api[name]  # type: ignore[literal-required]
-    shown["conditions"] = _merge_conditions(
+            reported[name] = in_api[name]  # type: ignore[literal-required]
+    reported["conditions"] = _merge_conditions(
         in_api, kept, take_disruption=going_terminal and not containers_may_run
     )
-    if shown.get("phase") in TERMINAL_PHASES:
-        _not_ready(shown)
-    return shown
+    if reported.get("phase") in TERMINAL_PHASES:
+        _not_ready(reported)
+    return reported
 
 
 def _merge_conditions(
@@ -222,19 +222,19 @@ _WITHDRAWN = fields_of("PodStatus").keys() - {"conditions", *FOREIGN_FIELDS}
 """Fields that are removed from the API when the agent has no value. Unknown ones are others'."""
 
 
-def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON | None:
+def status_patch(uid: str, in_api: api.PodStatus, reported: api.PodStatus) -> JSON | None:
     """The patch body (with the uid as precondition), or None when nothing has changed."""
     changed: dict[str, Any] = {}
-    for name, value in shown.items():
+    for name, value in reported.items():
         if name == "conditions" or name in FOREIGN_FIELDS:
             continue
         if value != in_api.get(name) and not (not value and not in_api.get(name)):
             replaced = name in MERGED_BY_IP and in_api.get(name)
             changed[name] = [*value, {"$patch": "replace"}] if replaced else value  # type: ignore[misc]
     for name in in_api:
-        if name not in shown and name in _WITHDRAWN:
+        if name not in reported and name in _WITHDRAWN:
             changed[name] = None
-    differing = _condition_changes(in_api, shown)
+    differing = _condition_changes(in_api, reported)
     if differing:
         changed["conditions"] = differing
     if not changed:
@@ -242,14 +242,14 @@ def status_patch(uid: str, in_api: api.PodStatus, shown: api.PodStatus) -> JSON 
     return {"metadata": {"uid": uid}, "status": changed}
 
 
-def may_wait(in_api: api.PodStatus, shown: api.PodStatus) -> bool:
+def may_wait(in_api: api.PodStatus, reported: api.PodStatus) -> bool:
     """Whether a change is a step on the way to the next one, which shows it as well.
 
     Such steps are the generation that was observed (it rises when a deletion begins) and, while a
     pod is Pending, its sandbox and addresses. Readiness, starts, ends and failures never wait.
     Source: docs/reference/behaviour.md, f2; docs/reference/differences.csv: behaviour.md.
     """
-    return _awaited(in_api) == _awaited(shown)
+    return _awaited(in_api) == _awaited(reported)
 
 
 def _awaited(status: api.PodStatus) -> dict[str, Any]:
@@ -267,16 +267,16 @@ def _awaited(status: api.PodStatus) -> dict[str, Any]:
     return kept
 
 
-def _condition_changes(in_api: api.PodStatus, shown: api.PodStatus) -> list[dict[str, Any]]:
+def _condition_changes(in_api: api.PodStatus, reported: api.PodStatus) -> list[dict[str, Any]]:
     before = {entry["type"]: entry for entry in in_api.get("conditions") or ()}
-    after = {entry["type"]: entry for entry in shown.get("conditions") or ()}
+    after = {entry["type"]: entry for entry in reported.get("conditions") or ()}
     changes: list[dict[str, Any]] = []
     for kind, condition in after.items():
         known = before.get(kind)
         if known is None or not _same_condition(known, condition):
             # a field that is no longer set must be null, or the merge would keep it
-            gone = {name: None for name in (known or {}) if name not in condition}
-            changes.append({**gone, **condition})
+            removed = {name: None for name in (known or {}) if name not in condition}
+            changes.append({**removed, **condition})
     changes += [
         {"type": kind, "$patch": "delete"}
         for kind in before
@@ -298,7 +298,7 @@ LATE_S = 10.0
 """Seconds without an answer after which a write is a problem although it has not failed."""
 NO_ANSWER = "the API server has not answered yet"
 NO_MIRROR = "the API has no mirror pod of this static pod yet"
-MAX_PARTS = 5
+MAX_MESSAGE = 5
 
 
 class WriteProblem(Struct, frozen=True):
@@ -316,14 +316,14 @@ class WriteProblem(Struct, frozen=True):
 def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
     """The parts of the newest status that the API's lacks."""
     parts = list(_differences(in_api, newest))
-    more = f" and {len(parts) - MAX_PARTS} more" if len(parts) > MAX_PARTS else ""
-    return ", ".join(parts[:MAX_PARTS]) + more
+    more = f" and {len(parts) - MAX_MESSAGE} more" if len(parts) > MAX_MESSAGE else ""
+    return ", ".join(parts[:MAX_MESSAGE]) + more
 
 
 def _differences(old: api.PodStatus, new: api.PodStatus) -> Iterator[str]:
-    phase, shown = new.get("phase") or "Pending", old.get("phase") or "Pending"
-    if phase != shown:
-        yield f"phase {phase} instead of {shown}"
+    phase, reported = new.get("phase") or "Pending", old.get("phase") or "Pending"
+    if phase != reported:
+        yield f"phase {phase} instead of {reported}"
     if (ready := is_ready(new)) is not is_ready(old):
         yield "Ready" if ready else "not Ready"
     before = {(kind, each.get("name")): each for kind, each in _entries_by_field(old)}

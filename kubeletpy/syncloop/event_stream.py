@@ -151,7 +151,7 @@ class EventStream:
         status = await self._read_event(event, known)
         known = self._cache.status(uid)
         believed = status is not None and status.uid == uid and goes_forward(known, status)
-        if status is None or not believed or _is_late_news(known, status):
+        if status is None or not believed or _is_late_changes(known, status):
             metadata = event.pod_sandbox_status.metadata
             self._pleg.read_soon(uid, metadata.name, metadata.namespace)
             return
@@ -176,9 +176,9 @@ class EventStream:
             self._cache.set(rest)
         else:
             return
-        gone = LifecycleEvent(uid, LifecycleType.REMOVED, event.container_id)
-        events = [e for e in diff(summarise(known), summarise(rest)) if e != gone]
-        self._on_change(uid, [*events, gone])
+        removed = LifecycleEvent(uid, LifecycleType.REMOVED, event.container_id)
+        events = [e for e in diff(summarise(known), summarise(rest)) if e != removed]
+        self._on_change(uid, [*events, removed])
 
     def _owner(self, event: cri.ContainerEventResponse) -> str | None:
         if uid := event.pod_sandbox_status.metadata.uid:
@@ -193,7 +193,7 @@ class EventStream:
         return None
 
 
-def _is_late_news(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -> bool:
+def _is_late_changes(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -> bool:
     """Whether an event reports something that a newer known status does not have.
 
     Such a status combines a worker's own calls with what it had of the other containers.

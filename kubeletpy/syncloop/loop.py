@@ -397,12 +397,12 @@ class SyncLoop:
                 self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
             self._drop_evicted(pod, resolved.pod.uid)
 
-    def _drop_evicted(self, shown: Pod, uid: str) -> None:
+    def _drop_evicted(self, reported: Pod, uid: str) -> None:
         """Remove an evicted pod's dead containers once the API shows how they ended.
 
         The API may show it before this agent has started: then no change of the object follows.
         """
-        if shown.status.get("phase") == "Failed" and shown.status.get("reason") == "Evicted":
+        if reported.status.get("phase") == "Failed" and reported.status.get("reason") == "Evicted":
             self._dead.remove_all(uid)
 
     def _pass_api_object(self, changed: Pod, pod: Pod) -> None:

@@ -318,12 +318,12 @@ def _checked_again(obj: api.Pod, known: api.Pod) -> Pod:
     finds the same object. Raises MalformedPod.
     """
     same = _equal_fields(obj, known)
-    shown = obj.get("status")
+    reported = obj.get("status")
     shared, checked = cast("api.Pod", {**obj, **same}), [*same.values()]
-    if "status" not in same and isinstance(shown, dict):
+    if "status" not in same and isinstance(reported, dict):
         # a status changes in few of its fields: not the init containers', once they have ended
-        fields = _equal_fields(shown, known.get("status") or {})
-        shared["status"] = cast("api.PodStatus", {**shown, **fields})
+        fields = _equal_fields(reported, known.get("status") or {})
+        shared["status"] = cast("api.PodStatus", {**reported, **fields})
         checked += fields.values()
     if problem := pod_problem(shared, checked):
         raise MalformedPod(problem)

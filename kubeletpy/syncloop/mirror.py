@@ -68,14 +68,14 @@ class ApiMirrorKeeper:
         node_name: str,
         node_uid: NodeUid,
         *,
-        wanted: Callable[[Pod], bool] = lambda pod: True,
+        desired: Callable[[Pod], bool] = lambda pod: True,
         rng: random.Random | None = None,
     ) -> None:
-        """``wanted`` states whether a static pod is still in the configuration."""
+        """``desired`` states whether a static pod is still in the configuration."""
         self._api = api
         self._node_name = node_name
         self._node_uid = node_uid
-        self._wanted = wanted
+        self._desired = desired
         self._rng = rng or random.Random()
         self._wishes: dict[str, tuple[Pod | None, Pod | None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -106,7 +106,7 @@ class ApiMirrorKeeper:
         delay = FIRST_RETRY
         while (wish := self._wishes.pop(full_name, None)) is not None:
             pod, mirror = wish
-            if pod is not None and not self._wanted(pod):
+            if pod is not None and not self._desired(pod):
                 continue
             try:
                 await self._carry_out(pod, mirror)

@@ -135,8 +135,8 @@ class VolumeMeter:
                 task = asyncio.create_task(self._one(key, volume), name="volume usage")
                 self._under_way[key] = task
                 task.add_done_callback(partial(self._ended, key))
-        if gone := self._known.keys() - there.keys():
-            for key in gone:
+        if removed := self._known.keys() - there.keys():
+            for key in removed:
                 del self._known[key]
             self._listener.measured(self._known.values())
         waiting = [due for key, due in self._due.items() if due > now]

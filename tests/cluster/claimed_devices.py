@@ -120,7 +120,7 @@ def _published(node: KubeletNode) -> Iterator[None]:
 
     Each program that starts deletes the slices of its node.
     """
-    shown = threading.Event()
+    reported = threading.Event()
     slices = resource_slice(DRIVER, node.name, DEVICES)
     watch = ("get", "resourceslices", "--watch", "--output-watch-events", "--output=json")
     with node.kubectl_process(*watch) as process:
@@ -130,7 +130,7 @@ def _published(node: KubeletNode) -> Iterator[None]:
             for line in process.stdout:
                 if not line.endswith("\n"):  # kubectl was killed in the middle of one
                     return
-                shown.set()
+                reported.set()
                 if json.loads(line)["type"] == "DELETED":
                     node.apply(slices)
 
@@ -139,7 +139,7 @@ def _published(node: KubeletNode) -> Iterator[None]:
 
         def published() -> bool:
             node.apply(slices)
-            return shown.is_set()
+            return reported.is_set()
 
         try:
             node.until(published, "the driver's ResourceSlice in the watch")

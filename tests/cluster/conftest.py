@@ -60,9 +60,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def kubelet_program(config: pytest.Config) -> Path:
     """The Go kubelet of the release, which may not be built."""
-    given = config.getoption("--programs")
+    supplied = config.getoption("--programs")
     built = cache_dir() / "control-plane" / config.getoption("--kubernetes")
-    return (Path(given) if given else built) / "kubelet"
+    return (Path(supplied) if supplied else built) / "kubelet"
 
 
 def built_kubelet(config: pytest.Config) -> Path:
@@ -75,8 +75,8 @@ def built_kubelet(config: pytest.Config) -> Path:
 
 def control_plane_programs(config: pytest.Config) -> Path:
     """The programs of the control plane under test."""
-    given = config.getoption("--programs")
-    return Path(given) if given else programs(config.getoption("--kubernetes"))
+    supplied = config.getoption("--programs")
+    return Path(supplied) if supplied else programs(config.getoption("--kubernetes"))
 
 
 @pytest.fixture(scope="session")

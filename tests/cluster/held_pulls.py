@@ -32,12 +32,12 @@ class HeldPull:
         node.until(lambda: len(self._registry.offsets(self._image)) > 1, f"a second pull of {name}")
         self._registry.release(self._image)
         node.wait_ready(name)
-        shown = [each.item["status"] for each in changes if each.name == name]
-        statuses = [each for status in shown for each in status.get("containerStatuses") or ()]
+        reported = [each.item["status"] for each in changes if each.name == name]
+        statuses = [each for status in reported for each in status.get("containerStatuses") or ()]
         states = [each["state"] for each in statuses]
         waiting = {each["waiting"]["reason"] for each in states if "waiting" in each}
         assert waiting <= WAITING, waiting
-        assert {status["phase"] for status in shown} <= {"Pending", "Running"}
+        assert {status["phase"] for status in reported} <= {"Pending", "Running"}
         assert {each["restartCount"] for each in statuses} == {0}
         reasons = self._reasons()
         assert reasons.count("Pulling") == 2

@@ -131,13 +131,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_blob(registry.blobs[reference], registry.layers.get(reference))
 
     def _send_blob(self, content: bytes, held: _Stored | None) -> None:
-        asked = _RANGE.fullmatch(self.headers.get("Range", ""))
-        first = int(asked[1]) if asked else 0
-        end = int(asked[2]) + 1 if asked and asked[2] else len(content)
+        requested = _RANGE.fullmatch(self.headers.get("Range", ""))
+        first = int(requested[1]) if requested else 0
+        end = int(requested[2]) + 1 if requested and requested[2] else len(content)
         headers = {"Content-Length": str(end - first)}
-        if asked:
+        if requested:
             headers["Content-Range"] = f"bytes {first}-{end - 1}/{len(content)}"
-        self._send_headers(206 if asked else 200, headers)
+        self._send_headers(206 if requested else 200, headers)
         if self.command == "HEAD":
             return
         if held is not None:

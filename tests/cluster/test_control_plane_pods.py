@@ -58,8 +58,8 @@ def node(short_dir: Path, request: pytest.FixtureRequest) -> Iterator[ControlPla
 class Turns:
     """Replaces the program that runs the node, again and again."""
 
-    def __init__(self, node: ControlPlaneNode, kubelet: Path, asked: Answers) -> None:
-        self.node, self._kubelet, self._asked = node, kubelet, asked
+    def __init__(self, node: ControlPlaneNode, kubelet: Path, requested: Answers) -> None:
+        self.node, self._kubelet, self._requested = node, kubelet, requested
         self.switches: list[tuple[str, float]] = []
 
     def switch(self, number: int) -> None:
@@ -83,7 +83,7 @@ class Turns:
         assert version.startswith("etcd Version:")
         node.kubectl("delete", f"deployment/{name}", WITHIN)
         time.sleep(SETTLED_S)
-        gap = self._asked.longest_gap(began)
+        gap = self._requested.longest_gap(began)
         print(
             f"{number} to the {to:7}  old exited {exited:4.1f}  new Deployment available "
             f"{available:4.1f}  longest gap between answers {gap:.2f}",
@@ -140,12 +140,12 @@ def test_switches_leave_the_control_plane_running(
         watched(node, "pods", IN) as changes,
         watched(node, "nodes", own) as of_node,
         watched(node, "events", IN) as events,
-        answers(node.plane) as asked,
+        answers(node.plane) as requested,
     ):
         time.sleep(IDLE_S)
-        print(f"without a switch: longest gap between answers {asked.longest_gap():.2f}")
+        print(f"without a switch: longest gap between answers {requested.longest_gap():.2f}")
         seen = len(events)
-        turns = Turns(node, built_kubelet(request.config), asked)
+        turns = Turns(node, built_kubelet(request.config), requested)
         for number in range(1, (request.config.getoption("--switches") or 2) + 1):
             turns.switch(number)
             now = containers(node)
@@ -169,9 +169,9 @@ def test_switches_leave_the_control_plane_running(
     ]
     for name in names:
         problems += differences(kept[name], kept_fields(after[name]), f"at the end: {name}")
-    print(f"{len(asked.times)} answers, {len(asked.failures)} failures")
+    print(f"{len(requested.times)} answers, {len(requested.failures)} failures")
     assert not problems, "\n".join(dict.fromkeys(problems))
-    assert asked.failures == []
+    assert requested.failures == []
 
 
 def unready(changes: list[Change], turns: Turns) -> list[str]:

@@ -37,8 +37,8 @@ def test_a_deleted_node_is_reported_and_one_created_by_hand_is_served(
     former = node.read("node", node.name, ".metadata.uid")
     node.until(lambda: owner(node, *LEASES) == former, "the lease has its owner")
     node.kubectl("delete", "node", node.name)
-    gone = f"the API has no Node object {node.name} any more"
-    node.until(lambda: gone in node.explain(), "explain reports the deletion")
+    removed = f"the API has no Node object {node.name} any more"
+    node.until(lambda: removed in node.explain(), "explain reports the deletion")
     # the garbage collector removes what the Node owned, and the agent makes none of it again
     node.until(lambda: not owner(node, *LEASES), "the lease is removed")
     node.until(lambda: not owner(node, "csinode"), "the CSINode is removed")
@@ -52,7 +52,7 @@ def test_a_deleted_node_is_reported_and_one_created_by_hand_is_served(
     node.until(lambda: owner(node, "csinode") == uid, "the CSINode has the new owner")
     labels = json.loads(node.read("node", node.name, ".metadata.labels"))
     assert labels["kubernetes.io/hostname"] == node.name
-    assert gone not in node.explain()
+    assert removed not in node.explain()
     refused = [each for each in node.requests(begun) if each.code == 403]
     assert refused == []
     node.apply(node.pod("again", "sleep 1000000"))

@@ -35,8 +35,8 @@ def use_everything(node: ClusterNode, name: str, text: str) -> None:
 def change_everything(node: ClusterNode, name: str, text: str) -> None:
     """Change what the pod prints, and wait until it prints that."""
     node.apply(*contents(text))
-    wanted = {f"greeting-{text}", f"word-{text}"}
-    node.until(lambda: wanted <= set(node.log(name).split()), f"{wanted} in the container")
+    desired = {f"greeting-{text}", f"word-{text}"}
+    node.until(lambda: desired <= set(node.log(name).split()), f"{desired} in the container")
 
 
 def contents(text: str) -> tuple[JSON, JSON]:
@@ -86,7 +86,7 @@ def test_kinds_are_relisted_after_the_api_server_lost_its_history(
 ) -> None:
     """Every watch is "too old", so each kind is listed again. The certificate changes as well."""
     use_everything(node, "old", "before")
-    since, shown = plane.audit.length(), plane.server_certificate()
+    since, reported = plane.audit.length(), plane.server_certificate()
     node.link.cut()
     node.apply(*contents("meanwhile"), node.pod("late", "sleep 100000"))
     node.kubectl("delete", "csidriver/old.example.com")
@@ -94,7 +94,7 @@ def test_kinds_are_relisted_after_the_api_server_lost_its_history(
     plane.compact()
     plane.renew_server_certificate()
     plane.start_api_server(["--min-request-timeout=5"])
-    assert plane.server_certificate() != shown
+    assert plane.server_certificate() != reported
     node.link.open()
     node.wait_ready("late")
     node.until(lambda: watched(node, since, lists=True) >= FOLLOWED, "lists of every kind")

@@ -195,10 +195,10 @@ class Switches:
         def found() -> float | None:
             ended = (each for each in self.changes if each.name == name and each.kind == "DELETED")
             # a pod whose grace period is over is deleted with 0 s, from that moment
-            asked = (each for each in self.changes if each.name == name)
+            requested = (each for each in self.changes if each.name == name)
             times = [
                 _seconds(at)
-                for each in asked
+                for each in requested
                 if (at := each.item["metadata"].get("deletionTimestamp"))
             ]
             return next((each.at - times[0] for each in ended), None)

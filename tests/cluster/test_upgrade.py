@@ -39,7 +39,7 @@ def server_of(node: ClusterNode) -> tuple[str, str]:
     return found["gitVersion"], f"{found['major']}.{found['minor'].rstrip('+')}"
 
 
-def shown(node: ClusterNode) -> dict[str, str]:
+def published(node: ClusterNode) -> dict[str, str]:
     """The node's version as /configz reports it."""
     answer = node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz")
     found: dict[str, str] = json.loads(answer)["kubeletpy"]["kubernetesVersion"]
@@ -73,9 +73,9 @@ def test_a_node_changes_its_version_only_when_it_is_restarted(
             f"the API server is {after}, and the node runs as Kubernetes {minor}: "
             f"restart the agent to run as {newer}"
         )
-        node.until(lambda: shown(node)["restart"] == expected, "the upgrade in /configz")
+        node.until(lambda: published(node)["restart"] == expected, "the upgrade in /configz")
         node.until(lambda: version_requests(node, since) >= CHECKS, "further checks")
-        found = shown(node)
+        found = published(node)
         assert (found["running"], found["source"], found["server"]) == (minor, "server", after)
         assert found["why"] == f"the API server is {before}"
         assert node.agent.log.read_text().count(expected) == 1
@@ -96,7 +96,7 @@ def test_a_node_changes_its_version_only_when_it_is_restarted(
         node.stop()
         node.start(SHORT_CHECKS)
         node.until(lambda: kubelet_version(node).startswith(f"v{newer}.0+"), "the newer version")
-        found = shown(node)
+        found = published(node)
         assert (found["running"], found["source"], found["restart"]) == (newer, "server", "")
         assert node.containers() == running
         assert "restart the agent" not in node.explain()

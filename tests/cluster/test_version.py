@@ -18,8 +18,8 @@ def test_the_node_reports_the_minor_version_of_its_api_server(node: ClusterNode)
     assert info["kubeletVersion"].startswith(f"v{version}.0+kubeletpy.")
     # a field of 1.37: the fields that are reported are those of the version, too
     assert ("runningInUserNamespace" in info) is (version not in ("1.35", "1.36"))
-    shown = json.loads(node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz"))
-    found = shown["kubeletpy"]["kubernetesVersion"]
+    reported = json.loads(node.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz"))
+    found = reported["kubeletpy"]["kubernetesVersion"]
     assert (found["running"], found["source"]) == (version, "server")
     assert found["server"] == server["gitVersion"]
     assert (node.root_dir / "kubernetes-version").read_text() == f"{version}\n"

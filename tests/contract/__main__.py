@@ -30,14 +30,14 @@ def main() -> int:
     )
     parser.add_argument("--record", action="store_true")
     parser.add_argument("conversation", nargs="*", default=answers.names())
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     count = 0
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        if given.other is None:
+        if supplied.other is None:
             embedded = Embedded(directory)
             stack.callback(embedded.close)
-            given.other = embedded.kubeconfig
+            supplied.other = embedded.kubeconfig
 
         def answered(kubeconfig: Path, name: str) -> dict[str, JSON]:
             server = Server(kubeconfig, directory)
@@ -46,14 +46,14 @@ def main() -> int:
             finally:
                 server.clear()
 
-        for name in given.conversation:
-            if given.real:
-                expected = answered(given.real, name)
-                if given.record:
+        for name in supplied.conversation:
+            if supplied.real:
+                expected = answered(supplied.real, name)
+                if supplied.record:
                     answers.record(name, expected)
             else:
                 expected = answers.recorded(name)
-            for step, got in answered(given.other, name).items():
+            for step, got in answered(supplied.other, name).items():
                 lines = differences(expected[step], got)
                 count += len(lines)
                 if lines:

@@ -56,8 +56,8 @@ class Client:
             text = response.read()
         finally:
             connection.close()
-        given = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, given, parsed(text))
+        supplied = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, supplied, parsed(text))
 
     def follow(
         self,
@@ -77,9 +77,9 @@ class Client:
         Returns:
             the events, or the refusal if the code is not 200.
         """
-        asked = {"watch": "true", **(query or {})}
+        requested = {"watch": "true", **(query or {})}
         headers = {"Accept": accept}
-        connection, response = self._send("GET", _target(path, asked), None, headers)
+        connection, response = self._send("GET", _target(path, requested), None, headers)
         deadline = time.monotonic() + seconds
         events: list[JSON] = []
         try:

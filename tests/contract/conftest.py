@@ -23,9 +23,9 @@ def kubeconfig(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
     """The kubeconfig of the administrator."""
-    given: Path | None = request.config.getoption(OPTION)
-    if given is not None:
-        yield given
+    supplied: Path | None = request.config.getoption(OPTION)
+    if supplied is not None:
+        yield supplied
         return
     embedded = Embedded(tmp_path_factory.mktemp("api"))
     yield embedded.kubeconfig

@@ -151,19 +151,19 @@ def hold(server: Server, steps: Sequence[Step], namespace: str) -> dict[str, JSO
                 known[name] = found(answer.body, where)
             except (KeyError, IndexError, TypeError):
                 known[name] = f"missing {name}"
-        shown = {"code": answer.code, "body": comparable(answer.body, known)}
-        if step.method == WATCH and isinstance(shown["body"], list):
-            shown["body"] = _without_repeated_bookmarks(shown["body"])
+        reported = {"code": answer.code, "body": comparable(answer.body, known)}
+        if step.method == WATCH and isinstance(reported["body"], list):
+            reported["body"] = _without_repeated_bookmarks(reported["body"])
         if step.managers and isinstance(answer.body, dict) and "metadata" in answer.body:
             owners = answer.body["metadata"].get("managedFields") or []
             # the server orders them by seconds
             owners.sort(
                 key=lambda one: (one["operation"], one["manager"], one.get("subresource") or "")
             )
-            shown["body"]["metadata"]["managedFields"] = comparable(owners, known)
+            reported["body"]["metadata"]["managedFields"] = comparable(owners, known)
         if warning := answer.headers.get("warning"):
-            shown["warning"] = comparable(warning, known)
-        answers[step.name] = shown
+            reported["warning"] = comparable(warning, known)
+        answers[step.name] = reported
 
     send_all(steps)
     return answers

@@ -101,8 +101,8 @@ class Http2Client(Client):
         async def answered() -> Answer:
             stream = await self._open(method, _target(path, query), headers, data, ANSWER_S)
             text = await stream.read()
-            given = {name.decode(): value.decode() for name, value in stream._headers}
-            return Answer(stream.status, given, parsed(text))
+            supplied = {name.decode(): value.decode() for name, value in stream._headers}
+            return Answer(stream.status, supplied, parsed(text))
 
         return self.way.wait(answered())  # type: ignore[no-any-return]
 

@@ -27,7 +27,8 @@ def requests(node: str, other: str) -> dict[str, str]:
     }
     key = new_key()
     return {
-        name: base64.b64encode(new_request(key, asked)).decode() for name, asked in names.items()
+        name: base64.b64encode(new_request(key, requested)).decode()
+        for name, requested in names.items()
     }
 
 

@@ -18,10 +18,10 @@ from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options
 
 
-def options(given: list[str]) -> Options:
+def options(supplied: list[str]) -> Options:
     """``name=value`` for each option that is not as it is made."""
     made = Options()
-    for text in given:
+    for text in supplied:
         name, _, value = text.partition("=")
         before = getattr(made, name)
         read = value == "true" if isinstance(before, bool) else value
@@ -37,17 +37,17 @@ async def main() -> None:
     )
     parser.add_argument("--registry", type=Path, help="plugins_registry of the agent")
     parser.add_argument("--option", action="append", default=[], help="such as stage=false")
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, ended.set)
     async with AsyncExitStack() as stack:
-        faults = Faults(given.directory / "faults.json")
+        faults = Faults(supplied.directory / "faults.json")
         driver = await stack.enter_async_context(
-            running(given.directory, options(given.option), faults)
+            running(supplied.directory, options(supplied.option), faults)
         )
-        if given.registry is not None:
-            await stack.enter_async_context(registered(driver, given.registry))
+        if supplied.registry is not None:
+            await stack.enter_async_context(registered(driver, supplied.registry))
         await ended.wait()
 
 

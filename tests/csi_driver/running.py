@@ -33,8 +33,8 @@ class RunningDriver:
     socket: Path
     services: Services
     faults: Faults
-    told: list[tuple[bool, str]] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    notified: list[tuple[bool, str]] = field(default_factory=list)
+    changes: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:
@@ -44,9 +44,9 @@ class RunningDriver:
     async def until_told(self, *, registered: bool = True, within: float = 30.0) -> None:
         """Wait for the agent's report of the registration."""
         async with asyncio.timeout(within):
-            while not (self.told and self.told[-1][0] is registered):
-                self.news.clear()
-                await self.news.wait()
+            while not (self.notified and self.notified[-1][0] is registered):
+                self.changes.clear()
+                await self.changes.wait()
 
 
 @asynccontextmanager
@@ -80,8 +80,8 @@ class Registrable(Protocol):
     """The part of a driver that a registrar needs, for CSI and for DRA."""
 
     socket: Path
-    told: list[tuple[bool, str]]
-    news: asyncio.Event
+    notified: list[tuple[bool, str]]
+    changes: asyncio.Event
 
     @property
     def name(self) -> str: ...
@@ -107,8 +107,8 @@ async def registered(
     async def notify(
         status: registration.RegistrationStatus, _: Context
     ) -> registration.RegistrationStatusResponse:
-        driver.told.append((status.plugin_registered, status.error))
-        driver.news.set()
+        driver.notified.append((status.plugin_registered, status.error))
+        driver.changes.set()
         return registration.RegistrationStatusResponse()
 
     calls: dict[str, Callable[..., Any]] = {"GetInfo": info, "NotifyRegistrationStatus": notify}

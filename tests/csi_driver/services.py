@@ -109,7 +109,7 @@ class Services:
         handle = "vol-" + hashlib.sha256(request.name.encode()).hexdigest()[:16]
         volume = found or Volume(handle, request.name, size, block)
         self.volumes.save(volume)
-        return csi.CreateVolumeResponse(volume=self._shown(volume))
+        return csi.CreateVolumeResponse(volume=self._reported(volume))
 
     def DeleteVolume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
         if not request.volume_id:
@@ -164,7 +164,9 @@ class Services:
             refuse("ABORTED", "that is no token of ours")
         volumes, begin = list(self.volumes), int(token or 0)
         end = begin + (request.max_entries or len(volumes))
-        entries = [csi.ListVolumesResponse.Entry(volume=self._shown(v)) for v in volumes[begin:end]]
+        entries = [
+            csi.ListVolumesResponse.Entry(volume=self._reported(v)) for v in volumes[begin:end]
+        ]
         after = str(end) if end < len(volumes) else ""
         return csi.ListVolumesResponse(entries=entries, next_token=after)
 
@@ -317,7 +319,7 @@ class Services:
         if volume.block != capability.HasField("block"):
             refuse("INVALID_ARGUMENT", "it is of the other kind")
 
-    def _shown(self, volume: Volume) -> csi.Volume:
+    def _reported(self, volume: Volume) -> csi.Volume:
         topology = [csi.Topology(segments=self.options.topology)] if self.options.topology else []
         return csi.Volume(
             volume_id=volume.id, capacity_bytes=volume.size, accessible_topology=topology

@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
 SERVICE = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
-LOOK_S = 0.1
+CHECK_S = 0.1
 
 
 class Plugin:
@@ -50,10 +50,10 @@ class Plugin:
         )
 
     def ListAndWatch(self, request: pb.Empty, context: Any) -> Iterator[pb.ListAndWatchResponse]:
-        shown: dict[str, str] | None = None
-        while context.is_active() and not self.ended.wait(LOOK_S if shown is not None else 0):
-            if (now := self.devices()) != shown:
-                shown = now
+        reported: dict[str, str] | None = None
+        while context.is_active() and not self.ended.wait(CHECK_S if reported is not None else 0):
+            if (now := self.devices()) != reported:
+                reported = now
                 topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=0)])
                 listed = [pb.Device(ID=i, health=h, topology=topology) for i, h in now.items()]
                 yield pb.ListAndWatchResponse(devices=listed)
@@ -139,14 +139,14 @@ def main() -> None:
     parser.add_argument("--endpoint", default="test-plugin.sock", help="name of its socket")
     parser.add_argument("--cdi", default="", help="a CDI name that each container gets")
     parser.add_argument("--device", default="/dev/null", help="the device that each is")
-    given = parser.parse_args()
-    plugin = Plugin(given.directory, given.resource, given.cdi, given.device)
+    supplied = parser.parse_args()
+    plugin = Plugin(supplied.directory, supplied.resource, supplied.cdi, supplied.device)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: plugin.ended.set())
-    kubelet, socket = given.sockets / "kubelet.sock", given.sockets / given.endpoint
+    kubelet, socket = supplied.sockets / "kubelet.sock", supplied.sockets / supplied.endpoint
     server: grpc.Server | None = None
     registered: tuple[int, int] | None = None
-    while not plugin.ended.wait(LOOK_S):
+    while not plugin.ended.wait(CHECK_S):
         try:
             found = kubelet.stat()
             if registered == (found.st_ino, found.st_mtime_ns):
@@ -155,10 +155,10 @@ def main() -> None:
                 server.stop(0)
             socket.unlink(missing_ok=True)
             server = serve(plugin, socket)
-            register(kubelet, given.resource, socket.name)
+            register(kubelet, supplied.resource, socket.name)
             registered = (found.st_ino, found.st_mtime_ns)
         except (OSError, grpc.RpcError):
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
     if server is not None:
         server.stop(0)
     socket.unlink(missing_ok=True)

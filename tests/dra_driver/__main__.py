@@ -23,7 +23,7 @@ from kubeletpy.remote.generated import dra_health_pb2 as pb
 from tests.dra_driver.running import Handler, driver_on_node
 from tests.dra_driver.services import Given, Services
 
-LOOK_S = 0.1
+CHECK_S = 0.1
 REPORT_S = 5.0
 """Between reports of devices of which nothing is new; they count for 30 s."""
 STATES = {"Healthy": pb.HEALTHY, "Unhealthy": pb.UNHEALTHY}
@@ -39,16 +39,16 @@ def main() -> None:
     parser.add_argument("--cdi", type=Path, required=True)
     parser.add_argument("--kubectl", type=Path, required=True)
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    given = parser.parse_args()
-    asyncio.run(run(given))
+    supplied = parser.parse_args()
+    asyncio.run(run(supplied))
 
 
-async def run(given: argparse.Namespace) -> None:
+async def run(supplied: argparse.Namespace) -> None:
     """Until it is killed."""
-    directory: Path = given.directory
+    directory: Path = supplied.directory
 
     def allocated(claim: Any) -> list[Given]:
-        command = [given.kubectl, f"--kubeconfig={given.kubeconfig}", "get", "-o", "json"]
+        command = [supplied.kubectl, f"--kubeconfig={supplied.kubeconfig}", "get", "-o", "json"]
         command += ["-n", claim.namespace, "resourceclaim", claim.name]
         found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         assert found["metadata"]["uid"] == claim.uid
@@ -56,13 +56,15 @@ async def run(given: argparse.Namespace) -> None:
         return [
             Given(each["device"], [each["request"].partition("/")[0]])
             for each in results
-            if each["driver"] == given.name
+            if each["driver"] == supplied.name
         ]
 
-    services = Noted(given.name, allocation=allocated, cdi_dir=given.cdi, directory=directory)
+    services = Noted(supplied.name, allocation=allocated, cdi_dir=supplied.cdi, directory=directory)
     socket = directory / "dra.sock"
-    (given.registry / f"{given.name}-reg.sock").unlink(missing_ok=True)  # of one that was killed
-    async with driver_on_node(given.registry, socket, services, health(directory)):
+    (supplied.registry / f"{supplied.name}-reg.sock").unlink(
+        missing_ok=True
+    )  # of one that was killed
+    async with driver_on_node(supplied.registry, socket, services, health(directory)):
         await asyncio.Event().wait()
 
 
@@ -84,7 +86,7 @@ class Noted(Services):
         with (self.directory / "calls").open("a") as calls:
             calls.write(f"{call} {','.join(sorted(claim.name for claim in request.claims))}\n")
         while (self.directory / "hang").exists():
-            time.sleep(LOOK_S)
+            time.sleep(CHECK_S)
         return work()
 
 
@@ -92,13 +94,13 @@ def health(directory: Path) -> Handler:
     """The service DRAResourceHealth."""
 
     async def watch(request: Any, context: Any) -> AsyncIterator[pb.NodeWatchResourcesResponse]:
-        shown, until = None, 0.0
+        reported, until = None, 0.0
         while True:
             now = json.loads((directory / "devices.json").read_text())
-            if now != shown or time.monotonic() > until:
-                shown, until = now, time.monotonic() + REPORT_S
+            if now != reported or time.monotonic() > until:
+                reported, until = now, time.monotonic() + REPORT_S
                 yield _report(now)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     described = pb.DESCRIPTOR.services_by_name["DRAResourceHealth"]
     method = grpc.unary_stream_rpc_method_handler(

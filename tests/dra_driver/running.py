@@ -30,8 +30,8 @@ class RunningDriver:
     socket: Path
     services: Services
     faults: Faults
-    told: list[tuple[bool, str]] = field(default_factory=list)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    notified: list[tuple[bool, str]] = field(default_factory=list)
+    changes: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def name(self) -> str:

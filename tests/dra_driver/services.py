@@ -58,19 +58,19 @@ class Services:
             if error := self.refuses.get(claim.uid):
                 answer.claims[claim.uid].error = error
                 continue
-            given = self.allocation(claim)
-            names = [f"{self.name}/claim={claim.uid}-{each.device}" for each in given]
-            for each, name in zip(given, names, strict=True):
+            supplied = self.allocation(claim)
+            names = [f"{self.name}/claim={claim.uid}-{each.device}" for each in supplied]
+            for each, name in zip(supplied, names, strict=True):
                 answer.claims[claim.uid].devices.add(
                     request_names=each.requests,
                     pool_name="pool",
                     device_name=each.device,
                     cdi_device_ids=[name],
                 )
-            if not given:
+            if not supplied:
                 answer.claims[claim.uid].SetInParent()
             self.prepared[claim.uid] = names
-            self._write(claim.uid, given)
+            self._write(claim.uid, supplied)
         return answer
 
     def NodeUnprepareResources(self, request: Any) -> Any:
@@ -91,7 +91,7 @@ class Services:
         assert self.cdi_dir is not None
         return self.cdi_dir / f"{self.name}-{uid}.json"
 
-    def _write(self, uid: str, given: Sequence[Given]) -> None:
+    def _write(self, uid: str, supplied: Sequence[Given]) -> None:
         if self.cdi_dir is None:
             return
         devices = [
@@ -99,7 +99,7 @@ class Services:
                 "name": f"{uid}-{each.device}",
                 "containerEdits": {"env": [f"DRA_{each.device.upper()}={self.name}"]},
             }
-            for each in given
+            for each in supplied
         ]
         text = {"cdiVersion": "0.6.0", "kind": f"{self.name}/claim", "devices": devices}
         self._file(uid).write_text(json.dumps(text))

@@ -85,36 +85,36 @@ def _fuzz(target: Target, seconds: int, is_kept: bool) -> int:
         folder.mkdir()
         for number, one in enumerate(kept(target)):
             (folder / f"kept-{number}").write_bytes(one)
-        words = Path(name) / "words"
-        words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words or (b"0",)))
-        code, said = _run(
+        parts = Path(name) / "words"
+        parts.write_text("".join(f'"{_escaped(word)}"\n' for word in target.parts or (b"0",)))
+        code, stated = _run(
             target,
             Path(name) / "said",
             f"-max_total_time={seconds}",
             f"-artifact_prefix={FINDS}/{target.name}-",
-            f"-dict={words}",
+            f"-dict={parts}",
             str(folder),
         )
-        runs = re.search(r"number_of_executed_units: (\d+)", said)
-        covered = re.findall(r"cov: (\d+)", said) or ["0"]
+        runs = re.search(r"number_of_executed_units: (\d+)", stated)
+        covered = re.findall(r"cov: (\d+)", stated) or ["0"]
         print(
             f"{target.name:24} {'FIND' if code else 'ok':5}"
             f"{runs[1] if runs else '?':>9} inputs, {covered[-1]:>5} places reached",
             flush=True,
         )
         if code:
-            print("\n".join(said.splitlines()[-40:]), flush=True)
+            print("\n".join(stated.splitlines()[-40:]), flush=True)
         elif is_kept:
             # libFuzzer adds what reaches something new, and replaces it by what is smaller
             keep(target, [each.read_bytes() for each in folder.iterdir()])
         return int(bool(code))
 
 
-def _run(target: Target, said: Path, *arguments: str) -> tuple[int, str]:
+def _run(target: Target, stated: Path, *arguments: str) -> tuple[int, str]:
     """Run libFuzzer, which ends its process; returns its exit code and its output."""
 
     def run() -> int:
-        with said.open("wb") as file:
+        with stated.open("wb") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
         limits = (f"-max_len={MAX_LEN}", f"-timeout={HANG_S}", f"-rss_limit_mb={MEMORY_MIB}")
@@ -125,7 +125,7 @@ def _run(target: Target, said: Path, *arguments: str) -> tuple[int, str]:
 
     child = _fork(run)
     _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status), said.read_text(errors="replace")
+    return os.waitstatus_to_exitcode(status), stated.read_text(errors="replace")
 
 
 def _tried(target: Target, data: bytes) -> None:

@@ -34,7 +34,7 @@ class Target:
     run: Callable[[bytes], None]
     allowed: tuple[type[Exception], ...]
     seeds: tuple[bytes, ...]
-    words: tuple[bytes, ...]
+    parts: tuple[bytes, ...]
 
     def __call__(self, data: bytes) -> None:
         """Try one input. Raises whatever is a find."""
@@ -47,14 +47,14 @@ class Target:
 
 
 def target(
-    *allowed: type[Exception], seeds: tuple[bytes, ...] = (), words: tuple[bytes, ...] = ()
+    *allowed: type[Exception], seeds: tuple[bytes, ...] = (), parts: tuple[bytes, ...] = ()
 ) -> Callable[[Callable[[bytes], None]], Callable[[bytes], None]]:
     """Make a function a target of its name."""
 
     def register(run: Callable[[bytes], None]) -> Callable[[bytes], None]:
         name = run.__name__
         assert name not in TARGETS
-        TARGETS[name] = Target(name, run, allowed, seeds, words)
+        TARGETS[name] = Target(name, run, allowed, seeds, parts)
         return run
 
     return register

@@ -29,11 +29,11 @@ async def in_front_of(
     async with aiohttp.ClientSession(auto_decompress=False) as session:
 
         async def forward(exchange: Exchange) -> None:
-            given = {k: v for k, v in exchange.headers.items() if k[0] != ":" and k not in _OWN}
+            supplied = {k: v for k, v in exchange.headers.items() if k[0] != ":" and k not in _OWN}
             answer = await session.request(
                 exchange.method,
                 yarl.URL(url + exchange.path, encoded=True),
-                headers=given,
+                headers=supplied,
                 data=exchange.body or None,
                 ssl=identity(exchange.headers) or True,
                 allow_redirects=False,

@@ -36,8 +36,8 @@ class Exchange:
 
     def head(self, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         """Send the response's head."""
-        given = [(":status", str(status)), *(headers or {}).items()]
-        self.peer.h2.send_headers(self.number, given)
+        supplied = [(":status", str(status)), *(headers or {}).items()]
+        self.peer.h2.send_headers(self.number, supplied)
         self.peer.flush()
 
     async def write(self, data: bytes, *, last: bool = False) -> None:

@@ -77,7 +77,7 @@ class Wire:
         deadline = asyncio.get_running_loop().time() + seconds
         return await self.client.request(GET, body, deadline)
 
-    async def asked(self, body: bytes | None = None, seconds: float = 3600.0) -> Stream:
+    async def requested(self, body: bytes | None = None, seconds: float = 3600.0) -> Stream:
         """A request whose head the server has sent."""
         before = len(self.of(h2.events.RequestReceived))
         asking = asyncio.ensure_future(self.ask(body, seconds))

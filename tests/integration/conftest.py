@@ -82,11 +82,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test whose needs the runtime or the machine can't meet is named, with what is missing."""
     needs = [need for marker in item.iter_markers("needs") for need in marker.args]
-    given = _given(item.config)
+    supplied = _supplied(item.config)
     machine = [need for need in needs if need in machine_abilities.FOUND]
     of_runtime = [need for need in needs if need not in machine]
     missing = (
-        [] if given is None else [need for need in of_runtime if not given.abilities.get(need)]
+        []
+        if supplied is None
+        else [need for need in of_runtime if not supplied.abilities.get(need)]
     )
     admitted = item.config.getoption("--lacking").split(",")
     lacking = [need for need in machine if need in admitted and not machine_abilities.FOUND[need]()]
@@ -110,8 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         marker = item.get_closest_marker("timeout")
         longest, count = files.get(item.path, (0.0, 0))
-        given = float(marker.args[0]) if marker is not None else 0.0
-        files[item.path] = (max(longest, given), count + 1)
+        supplied = float(marker.args[0]) if marker is not None else 0.0
+        files[item.path] = (max(longest, supplied), count + 1)
     items.sort(key=lambda item: files[item.path], reverse=True)  # stable: tests keep their order
 
 
@@ -246,7 +248,7 @@ def prometheus(work_dir: Path) -> Iterator[Callable[[str], Prometheus]]:
         instance.remove()
 
 
-def _given(config: pytest.Config) -> GivenRuntime | None:
+def _supplied(config: pytest.Config) -> GivenRuntime | None:
     """The runtime of ``--runtime``, the same for all tests of this process."""
     endpoint = config.getoption("--runtime")
     if not endpoint:
@@ -270,10 +272,10 @@ def _session(
     generation: int,
     runc: Callable[[], Path] | None = None,
 ) -> Iterator[Containerd]:
-    given = _given(request.config)
-    if given is not None:
-        yield given
-        given.remove()
+    supplied = _supplied(request.config)
+    if supplied is not None:
+        yield supplied
+        supplied.remove()
         return
     instance = Containerd(directory, programs(generation), runc() if runc is not None else None)
     instance.start()
@@ -288,8 +290,8 @@ def _take_back(instance: Containerd) -> None:
     instance.start()
     notes: list[str] = []
     # before the first of its calls has run out of time: what does not answer is seen while it waits
-    look = threading.Timer(45, lambda: notes.append(instance.stuck()))
-    look.start()
+    check = threading.Timer(45, lambda: notes.append(instance.stuck()))
+    check.start()
     with RawRuntime(instance.socket) as raw:
         try:
             raw.remove_all()
@@ -298,4 +300,4 @@ def _take_back(instance: Containerd) -> None:
                 error.add_note(note)
             raise
         finally:
-            look.cancel()
+            check.cancel()

@@ -181,5 +181,5 @@ async def test_namespaces_of_the_node(
     script = "for kind in net pid ipc; do readlink /proc/self/ns/$kind; done"
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
         shared = {"hostNetwork": True, "hostPID": True, "hostIPC": True, "hostname": "ignored"}
-        words = await termination_message(node, script, spec=shared)
-    assert words.split() == own_namespaces("net", "pid", "ipc")
+        parts = await termination_message(node, script, spec=shared)
+    assert parts.split() == own_namespaces("net", "pid", "ipc")

@@ -52,11 +52,11 @@ async def test_pull_with_a_secret(
         assert newest.running
         assert newest.image == image
         assert "/team/app@sha256:" in newest.image_ref
-        told = "\n".join(node.events.seen)
-        assert f'Pulling: Pulling image "{image}"' in told
-        assert f'Pulled: Successfully pulled image "{image}" in ' in told
-        assert "hunter2" not in told
-        assert registry.password not in told
+        notified = "\n".join(node.events.seen)
+        assert f'Pulling: Pulling image "{image}"' in notified
+        assert f'Pulled: Successfully pulled image "{image}" in ' in notified
+        assert "hunter2" not in notified
+        assert registry.password not in notified
         used = make_pod("used", [make_container("a", image=image)])
         await node.sync(used)
         assert node.events.seen[-3] == (

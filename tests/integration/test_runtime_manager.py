@@ -199,18 +199,18 @@ async def test_changed_sandbox_is_replaced(
 
 async def test_garbage_collection(containerd: Containerd, work_dir: Path, cgroup_root: str) -> None:
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
-        gone = make_pod("gone", [make_container("a")])
+        removed = make_pod("gone", [make_container("a")])
         kept = make_pod("kept", [make_container("a", "exit 0")], restartPolicy="Never")
-        await node.sync(gone)
+        await node.sync(removed)
         await node.sync(kept)
         await node.until(kept, lambda s: not s.running_containers)
-        await node.kill(gone, gone.uid)
-        files = work_dir / "root" / "pods" / gone.uid / "containers" / "a"
+        await node.kill(removed, removed.uid)
+        files = work_dir / "root" / "pods" / removed.uid / "containers" / "a"
         assert len(list(files.iterdir())) == 1
         await node.manager.collect_garbage(
-            all_sources_ready=True, removable=lambda uid: uid == gone.uid
+            all_sources_ready=True, removable=lambda uid: uid == removed.uid
         )
-        assert (await node.refresh(gone)).empty
+        assert (await node.refresh(removed)).empty
         assert len((await node.refresh(kept)).containers) == 1
         assert [p.name for p in (work_dir / "pods").iterdir()] == [f"default_kept_{kept.uid}"]
         assert len(list((work_dir / "containers").iterdir())) == 1

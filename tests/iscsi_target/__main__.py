@@ -5,6 +5,6 @@ from pathlib import Path
 
 from tests.iscsi_target.stand_in import StandIn
 
-status, said = StandIn(Path(sys.argv[1])).run(sys.argv[2:])
-sys.stdout.write(said)
+status, stated = StandIn(Path(sys.argv[1])).run(sys.argv[2:])
+sys.stdout.write(stated)
 sys.exit(status)

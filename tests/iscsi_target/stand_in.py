@@ -55,8 +55,8 @@ class StandIn:
         with self._calls.open("a") as file:
             file.write(" ".join(args) + "\n")
         flags = {each for each in args if each.startswith("--")}
-        words = [each for each in args if each not in flags]
-        options = dict(zip(words[::2], words[1::2], strict=True))
+        parts = [each for each in args if each not in flags]
+        options = dict(zip(parts[::2], parts[1::2], strict=True))
         mode, act = options["-m"], options.get("-o", next(iter(flags), "").strip("-"))
         config = json.loads(self._config.read_text())
         if mode == "iface":
@@ -185,5 +185,5 @@ def _update(record: Path, name: str, value: str) -> None:
 def _has_credentials(record: Path, config: Any, prefix: str) -> bool:
     """Whether a record has all that the target requires."""
     lines = record.read_text().splitlines()
-    wanted = {k: v for k, v in config.get("chap", {}).items() if k.startswith(prefix)}
-    return all(f"{key} = {value}" in lines for key, value in wanted.items())
+    desired = {k: v for k, v in config.get("chap", {}).items() if k.startswith(prefix)}
+    return all(f"{key} = {value}" in lines for key, value in desired.items())

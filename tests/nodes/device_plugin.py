@@ -42,8 +42,8 @@ def device_plugin(node: VirtualNode, *devices: str, delay: int = 0) -> Iterator[
     node.write(f"/etc/systemd/system/{_UNIT}.service", unit(delay))
     node.shell("modprobe loop; systemctl daemon-reload")
     node.shell(f"systemctl enable --no-block --now {_UNIT}")
-    shown = RESOURCE.replace(".", "\\.")
-    node.wait_node(f"jsonpath={{.status.allocatable.{shown}}}={len(devices)}")
+    reported = RESOURCE.replace(".", "\\.")
+    node.wait_node(f"jsonpath={{.status.allocatable.{reported}}}={len(devices)}")
     yield
     node.remove_pods()
     node.shell(f"systemctl disable --now {_UNIT}")

@@ -48,7 +48,7 @@ class HasEvidence(Protocol):
         """Write logs and records to a directory. Raises GuestError or CommandError."""
 
 
-class Guest:
+class LimitedConnection:
     """A machine that has booted. Times are in seconds."""
 
     def __init__(

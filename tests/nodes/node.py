@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-from tests.nodes.guest import WITHIN_S, Guest
+from tests.nodes.guest import WITHIN_S, LimitedConnection
 from tests.nodes.setup import ADMIN, API_UNIT, CONFIG, LIBRARY, STATE, kubelet_config
 from tools.env.kubectl import kubectl
 from tools.lab.machine import Machine
@@ -24,7 +24,7 @@ SLEEPS = "while :; do sleep 1000 & wait $!; done"
 """The rest of a script that runs until a trap ends it."""
 
 
-class VirtualNode(Guest):
+class VirtualNode(LimitedConnection):
     """One node, on a machine that has booted. Times are in seconds."""
 
     def __init__(
@@ -36,11 +36,11 @@ class VirtualNode(Guest):
 
     # --- commands ---
 
-    def kubectl(self, *words: str, timeout: float = WITHIN_S) -> str:
+    def kubectl(self, *parts: str, timeout: float = WITHIN_S) -> str:
         """The output of kubectl, as the cluster's administrator; raises GuestError."""
-        done = self.machine.run("kubectl", f"--kubeconfig={ADMIN}", *words, timeout=timeout)
+        done = self.machine.run("kubectl", f"--kubeconfig={ADMIN}", *parts, timeout=timeout)
         if done.status:
-            raise GuestError(f"kubectl {' '.join(words)}: {done.output}")
+            raise GuestError(f"kubectl {' '.join(parts)}: {done.output}")
         return done.output.strip()
 
     # --- making it a node ---
@@ -111,12 +111,12 @@ class VirtualNode(Guest):
 
     def wait_pods(self, *names: str, condition: str = "condition=Ready") -> None:
         """Wait until pods are Ready, or meet another `kubectl wait --for` condition."""
-        words = [f"pod/{name}" for name in names]
+        parts = [f"pod/{name}" for name in names]
         try:
-            self.kubectl("wait", f"--for={condition}", f"--timeout={WITHIN_S}s", *words,
+            self.kubectl("wait", f"--for={condition}", f"--timeout={WITHIN_S}s", *parts,
                          timeout=WITHIN_S + 30)  # fmt: skip
         except GuestError as error:
-            story = self.kubectl("describe", *words)
+            story = self.kubectl("describe", *parts)
             raise GuestError(f"{error}\n{story}") from error
 
     def get(self, kind: str, name: str = "") -> JSON:

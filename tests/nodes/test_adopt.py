@@ -93,13 +93,13 @@ def running(node: VirtualNode) -> list[str]:
 
 def containers(node: VirtualNode) -> list[tuple[str, str, int]]:
     """Pod, container and number of restarts, as the API shows them; and every task that runs."""
-    shown = [
+    reported = [
         (item["metadata"]["name"], each["containerID"], each["restartCount"])
         for item in node.get("pods")["items"]
         for each in item["status"]["containerStatuses"]
     ]
     tasks = node.shell("ctr -n k8s.io tasks list -q").split()
-    return sorted(shown) + [("", each, 0) for each in sorted(tasks)]
+    return sorted(reported) + [("", each, 0) for each in sorted(tasks)]
 
 
 def kubelet_has(node: VirtualNode, before: list[tuple[str, str, int]]) -> None:

@@ -37,8 +37,8 @@ def test_a_boot_ends_with_a_ready_node_and_its_pod(machine: Machine, node: Virtu
     node.wait_ready()
     # what was Ready before the boot stays so in the API until the agent writes it again
     beats = '{.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}'
-    shown = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{beats}'"
-    node.until(f'[ "$(date +%s -d "$({shown})")" -ge {since} ]', say=shown)
+    reported = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{beats}'"
+    node.until(f'[ "$(date +%s -d "$({reported})")" -ge {since} ]', say=reported)
     ready = booted + time.monotonic() - began
     node.wait_pods("first", condition=f"jsonpath={count}={restarts + 1}")
     node.wait_pods("first")

@@ -97,9 +97,9 @@ def expected(node: VirtualNode, driver: str) -> dict[str, dict[str, str]]:
     }
 
 
-def read(node: VirtualNode, wanted: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+def read(node: VirtualNode, desired: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """Values of the kernel's files, by cgroup."""
-    return {group: node.kernel(group, *files) for group, files in wanted.items()}
+    return {group: node.kernel(group, *files) for group, files in desired.items()}
 
 
 def test_containers_sit_below_their_pods_and_nothing_is_left(
@@ -123,18 +123,18 @@ def test_containers_sit_below_their_pods_and_nothing_is_left(
 
 def test_limits_are_in_the_kernel_and_stay_there(node: VirtualNode, driver: str) -> None:
     node.run_pods(*pods_of_all_classes())
-    wanted = expected(node, driver)
-    assert read(node, wanted) == wanted
+    desired = expected(node, driver)
+    assert read(node, desired) == desired
     node.shell("systemctl daemon-reload")
-    assert read(node, wanted) == wanted
+    assert read(node, desired) == desired
     # systemd realises the slices above a new unit
     slices = ("kubepods.slice", "kubepods-burstable.slice", "kubepods-besteffort.slice")
     for each in slices if driver == "systemd" else ():
         node.shell(f"systemd-run --quiet --wait --slice={each} true")
-    assert read(node, wanted) == wanted
+    assert read(node, desired) == desired
     # longer than the agent's interval for checking its own cgroups
     node.shell("sleep 61")
-    assert read(node, wanted) == wanted
+    assert read(node, desired) == desired
 
 
 @pytest.mark.long
@@ -214,7 +214,7 @@ def test_memory_quality_of_service_is_in_the_kernel(node: VirtualNode, driver: s
     node.run_pods(*pods_of_all_classes())
     pods = {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
     files = ("memory.min", "memory.low", "memory.high")
-    wanted = {
+    desired = {
         node.group_of(pods["guaranteed"]): (32 * MIB, 0, "max"),
         node.container_group(pods["guaranteed"]): (32 * MIB, 0, "max"),
         node.group_of(pods["burstable"]): (0, 24 * MIB, "max"),
@@ -222,7 +222,7 @@ def test_memory_quality_of_service_is_in_the_kernel(node: VirtualNode, driver: s
         node.group_of(pods["besteffort"]): (0, 0, "max"),
     }
     spelled = {
-        group: dict(zip(files, map(str, values), strict=True)) for group, values in wanted.items()
+        group: dict(zip(files, map(str, values), strict=True)) for group, values in desired.items()
     }
     assert read(node, spelled) == spelled
     node.shell("systemctl daemon-reload")

@@ -44,9 +44,9 @@ def ready(node: VirtualNode) -> JSON:
 def await_message(node: VirtualNode, text: str) -> None:
     """Wait until the condition's message has a text in it."""
     path = '{.status.conditions[?(@.type=="Ready")].message}'
-    shown = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{path}'"
+    reported = f"kubectl --kubeconfig={ADMIN} get node node -o jsonpath='{path}'"
     node.until(
-        f"{shown} | grep -qF '{text}'", timeout=300, say=f"{shown}; kubeletpy explain --node"
+        f"{reported} | grep -qF '{text}'", timeout=300, say=f"{reported}; kubeletpy explain --node"
     )
 
 

@@ -50,8 +50,8 @@ def test_the_node_recovers_from_power_cuts(
     print(f"--seed {seed}")
     draw = random.Random(seed)
     node.configure("systemd")
-    words = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "words"}}
-    node.apply({**words, "data": {"a": "b"}})
+    parts = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "words"}}
+    node.apply({**parts, "data": {"a": "b"}})
     # pods wait for the ConfigMap, and the agent's configuration is not what the cuts are to test
     node.shell("sync")
     for cut in range(request.config.getoption("--cuts")):
@@ -63,7 +63,7 @@ def test_the_node_recovers_from_power_cuts(
         time.sleep(moment)
         # The embedded API may lose the last seconds' writes with the power: it does not wait for
         # the disk. Objects from before this cut's load are there afterwards.
-        shown = {
+        reported = {
             name: item["metadata"]["uid"]
             for name, item in pods_by_name(node).items()
             if not name.startswith(f"cut{cut}-")
@@ -80,7 +80,7 @@ def test_the_node_recovers_from_power_cuts(
         )
         settled(node, where)
         known = pods_by_name(node)
-        for name, uid in shown.items():
+        for name, uid in reported.items():
             kept = name in known and known[name]["metadata"]["uid"] == uid
             assert kept or name.startswith(f"cut{cut - 1}-"), f"{where}: {name} is lost"
         nothing_left(node, known, where)
@@ -99,8 +99,8 @@ def settled(node: VirtualNode, where: str) -> None:
     try:
         wait_until(lambda: not stuck(node), "pods that have settled", timeout=300, interval=1)
     except NotReadyError as error:
-        shown = node.shell(f"kubectl --kubeconfig={ADMIN} get pods; kubeletpy explain")
-        raise AssertionError(f"{where}: {stuck(node)}\n{shown}") from error
+        reported = node.shell(f"kubectl --kubeconfig={ADMIN} get pods; kubeletpy explain")
+        raise AssertionError(f"{where}: {stuck(node)}\n{reported}") from error
 
 
 def stuck(node: VirtualNode) -> list[str]:

@@ -60,21 +60,21 @@ def compare(
     before = kernel()
 
     def newer() -> dict[str, tuple[int, int]] | None:
-        shown = agent()
+        reported = agent()
         fresh = all(
             value >= old
             for each in RESOURCES
-            for value, old in zip(shown[each], before[each], strict=True)
+            for value, old in zip(reported[each], before[each], strict=True)
         )
-        return shown if fresh else None
+        return reported if fresh else None
 
     # a summary may be older than the pod
     early = (KeyError, ValueError)
-    shown = wait_until(newer, "totals that are newer", timeout=WITHIN_S, interval=1, retry=early)
-    assert shown is not None
+    reported = wait_until(newer, "totals that are newer", timeout=WITHIN_S, interval=1, retry=early)
+    assert reported is not None
     after = kernel()
     for each in RESOURCES:
-        for value, limit in zip(shown[each], after[each], strict=True):
+        for value, limit in zip(reported[each], after[each], strict=True):
             assert value <= limit
 
 

@@ -65,11 +65,11 @@ def test_usage_and_limits_agree_with_the_quota(node: VirtualNode) -> None:
     node.run_pods(writes("small", 30))
     file = f"{ROOT}/pods/*/volumes/kubernetes.io~empty-dir/scratch/file"
     node.until(f"[ $(stat -c %s {file}) -eq {30 * MIB} ]")
-    shown = f"kubectl --kubeconfig={ADMIN} get --raw {SUMMARY}"
+    reported = f"kubectl --kubeconfig={ADMIN} get --raw {SUMMARY}"
     node.until(
-        f'{shown} | python3 -c \'import json, sys; (pod,) = json.load(sys.stdin)["pods"];'
+        f'{reported} | python3 -c \'import json, sys; (pod,) = json.load(sys.stdin)["pods"];'
         f' sys.exit(pod["volume"][0]["usedBytes"] < {30 * MIB})\'',
-        say=shown,
+        say=reported,
     )
     found = summary(node)
     assert found["node"]["fs"]["capacityBytes"] == QUOTA_MIB * MIB

@@ -60,10 +60,10 @@ def test_seccomp_denies_a_process_what_its_profile_denies(node: VirtualNode, def
         own, inner = ({"seccompProfile": each} if each else {} for each in (of_pod, of_container))
         pods.append(pod(name, container(script=SCRIPT, securityContext=inner), securityContext=own))
     node.run_pods(*pods)
-    wanted = {name: lines for name, (_, _, lines) in PODS.items()}
+    desired = {name: lines for name, (_, _, lines) in PODS.items()}
     if default:
-        wanted["none"] = RUNTIME_DEFAULT
-    assert node.logged(*PODS) == wanted
+        desired["none"] = RUNTIME_DEFAULT
+    assert node.logged(*PODS) == desired
 
 
 def test_a_missing_profile_keeps_the_container_from_being_created(node: VirtualNode) -> None:

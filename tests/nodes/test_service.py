@@ -19,11 +19,11 @@ def node(node: VirtualNode) -> VirtualNode:
     return node
 
 
-def shown(node: VirtualNode, *properties: str) -> dict[str, str]:
+def reported(node: VirtualNode, *properties: str) -> dict[str, str]:
     """Properties of the unit."""
-    words = " ".join(f"-p {name}" for name in properties)
+    parts = " ".join(f"-p {name}" for name in properties)
     return dict(
-        line.split("=", 1) for line in node.shell(f"systemctl show {UNIT} {words}").splitlines()
+        line.split("=", 1) for line in node.shell(f"systemctl show {UNIT} {parts}").splitlines()
     )
 
 
@@ -47,14 +47,14 @@ def containers(node: VirtualNode) -> dict[str, tuple[str, int]]:
 
 
 def test_the_agent_notifies_systemd(node: VirtualNode) -> None:
-    found = shown(node, "ActiveState", "Type", "WatchdogUSec", "NRestarts", "StatusText")
+    found = reported(node, "ActiveState", "Type", "WatchdogUSec", "NRestarts", "StatusText")
     assert found["ActiveState"] == "active"
     assert (found["Type"], found["WatchdogUSec"]) == ("notify", "1min")
 
 
 def test_a_killed_agent_is_started_again(node: VirtualNode) -> None:
     node.run_pods(pod("kept"))
-    before, process = containers(node), shown(node, "MainPID")
+    before, process = containers(node), reported(node, "MainPID")
     node.shell(f"kill -9 {process['MainPID']}")
     restarted(node, process)
     node.wait_ready()
@@ -78,7 +78,7 @@ def test_lines_of_the_journal_have_levels(node: VirtualNode) -> None:
 def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
     names = [f"kept-{number}" for number in range(30)]
     node.run_pods(*(pod(name) for name in names))
-    before, process = node.get("pods")["items"], shown(node, "MainPID")
+    before, process = node.get("pods")["items"], reported(node, "MainPID")
     fields = ["metadata.name", "status.phase", "status.containerStatuses[0].ready"]
     columns = ",".join(f"{number}:.{field}" for number, field in enumerate(fields))
     node.shell(
@@ -89,7 +89,7 @@ def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
         node.until(f"[ $(wc -l < /tmp/watched) -ge {len(names)} ]")
         node.shell("systemctl restart kubeletpy")
         node.wait_ready()
-        assert shown(node, "MainPID") != process
+        assert reported(node, "MainPID") != process
         node.run_pods(pod("later"))
         watched = [line.split() for line in node.read("/tmp/watched").splitlines()]
     finally:
@@ -108,12 +108,12 @@ def test_a_restart_keeps_thirty_pods_as_they_are(node: VirtualNode) -> None:
 def test_a_hung_agent_is_replaced(node: VirtualNode) -> None:
     """A stopped process does not notify the watchdog, so systemd kills it and starts another."""
     node.run_pods(pod("kept"))
-    before, process = containers(node), shown(node, "MainPID", "NRestarts")
+    before, process = containers(node), reported(node, "MainPID", "NRestarts")
     node.shell(f"kill -STOP {process['MainPID']}")
     restarted(node, process, timeout=300)
     node.wait_ready()
     assert containers(node) == before
     group = node.container_group(node.get("pod", "kept"))
     assert node.kernel(group, "pids.current") != {"pids.current": "0"}
-    assert int(shown(node, "NRestarts")["NRestarts"]) == int(process["NRestarts"]) + 1
+    assert int(reported(node, "NRestarts")["NRestarts"]) == int(process["NRestarts"]) + 1
     assert "Watchdog timeout" in node.shell(f"journalctl -u {UNIT} -b -o cat -n 200")

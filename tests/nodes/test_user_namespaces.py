@@ -139,8 +139,8 @@ def test_a_runtime_without_user_namespaces_is_reported(node: VirtualNode) -> Non
     text = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
     node.apply(pod("mapped", hostUsers=False), pod("plain"))
     node.wait_pods("plain")
-    shown = f"kubectl --kubeconfig={ADMIN} describe pod mapped"
-    node.until(f"{shown} | grep -q FailedCreatePodSandBox", say=shown)
+    reported = f"kubectl --kubeconfig={ADMIN} describe pod mapped"
+    node.until(f"{reported} | grep -q FailedCreatePodSandBox", say=reported)
     messages = [each["message"] for each in node.get("events")["items"]]
     assert any(text in each for each in messages), messages
     status = node.get("pod", "mapped")["status"]

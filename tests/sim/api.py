@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host import x509
 from kubeletpy.kubeapi.client import decode_json
-from kubeletpy.kubeapi.errors import ApiError, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.errors import ApiError, Removed, Unavailable, from_status
 from kubeletpy.kubeapi.protocol import (
     CERTIFICATESIGNINGREQUESTS,
     RESOURCESLICES,
@@ -57,7 +57,7 @@ class ApiServer:
         self.up = True
         self.watch_lag = 0.0
         """Seconds by which watches are late, at most."""
-        self.gone = False
+        self.removed = False
         """Each watch is answered with 410."""
         self.graph_delay = 0.0
         """Seconds until the authorizer accepts requests about a new pod."""
@@ -243,12 +243,12 @@ class SimKubeApi(KubeApi):
                 await asyncio.sleep(self._rng.uniform(*LATENCY))
                 self._step("answer", what)
                 if change.type == "ERROR":
-                    raise Gone("injected: the watch broke", code=410)
+                    raise Removed("injected: the watch broke", code=410)
                 yield change
 
         def start() -> Subscription:
-            if server.gone:
-                raise refusals.gone("injected: too old resource version")
+            if server.removed:
+                raise refusals.removed("injected: too old resource version")
             return self._registry.watch(
                 self._caller,
                 _key(call.resource),
@@ -284,8 +284,8 @@ class SimKubeApi(KubeApi):
                 yield WatchEvent(event.type, await decode_json(text))
             if not server.up:
                 raise Unavailable("watch: connection lost")
-            if server.gone:
-                raise Gone("injected: too old resource version", code=410)
+            if server.removed:
+                raise Removed("injected: too old resource version", code=410)
 
 
 async def _received(obj: JSON) -> JSON:

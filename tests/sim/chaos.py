@@ -89,7 +89,7 @@ class Chaos:
         elif point < 0.6:
             world.server.break_watches()
         elif point < 0.65:
-            world.server.gone = not world.server.gone
+            world.server.removed = not world.server.removed
             world.server.break_watches()
         elif point < 0.7 and world.runtime.events is not None:
             world.runtime.events.break_stream()

@@ -45,9 +45,9 @@ class ClaimDriver:
         history: History,
         *,
         runtime: SimRuntime,
-        wanted: dict[str, set[str]],
+        desired: dict[str, set[str]],
     ) -> None:
-        """``wanted``: uid of a pod -> the drivers whose devices its containers must have."""
+        """``desired``: uid of a pod -> the drivers whose devices its containers must have."""
         self.name = name
         self.prepared: dict[str, str] = {}
         """Uid of a claim -> the name of its CDI device."""
@@ -58,7 +58,7 @@ class ClaimDriver:
         self._healthy.set()
         self._one = asyncio.Lock()
         self._root, self._rng, self._history = root, rng, history
-        self._runtime, self._wanted = runtime, wanted
+        self._runtime, self._desired = runtime, desired
         runtime.observers.append(self._runtime_changed)
 
     @property
@@ -176,7 +176,7 @@ class ClaimDriver:
         if missing := mine - set(self.prepared.values()):
             self._broken(f"{whom} started with {missing}, which is not prepared")
         uid = whom.config.labels["io.kubernetes.pod.uid"]
-        if self.name in self._wanted.get(uid, ()) and not mine:
+        if self.name in self._desired.get(uid, ()) and not mine:
             self._broken(f"{whom} started without its device")
 
     def _broken(self, what: str) -> None:

@@ -48,16 +48,18 @@ class Cluster:
     def use(self, name: str, claims: Sequence[str], what: str = "run") -> None:
         """Make a pod whose one container has these claims, and reserve them for it afterwards."""
         entries = [{"name": each, "resourceClaimName": each} for each in claims]
-        asks = {"claims": [{"name": each} for each in claims]}
-        obj = pod(name, [container("c0", what, resources=asks)], grace=2, resourceClaims=entries)
+        requests = {"claims": [{"name": each} for each in claims]}
+        obj = pod(
+            name, [container("c0", what, resources=requests)], grace=2, resourceClaims=entries
+        )
         made = self._world.user.create(obj)
         uid = made["metadata"]["uid"]
-        wanted = self._world.wanted.setdefault(uid, set())
+        desired = self._world.desired.setdefault(uid, set())
         for claim in claims:
             found = self._world.registry.find(CLAIMS, NAMESPACE, claim)
             assert found is not None
             status = found["status"]
-            wanted.update(each["driver"] for each in status["allocation"]["devices"]["results"])
+            desired.update(each["driver"] for each in status["allocation"]["devices"]["results"])
             user = {"resource": "pods", "name": name, "uid": uid}
             status = {**status, "reservedFor": [*(status.get("reservedFor") or ()), user]}
             self._world.registry.update(

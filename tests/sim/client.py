@@ -117,10 +117,10 @@ class RuntimeClient:
             raise DeadlineExceeded(method, "injected: the answer was lost")
         return result
 
-    async def _read(self, method: str, look: Callable[[], T]) -> T:
+    async def _read(self, method: str, check: Callable[[], T]) -> T:
         async def work() -> T:
             await asyncio.sleep(self._rng.uniform(*READ_LATENCY) / 2)
-            result = look()
+            result = check()
             await asyncio.sleep(self._rng.uniform(*READ_LATENCY) / 2)
             return result
 

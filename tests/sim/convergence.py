@@ -37,11 +37,11 @@ def problems(truth: Truth, runtime: SimRuntime, generations: dict[str, int]) -> 
         seen = pod.status.get("observedGeneration", 0)
         if not (pod.deleting or pod.terminal) and seen != generations.get(pod.uid, 0):
             found.append(f"{pod.name} shows generation {seen}, not {generations.get(pod.uid)}")
-    wanted = {pod.uid for pod in truth.live()}
+    desired = {pod.uid for pod in truth.live()}
     for container in runtime.running():
         pod_truth = truth.pods.get(container.uid)
         static = pod_truth is None or pod_truth.static
-        if container.uid not in wanted and not static:
+        if container.uid not in desired and not static:
             found.append(f"{container} runs and no pod needs it")
     return found
 
@@ -142,16 +142,16 @@ def _ran_before(pod: PodTruth) -> bool:
     return any(c["name"] in pod.exits for c in pod.spec["containers"])
 
 
-def _should_run(pod: PodTruth, wanted: JSON, runs: Container | None) -> list[str]:
-    name = wanted["name"]
+def _should_run(pod: PodTruth, desired: JSON, runs: Container | None) -> list[str]:
+    name = desired["name"]
     if runs is None:
         return [f"{name} does not run"]
     found = []
-    if runs.image != wanted["image"] and not any(i["name"] == name for i in pod.inits):
-        found.append(f"{name} runs {runs.image}, not {wanted['image']}")
+    if runs.image != desired["image"] and not any(i["name"] == name for i in pod.inits):
+        found.append(f"{name} runs {runs.image}, not {desired['image']}")
     if not runs.sandbox.ready:
         found.append(f"{name} runs in a dead sandbox")
-    found += _sized_wrongly(pod, wanted, runs)
+    found += _sized_wrongly(pod, desired, runs)
     entry = entries(pod.status).get(name) or {}
     if "running" not in (entry.get("state") or {}):
         found.append(f"{name} runs, shown as {entry.get('state')}")
@@ -160,24 +160,24 @@ def _should_run(pod: PodTruth, wanted: JSON, runs: Container | None) -> list[str
     return found
 
 
-def _sized_wrongly(pod: PodTruth, wanted: JSON, runs: Container) -> list[str]:
+def _sized_wrongly(pod: PodTruth, desired: JSON, runs: Container) -> list[str]:
     """Whether a container has other resources than requested, or its status shows other ones."""
-    asked = wanted.get("resources")
+    requested = desired.get("resources")
     pending = condition(pod, "PodResizePending")
-    if not asked or "limits" not in asked or pending:
+    if not requested or "limits" not in requested or pending:
         too_big = any(_requests_too_much(container) for container in pod.spec["containers"])
         return [] if too_big or not pending else [f"a resize waits: {pending}"]
-    if _requests_too_much(wanted):
+    if _requests_too_much(desired):
         return ["an infeasible resize is not shown as pending"]
     found = []
-    name, limits = wanted["name"], asked["limits"]
+    name, limits = desired["name"], requested["limits"]
     quota, memory = milli_value(limits["cpu"]) * 100, value(limits["memory"])
     has = runs.config.linux.resources
     if (has.cpu_quota, has.memory_limit_in_bytes) != (quota, memory):
-        found.append(f"{name} has {has.cpu_quota} and {has.memory_limit_in_bytes}, not {asked}")
-    shown = (entries(pod.status).get(name) or {}).get("resources")
-    if shown != asked:
-        found.append(f"{name} should have {asked}, shown {shown}")
+        found.append(f"{name} has {has.cpu_quota} and {has.memory_limit_in_bytes}, not {requested}")
+    reported = (entries(pod.status).get(name) or {}).get("resources")
+    if reported != requested:
+        found.append(f"{name} should have {requested}, shown {reported}")
     if doing := condition(pod, "PodResizeInProgress"):
         found.append(f"a resize is not done: {doing}")
     return found
@@ -198,9 +198,9 @@ def _requests_too_much(container: JSON) -> bool:
 def _reported_wrongly(pod: PodTruth, runtime: SimRuntime) -> list[str]:
     """Whether the status disagrees with the newest record of a container."""
     found = []
-    shown = entries(pod.status)
+    reported = entries(pod.status)
     for name, record in _newest(pod, runtime).items():
-        entry = shown.get(name)
+        entry = reported.get(name)
         if entry is None:
             found.append(f"{name} is not in the status")
             continue

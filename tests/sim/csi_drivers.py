@@ -107,7 +107,7 @@ class SimDriver:
         self._boots = 0
         self._contents: defaultdict[str, set[str]] = defaultdict(set)
         """Handle -> the directories that are in the volume."""
-        self._shown: dict[str, set[str]] = {}
+        self._reported: dict[str, set[str]] = {}
         """Path -> the directories that were in the volume when it was mounted there."""
         self._rng = rng
         self._history = history
@@ -316,7 +316,7 @@ class SimDriver:
     def _mount(self, path: str, handle: str) -> None:
         _where_it_can_be(path).mkdir(0o750, exist_ok=True)
         (Path(path) / DATA).touch()
-        self._shown[path] = self._contents[handle]
+        self._reported[path] = self._contents[handle]
         for name in self._contents[handle]:
             (Path(path) / name).mkdir(parents=True, exist_ok=True)
 
@@ -326,7 +326,7 @@ class SimDriver:
             Path(path).unlink()
             return
         there = _directories(path)
-        if not (Path(path) / DATA).exists() or not self._shown.pop(path, set()) <= there:
+        if not (Path(path) / DATA).exists() or not self._reported.pop(path, set()) <= there:
             self._broken(f"the data at {path} was deleted")
         self._contents[handle] = self._contents[handle] | there
         self._hide(path)

@@ -96,8 +96,8 @@ class Devices:
             if plugin is None or living is None or (plugin, living) == self._registered:
                 continue
             socket = next(name for name, each in self.sockets.items() if each is plugin)
-            asks = living.component(DeviceManager).plugins.register(GPU, socket)
-            task = spawn(asks, life)
+            requests = living.component(DeviceManager).plugins.register(GPU, socket)
+            task = spawn(requests, life)
             await asyncio.wait([task])
             problem = asyncio.CancelledError() if task.cancelled() else task.exception()
             if problem is None:
@@ -130,7 +130,7 @@ class Devices:
         devices: dict[str, str] = {}
         cpus: dict[int, str] = {}
         for container in self._runtime.running():
-            for each in given(container):
+            for each in supplied(container):
                 self._one(devices, each, container)
             if container.config.metadata.name in owners:
                 for cpu in parse_ids(container.config.linux.resources.cpuset_cpus):
@@ -159,7 +159,7 @@ class _Calls:
         return answer
 
 
-def given(container: Container) -> list[str]:
+def supplied(container: Container) -> list[str]:
     """Devices of a container."""
     found = [env.value.decode() for env in container.config.envs if env.key == "DEVICES"]
     return [each for text in found for each in text.split(",")]

@@ -52,9 +52,9 @@ class History:
     def report(self, problems: list[str]) -> str:
         """The violations, and the last events before them."""
         listed = "\n".join(f"  - {problem}" for problem in problems[:20])
-        told = "\n".join(self.lines[-TOLD:])
+        notified = "\n".join(self.lines[-TOLD:])
         return (
-            f"seed {self.seed} broke:\n{listed}\n\nthe end of its story:\n{told}\n\n"
+            f"seed {self.seed} broke:\n{listed}\n\nthe end of its story:\n{notified}\n\n"
             f"replay: KUBELETPY_SIM_SEED={self.seed} pytest {_running()}"
         )
 

@@ -120,7 +120,7 @@ class Invariants:
             pod.done_inits.add((ended.sandbox.id, ended.name))
 
     def _stop_is_justified(self, pod: PodTruth | None, victim: Container) -> None:
-        if pod is None or pod.gone or pod.deleting or pod.terminal or pod.static:
+        if pod is None or pod.removed or pod.deleting or pod.terminal or pod.static:
             return
         if pod.restarts_all:
             return
@@ -168,7 +168,7 @@ class Invariants:
                 for key in [each for each in self._delays if each[:2] == (pod.uid, started.name)]:
                     del self._delays[key]
             return
-        if ends[-1].asked or ends[-1].image != started.image:
+        if ends[-1].requested or ends[-1].image != started.image:
             return  # replaced, not restarted after an end of its own
         # a container with other resources than before starts afresh, as one of another image does
         size = started.config.linux.resources.SerializeToString(deterministic=True)
@@ -202,7 +202,7 @@ class Invariants:
         return any(since <= at <= self._truth.began[life] for at, _ in self._truth.clock_set)
 
     def _exit_was_reported(self, pod: PodTruth, removed: Container) -> None:
-        if pod.gone or pod.forced or not removed.started_at or removed.id in pod.shown:
+        if pod.removed or pod.forced or not removed.started_at or removed.id in pod.reported:
             return
         if pod.restarts_all:
             return  # removed on purpose, and shown as that
@@ -247,7 +247,7 @@ class Invariants:
             if end.terminated.get("reason") == "ContainerStatusUnknown":
                 self._really_unknown(pod, end)
             elif container_id in codes:
-                pod.shown[container_id] = code
+                pod.reported[container_id] = code
                 if code != codes[container_id]:
                     self._history.violated(
                         f"{end.name} of {pod.name} shown with exit code {code}, "
@@ -321,7 +321,7 @@ class Invariants:
                 continue  # removed when a new sandbox made it run again, or all was restarted
             if self._removed_unheard.get(ends[-1].container_id, self._life()) != self._life():
                 continue  # the agent that had it was killed before it could report it
-            if ends[-1].container_id not in pod.shown:
+            if ends[-1].container_id not in pod.reported:
                 self._history.violated(
                     f"exit code {ends[-1].code} of {ends[-1].container_id} ({name} of {pod.name}) "
                     "was never reported"

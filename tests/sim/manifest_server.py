@@ -31,7 +31,7 @@ class ManifestServer:
     def __init__(self) -> None:
         self.answer: Answer | None = None
         self.hangs = False
-        self.asked = 0
+        self.requested = 0
 
     def session(self, timeout: aiohttp.ClientTimeout) -> Session:
         """Stands for aiohttp.ClientSession."""
@@ -59,7 +59,7 @@ class Session:
     @asynccontextmanager
     async def get(self, url: str, headers: Any) -> AsyncIterator[Response]:
         """One request."""
-        self._server.asked += 1
+        self._server.requested += 1
         async with asyncio.timeout(self._timeout.total):
             await asyncio.sleep(1e6 if self._server.hangs else LATENCY_S)
             if self._server.answer is None:

@@ -75,12 +75,12 @@ class NodeMounts:
                 return
         raise OSError(errno.EINVAL, "nothing is mounted", target)
 
-    def _same_file(self, target: str, wanted: os.stat_result) -> bool:
+    def _same_file(self, target: str, desired: os.stat_result) -> bool:
         source = self.binds.get(target)
         if source is None:
             return False
         there = Path(source).stat()
-        return (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
+        return (there.st_dev, there.st_ino) == (desired.st_dev, desired.st_ino)
 
     def _device_of(self, publish: str) -> str:
         if not any(publish in driver.published for driver in self._drivers.values()):

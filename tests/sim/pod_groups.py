@@ -32,9 +32,9 @@ class PodGroups:
         await asyncio.sleep(0.001)
         if self.refusal:
             raise PodLimitsError(self.refusal)
-        given = {name: it for name, it in structs.asdict(limits).items() if it is not None}
-        self.limits[uid] = replace(self.limits[uid], **given)
-        self._history.note("kernel", f"pod {uid[:8]} has {given}")
+        supplied = {name: it for name, it in structs.asdict(limits).items() if it is not None}
+        self.limits[uid] = replace(self.limits[uid], **supplied)
+        self._history.note("kernel", f"pod {uid[:8]} has {supplied}")
 
 
 class GroupsOfOneLife:

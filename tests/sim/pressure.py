@@ -23,7 +23,7 @@ from kubeletpy.node.eviction.decide import (
     SignalObservation,
 )
 from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Use, candidate
-from kubeletpy.node.eviction.signal_observer import SETTLE_LOOK_S
+from kubeletpy.node.eviction.signal_observer import SETTLE_CHECK_S
 from kubeletpy.pods.pod import Pod
 from tests.sim import scripts
 from tests.sim.client import Step
@@ -54,7 +54,7 @@ TRANSITION_S = 30.0
 MIN_AGE_S = 10.0
 GARBAGE_S = (0.0, 0.5, 0.5, 0.5, 8.0)
 """Most seconds for which a runtime keeps the layer of a removed container."""
-APART_S = 2 * max(CONFIRM_S, SETTLE_LOOK_S)
+APART_S = 2 * max(CONFIRM_S, SETTLE_CHECK_S)
 """Least seconds between two wrong numbers."""
 VOLUME = "v"
 """The emptyDir that hungry pods have."""
@@ -239,22 +239,22 @@ class SightOfOneLife:
     """The machine as one life of the agent sees it: kubeletpy's NodeSignals and PodUses."""
 
     def __init__(
-        self, stores: Stores, step: Step, life: int, *, looks: Callable[[], None], asked: Asked
+        self, stores: Stores, step: Step, life: int, *, looks: Callable[[], None], requested: Asked
     ) -> None:
         """``looks`` is called at each measurement: a shortage may end before the judge's tick."""
         self._stores = stores
         self._step = step
         self._life = life
         self._looks = looks
-        self._asked = asked
+        self._requested = requested
         self._woken = asyncio.Event()
 
-    async def observe(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, desired: Collection[Signal]) -> Observations:
         """Measure what is left; the numbers may be wrong on purpose."""
         self._step("check", "look")
         self._looks()
         seen = self._stores.lies(self._stores.observations())
-        return {signal: each for signal, each in seen.items() if signal in wanted}
+        return {signal: each for signal, each in seen.items() if signal in desired}
 
     async def layout(self) -> Layout | None:
         """Report one file system for everything."""
@@ -280,7 +280,7 @@ class SightOfOneLife:
         """Return each pod with its usage now."""
         self._step("call", "uses of pods")
         self._step("answer", "uses of pods")
-        self._asked(self._life, pods, disk)
+        self._requested(self._life, pods, disk)
         taken = self._stores.taken()
         nothing = Taken()
         return [
@@ -297,7 +297,7 @@ class Liar:
 
     rng: random.Random
     rate: float = 0.0
-    told: int = 0
+    notified: int = 0
     _at: float = field(default=float("-inf"))
     _before: Mapping[Signal, SignalObservation] = field(default_factory=dict)
 
@@ -309,7 +309,7 @@ class Liar:
         if now - self._at <= APART_S or self.rng.random() >= self.rate:
             return seen
         self._at = now
-        self.told += 1
+        self.notified += 1
         signal = self.rng.choice(list(seen))
         true = seen[signal]
         # after a shortage in the previous measurement the agent believes another one at once

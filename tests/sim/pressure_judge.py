@@ -31,7 +31,7 @@ from tests.sim.runtime import SimRuntime
 from tests.sim.truth import Truth
 
 CLEANUP_S = 30.0
-LOOK_S = 10.0
+CHECK_S = 10.0
 IN_TIME_S = 15.0
 """Two certain measurements, the end of a pod, and what a reclaim takes."""
 OF_DISK = {Signal.NODEFS, Signal.NODEFS_INODES}
@@ -79,14 +79,14 @@ class PressureJudge:
     life: Callable[[], int]
     wishes: dict[str, Wish] = field(default_factory=dict)
     """Priority and request, by the pod's name."""
-    unseen: float = LOOK_S
+    unseen: float = CHECK_S
     """Seconds for which measurements may miss a shortage."""
     calm: bool = True
     """Nothing goes wrong but the shortage itself."""
     evicted: dict[str, tuple[float, int, frozenset[Signal], bool]] = field(default_factory=dict)
     """uid -> (when, life, signals, softly)."""
     stories: list[str] = field(default_factory=list)
-    _asked: list[Asked] = field(default_factory=list)
+    _requested: list[Asked] = field(default_factory=list)
     _acting: set[Signal] = field(default_factory=set)
     _soft_since: float | None = None
     """Since when memory is below the soft threshold, but for times that no measurement may see."""
@@ -99,7 +99,7 @@ class PressureJudge:
     """When it was last true for so long that a measurement has seen it."""
     _short_since: dict[Signal, float] = field(default_factory=dict)
     _unused_since: dict[str, float] = field(default_factory=dict)
-    _shown: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    _reported: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """Condition -> (status, when, life) as the API has it."""
 
     # -- what is seen ------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class PressureJudge:
             self._soft_since = now if self._soft_since is None else self._soft_since
         elif self._enough_since is None:
             self._enough_since = now
-        elif now - self._enough_since >= LOOK_S:
+        elif now - self._enough_since >= CHECK_S:
             self._soft_since = None
         for condition, signals in CONDITIONS.items():
             soft = condition == "MemoryPressure" and not enough
@@ -167,7 +167,7 @@ class PressureJudge:
         for_disk = [uid for uid in going if self.evicted[uid][2] & OF_DISK]
         old = MIN_AGE_S + 20
         garbage = [i for i, since in self._unused_since.items() if now - since > old]
-        self._asked.append(
+        self._requested.append(
             Asked(
                 at=now,
                 life=life,
@@ -190,12 +190,12 @@ class PressureJudge:
         known = self.evicted.get(uid)
         if known is not None and known[1] == self.life():
             return True
-        asked = next(
-            (a for a in reversed(self._asked) if a.life == self.life() and uid in a.pods), None
+        requested = next(
+            (a for a in reversed(self._requested) if a.life == self.life() and uid in a.pods), None
         )
-        if asked is None:
+        if requested is None:
             return False
-        self._judge(uid, asked)
+        self._judge(uid, requested)
         return True
 
     def api_changed(self, change: Change) -> None:
@@ -210,57 +210,57 @@ class PressureJudge:
             if uid not in self.evicted and not self.justifies(uid):
                 self.history.violated(f"{uid[:8]} is shown as evicted, but was no candidate")
 
-    def _judge(self, uid: str, asked: Asked) -> None:
+    def _judge(self, uid: str, requested: Asked) -> None:
         pod = self.truth.pods.get(uid)
         if pod is None or pod.static:
             self.history.violated(f"static pod {uid[:8]} is evicted")
             return
-        soft = asked.soft_over and Signal.MEMORY not in asked.acting
-        signals = set(asked.acting) | ({Signal.MEMORY} if soft else set())
+        soft = requested.soft_over and Signal.MEMORY not in requested.acting
+        signals = set(requested.acting) | ({Signal.MEMORY} if soft else set())
         if not signals:
-            self.history.violated(f"{pod.name} is evicted while there is enough: {asked.left}")
-        first = {signal for signal in signals if self._is_first(uid, signal, asked)}
+            self.history.violated(f"{pod.name} is evicted while there is enough: {requested.left}")
+        first = {signal for signal in signals if self._is_first(uid, signal, requested)}
         if signals and not first:
-            self.history.violated(f"{pod.name} is evicted before others: {self._table(asked)}")
+            self.history.violated(f"{pod.name} is evicted before others: {self._table(requested)}")
         soft = soft and first <= {Signal.MEMORY}  # no other signal has a soft threshold
-        self.evicted[uid] = (asked.at, asked.life, frozenset(first), soft)
+        self.evicted[uid] = (requested.at, requested.life, frozenset(first), soft)
         if first & OF_DISK:
-            pod.evicted_at = asked.at
+            pod.evicted_at = requested.at
         self.stories.append(f"{pod.name} {sorted(first)}{' soft' if soft else ''}")
         self.history.note("judge", f"{pod.name} {uid[:8]} goes: {sorted(first)} soft={soft}")
-        if first and not any(self._is_needed(signal, asked, soft) for signal in first):
-            self.history.violated(f"{pod.name} is evicted while {asked.going} go: enough")
+        if first and not any(self._is_needed(signal, requested, soft) for signal in first):
+            self.history.violated(f"{pod.name} is evicted while {requested.going} go: enough")
         enough = LEAST[Signal.NODEFS] + RECLAIM_DISK
-        if self.calm and first == {Signal.NODEFS} and asked.cleared[Signal.NODEFS] >= enough:
+        if self.calm and first == {Signal.NODEFS} and requested.cleared[Signal.NODEFS] >= enough:
             self.history.violated(f"{pod.name} is evicted though garbage was left")
 
-    def _is_needed(self, signal: Signal, asked: Asked, soft: bool) -> bool:
+    def _is_needed(self, signal: Signal, requested: Asked, soft: bool) -> bool:
         least: float = SOFT_MEMORY if soft else LEAST[signal]
         if signal is Signal.NODEFS:
             least += RECLAIM_DISK
-        if asked.would_be_left[signal] < least:
+        if requested.would_be_left[signal] < least:
             return True
         # a hard threshold does not wait for who has the grace of a soft one
-        return not soft and all(self.evicted[uid][3] for uid in asked.going)
+        return not soft and all(self.evicted[uid][3] for uid in requested.going)
 
-    def _is_first(self, uid: str, signal: Signal, asked: Asked) -> bool:
-        own = self._key(uid, signal, asked)
+    def _is_first(self, uid: str, signal: Signal, requested: Asked) -> bool:
+        own = self._key(uid, signal, requested)
         return all(
-            own <= self._key(other, signal, asked)
-            for other in asked.pods
-            if not self._stays(other) and not self._is_stuck(other, asked)
+            own <= self._key(other, signal, requested)
+            for other in requested.pods
+            if not self._stays(other) and not self._is_stuck(other, requested)
         )
 
     def _stays(self, uid: str) -> bool:
         pod = self.truth.pods.get(uid)
         return pod is None or pod.static
 
-    def _is_stuck(self, uid: str, asked: Asked) -> bool:
+    def _is_stuck(self, uid: str, requested: Asked) -> bool:
         at = self.evicted.get(uid)
-        return at is not None and at[1] == asked.life
+        return at is not None and at[1] == requested.life
 
-    def _key(self, uid: str, signal: Signal, asked: Asked) -> tuple[object, ...]:
-        pod, taken = self.truth.pods[uid], asked.pods[uid]
+    def _key(self, uid: str, signal: Signal, requested: Asked) -> tuple[object, ...]:
+        pod, taken = self.truth.pods[uid], requested.pods[uid]
         wish = self.wishes.get(pod.name, Wish())
         if signal is Signal.PIDS:
             return (wish.priority, taken.runs, -int(taken.tasks))
@@ -273,13 +273,13 @@ class PressureJudge:
         }[signal]
         return (True, used <= request, wish.priority, request - used)
 
-    def _table(self, asked: Asked) -> str:
+    def _table(self, requested: Asked) -> str:
         rows = [
             f"{self.truth.pods[uid].name} {taken} {self.wishes.get(self.truth.pods[uid].name)}"
-            for uid, taken in asked.pods.items()
+            for uid, taken in requested.pods.items()
             if uid in self.truth.pods
         ]
-        return "; ".join([str(sorted(asked.acting)), *rows])
+        return "; ".join([str(sorted(requested.acting)), *rows])
 
     # -- the conditions ----------------------------------------------------------------------
 
@@ -287,20 +287,20 @@ class PressureJudge:
         now = asyncio.get_running_loop().time()
         self.tick()
         for condition in status.get("conditions") or ():
-            name, told = condition["type"], condition["status"]
+            name, notified = condition["type"], condition["status"]
             if name not in CONDITIONS:
                 continue
-            before, since, life = self._shown.get(name, ("False", now, 0))
-            if told == before:
-                self._shown.setdefault(name, (told, now, self.life()))
+            before, since, life = self._reported.get(name, ("False", now, 0))
+            if notified == before:
+                self._reported.setdefault(name, (notified, now, self.life()))
                 continue
-            self._shown[name] = (told, now, self.life())
-            self.history.note("judge", f"node is {name}={told}")
+            self._reported[name] = (notified, now, self.life())
+            self.history.note("judge", f"node is {name}={notified}")
             short = self._short_at.get(name)
-            if told == "True" and (short is None or now - short > TRANSITION_S + LOOK_S + 60):
+            if notified == "True" and (short is None or now - short > TRANSITION_S + CHECK_S + 60):
                 self.history.violated(f"{name} is reported without any shortage")
             seen = self._seen_at.get(name)
-            if told == "False" and seen is not None and now - seen < TRANSITION_S - self.unseen:
+            if notified == "False" and seen is not None and now - seen < TRANSITION_S - self.unseen:
                 self.history.violated(
                     f"{name}, reported since {since:.1f} (life {life}), ends at {now:.1f} in life "
                     f"{self.life()}: the shortage was at {seen:.1f}"
@@ -308,4 +308,8 @@ class PressureJudge:
 
     def not_well(self) -> list[str]:
         """Conditions that still hold."""
-        return [f"{name}={told}" for name, (told, *_) in self._shown.items() if told != "False"]
+        return [
+            f"{name}={notified}"
+            for name, (notified, *_) in self._reported.items()
+            if notified != "False"
+        ]

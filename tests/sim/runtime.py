@@ -135,10 +135,10 @@ class SimRuntime:
             raise NotFound("CreateContainer", "sandbox not found", target=sandbox_id)
         if not sandbox.ready:
             raise CRIError("CreateContainer", "no running task found", target=sandbox_id)
-        wanted = config.image.image
-        image = next((i for i in self.images if wanted in (i, scripts.image_id(i))), None)
+        desired = config.image.image
+        image = next((i for i in self.images if desired in (i, scripts.image_id(i))), None)
         if image is None:
-            raise NotFound("CreateContainer", f"image {wanted!r} not found", target=sandbox_id)
+            raise NotFound("CreateContainer", f"image {desired!r} not found", target=sandbox_id)
         for device in config.CDI_devices:
             if device.name.startswith(NO_DEVICE):
                 why = f"CDI device injection failed: unresolvable CDI devices {device.name}"
@@ -323,8 +323,8 @@ class SimRuntime:
             raise CRIError("PullImage", "connection refused", target=image, code=Code.UNKNOWN)
         if host == scripts.MISSING:
             raise NotFound("PullImage", "not found", target=image)
-        given = (auth.username, auth.password) if auth else ("", "")
-        if host == scripts.SECRET and given != (scripts.USERNAME, scripts.PASSWORD):
+        supplied = (auth.username, auth.password) if auth else ("", "")
+        if host == scripts.SECRET and supplied != (scripts.USERNAME, scripts.PASSWORD):
             raise PermissionDenied("PullImage", "authorization failed", target=image)
         self.images[image] = None
         return scripts.image_id(image)
@@ -425,10 +425,10 @@ class SimRuntime:
         if what == "stop-asked" and isinstance(whom, Container):
             whom.stop_asked = True
         else:
-            told = f"{whom}" if isinstance(whom, Container) else f"{whom.id} {whom.name}"
+            notified = f"{whom}" if isinstance(whom, Container) else f"{whom.id} {whom.name}"
             if what == "exit" and isinstance(whom, Container):
-                told += f" code={whom.exit_code}"
-            self._history.note("runtime", f"{what} {told}")
+                notified += f" code={whom.exit_code}"
+            self._history.note("runtime", f"{what} {notified}")
         for observer in self.observers:
             observer(what, whom)
 

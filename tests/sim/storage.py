@@ -215,7 +215,7 @@ class Storage:
         status = node.get("status") or {}
         in_use = set(status.get("volumesInUse") or ())
         listed = {entry["name"] for entry in status.get("volumesAttached") or ()}
-        wanted, should = self._handles_in_use(), set[str]()
+        desired, should = self._handles_in_use(), set[str]()
         for handle in self._handles():
             driver = self._driver_of(handle)
             if driver is None or not self.drivers[driver]:
@@ -223,7 +223,7 @@ class Storage:
             unique = f"kubernetes.io/csi/{driver}^{handle}"
             key = ("volumeattachments", "", attachment_name(handle, driver, self._node))
             found = self._objects.get(key)
-            if handle in wanted:
+            if handle in desired:
                 should |= self._attach_one(key, found, driver, handle, unique)
             elif found is not None and unique in in_use:
                 should |= {unique} & listed

@@ -23,24 +23,24 @@ class Ends:
 
     def __init__(self, world: World) -> None:
         self._loop = asyncio.get_running_loop()
-        self.asked: dict[str, float] = {}
+        self.requested: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         world.runtime.observers.append(self._changed)
 
     def _changed(self, what: str, whom: Container | Sandbox) -> None:
         if isinstance(whom, Container):
-            times = {"stop-asked": self.asked, "exit": self.ended}.get(what)
+            times = {"stop-asked": self.requested, "exit": self.ended}.get(what)
             if times is not None:
                 key = f"{whom.sandbox.config.metadata.name} {whom.name}"
                 times.setdefault(key, self._loop.time())
 
     def late(self, since: float) -> float:
         """Longest wait of a container for its stop request, in seconds."""
-        return max(self.asked.values()) - since
+        return max(self.requested.values()) - since
 
     def least_grace(self) -> float:
         """Shortest time between a container's stop request and its end, in seconds."""
-        return min(self.ended[name] - at for name, at in self.asked.items())
+        return min(self.ended[name] - at for name, at in self.requested.items())
 
 
 @pytest.mark.parametrize("deaf_containers", [1, 3])
@@ -60,10 +60,10 @@ def test_many_deaf_pods_are_deleted_together(
             world.user.delete(obj["metadata"]["name"])
         await until(world, lambda: not world.user.pods(), 60)
         took = world.loop.time() - since
-        assert len(ends.asked) == 60 * deaf_containers + 10
+        assert len(ends.requested) == 60 * deaf_containers + 10
         assert ends.late(since) < STOP_WAITS_AT_MOST_S + SLACK
         least = min(
-            ends.ended[name] - at for name, at in ends.asked.items() if name.startswith("deaf")
+            ends.ended[name] - at for name, at in ends.requested.items() if name.startswith("deaf")
         )
         assert least >= GRACE
         good = [at - since for name, at in ends.ended.items() if name.startswith("good")]
@@ -83,7 +83,7 @@ def test_the_agent_is_killed_while_many_wait_for_their_signal(tmp_path: Path, ev
         for obj in world.user.pods():
             world.user.delete(obj["metadata"]["name"])
         await asyncio.sleep(0.5)
-        assert 0 < len(ends.asked) < 60, "some wait"
+        assert 0 < len(ends.requested) < 60, "some wait"
         await world.kill()
         world.start()
         since = world.loop.time()

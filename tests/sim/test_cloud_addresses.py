@@ -39,7 +39,7 @@ def set_addresses(world: World, *addresses: str) -> None:
     )
 
 
-def shown(world: World, name: str, kind: str) -> tuple[str, ...]:
+def reported(world: World, name: str, kind: str) -> tuple[str, ...]:
     """The addresses (host or pod) that the API shows; the singular field is the first of them."""
     found = status(world, name)
     listed = tuple(each["ip"] for each in found.get(f"{kind}IPs") or ())
@@ -49,8 +49,8 @@ def shown(world: World, name: str, kind: str) -> tuple[str, ...]:
 
 async def until_shown(world: World, name: str, addresses: tuple[str, ...]) -> None:
     """Wait until the API shows them as those of a pod on the host's network."""
-    await until(world, lambda: shown(world, name, "pod") == addresses, 3)
-    assert shown(world, name, "host") == addresses
+    await until(world, lambda: reported(world, name, "pod") == addresses, 3)
+    assert reported(world, name, "host") == addresses
 
 
 async def until_running(world: World, name: str) -> None:
@@ -98,18 +98,18 @@ def test_pods_wait_for_the_addresses_and_follow_them(tmp_path: Path) -> None:
             assert waiting["reason"] == "CreateContainerConfigError"
             assert "is not known: the Node object has no InternalIP" in waiting["message"]
         for name in (*readers, "plain", "network", own):
-            assert shown(world, name, "host") == ()
+            assert reported(world, name, "host") == ()
         for name in (*readers, "plain", own):
-            assert shown(world, name, "pod") == ()
-        inside = shown(world, "network", "pod")
+            assert reported(world, name, "pod") == ()
+        inside = reported(world, "network", "pod")
         assert inside
 
         for addresses in FIRST, SECOND:
             set_addresses(world, *addresses)
             for name in (*readers, "plain", own):
                 await until_shown(world, name, addresses)
-            assert shown(world, "network", "host") == addresses
-            assert shown(world, "network", "pod") == inside
+            assert reported(world, "network", "host") == addresses
+            assert reported(world, "network", "pod") == inside
             for name in readers:
                 await until_running(world, name)
         assert variables(world, "reads") == {
@@ -132,12 +132,12 @@ def test_a_restart_loses_no_address(tmp_path: Path) -> None:
         await until_shown(world, "plain", FIRST)
         lost: list[str] = []
 
-        def look(change: Any) -> None:
+        def check(change: Any) -> None:
             for name in ("plain", "network"):
-                if shown(world, name, "host") != FIRST or not shown(world, name, "pod"):
+                if reported(world, name, "host") != FIRST or not reported(world, name, "pod"):
                     lost.append(f"{name} after {change.resource}")
 
-        stop = world.registry.store.subscribe(look)
+        stop = world.registry.store.subscribe(check)
         await world.kill()
         world.api_down()
         world.start()

@@ -18,7 +18,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.resources.placement.managers import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
-from tests.sim.devices import GPU, OWN, SHARER, Devices, given
+from tests.sim.devices import GPU, OWN, SHARER, Devices, supplied
 from tests.sim.loop import run, spawn
 from tests.sim.user import container, pod
 from tests.sim.world import World
@@ -68,7 +68,7 @@ async def _history(seed: int, root: Path) -> World:
             case 2 if running := world.runtime.running():
                 world.runtime.kill_container(rng.choice(running))
             case 3:
-                before = {c.id: (c.uid, given(c)) for c in world.runtime.running()}
+                before = {c.id: (c.uid, supplied(c)) for c in world.runtime.running()}
                 await world.kill()
                 await asyncio.sleep(rng.random() * 3)
                 world.start()
@@ -109,10 +109,10 @@ def _problems(world: World, devices: Devices) -> list[str]:
         if not running or status.get("phase") != "Running":
             found.append(f"{name} does not run")
             continue
-        asked = first["resources"]["limits"]
-        has = given(running[0])
-        if len(has) != int(asked.get(GPU, 0)) and GPU in asked:
-            found.append(f"{name} has {has} of {asked}")
+        requested = first["resources"]["limits"]
+        has = supplied(running[0])
+        if len(has) != int(requested.get(GPU, 0)) and GPU in requested:
+            found.append(f"{name} has {has} of {requested}")
         if any(each not in devices.all for each in has):
             found.append(f"{name} has {has}, which are none")
     return found
@@ -147,12 +147,12 @@ def test_a_plugin_that_comes_back_after_the_agent_at_a_reboot(
             return dict(found.get("status") or {})
 
         def ready() -> list[str]:
-            shown = {c["type"]: c["status"] for c in status().get("conditions") or ()}
-            return [] if shown.get("Ready") == "True" else [f"not ready: {shown}"]
+            reported = {c["type"]: c["status"] for c in status().get("conditions") or ()}
+            return [] if reported.get("Ready") == "True" else [f"not ready: {reported}"]
 
         await world.converges(60, ready)
         (runs,) = world.runtime.running()
-        before, devices_before = status(), given(runs)
+        before, devices_before = status(), supplied(runs)
         devices.goes()
         world.reboot()
         await world.buried()
@@ -167,18 +167,18 @@ def test_a_plugin_that_comes_back_after_the_agent_at_a_reboot(
         if admitted:
             await world.converges(60, ready)
             (runs,) = world.runtime.running()
-            assert given(runs) == devices_before
+            assert supplied(runs) == devices_before
             assert status()["containerStatuses"][0]["restartCount"] == 1
         else:
             await asyncio.sleep(RETURNS_WITHIN_S)
-            shown = status()
-            assert shown["reason"] == "UnexpectedAdmissionError"
-            assert "no healthy devices present" in shown["message"]
-            assert shown["startTime"] == before["startTime"]
-            (entry,) = shown["containerStatuses"]
+            reported = status()
+            assert reported["reason"] == "UnexpectedAdmissionError"
+            assert "no healthy devices present" in reported["message"]
+            assert reported["startTime"] == before["startTime"]
+            (entry,) = reported["containerStatuses"]
             assert entry["state"]["terminated"]["exitCode"] == 255
             assert entry["containerID"] == before["containerStatuses"][0]["containerID"]
-            assert {c["type"] for c in shown["conditions"]} >= {"Ready", "PodScheduled"}
+            assert {c["type"] for c in reported["conditions"]} >= {"Ready", "PodScheduled"}
         world.user.delete("a")
         await world.converges(EMPTY_WITHIN, world.remains)
         await world.stop()

@@ -58,14 +58,14 @@ def moment(world: World, what: str) -> float:
 
 def signals(world: World) -> dict[str, float]:
     """Record from now on: container id -> when SIGTERM, or a stop, reached it."""
-    told: dict[str, float] = {}
+    notified: dict[str, float] = {}
 
     def observe(what: str, whom: Container | Sandbox) -> None:
         if what == "stop-asked" and isinstance(whom, Container):
-            told.setdefault(whom.id, world.loop.time())
+            notified.setdefault(whom.id, world.loop.time())
 
     world.runtime.observers.append(observe)
-    return told
+    return notified
 
 
 def many(kind: str, grace: int) -> Iterable[JSON]:
@@ -141,12 +141,12 @@ def test_a_mass_deletion_stops_all_pods_soon(tmp_path: Path, events: bool) -> No
         for each in many("stubborn", 20):
             world.user.create(each)
         await world.converges(120)
-        asked, began = signals(world), world.loop.time()
+        requested, began = signals(world), world.loop.time()
         for n in range(MANY):
             world.user.delete(f"p{n}")
         await until(world, lambda: not world.user.pods(), 60)
-        assert len(asked) == MANY
-        assert max(asked.values()) - began < 3.0
+        assert len(requested) == MANY
+        assert max(requested.values()) - began < 3.0
         assert world.loop.time() - began < 26.0
 
     play(scenario, tmp_path, events=events)
@@ -156,10 +156,10 @@ def test_a_mass_deletion_stops_all_pods_soon(tmp_path: Path, events: bool) -> No
 
 
 class Logind:
-    """Reports that the machine goes down when ``words`` gets an entry."""
+    """Reports that the machine goes down when ``parts`` gets an entry."""
 
     def __init__(self) -> None:
-        self.words: asyncio.Queue[bool] = asyncio.Queue()
+        self.parts: asyncio.Queue[bool] = asyncio.Queue()
         self.lock, self._ours = os.pipe()
         os.set_blocking(self.lock, False)
 
@@ -176,7 +176,7 @@ class Logind:
         raise AssertionError("the delay is long enough")
 
     async def next_shutdown(self) -> bool:
-        return await self.words.get()
+        return await self.parts.get()
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -218,15 +218,15 @@ def test_a_shutdown_stops_critical_pods_last(
         critical = pod("critical", [container("c", "slowstop")], grace=30)
         world.registry.create(ADMIN, "pods", {**critical, **_priority(critical)}, "kube-system")
         await world.converges(120)
-        asked, began = signals(world), world.loop.time()
+        requested, began = signals(world), world.loop.time()
         for truth in world.truth.pods.values():
             truth.deleting = True  # the stops are justified
-        logind.words.put_nowait(True)
+        logind.parts.put_nowait(True)
         await asyncio.sleep(0.5)
-        assert len(asked) == MANY, "all but the critical one, which waits for the others"
-        assert max(asked.values()) - began < 0.2
+        assert len(requested) == MANY, "all but the critical one, which waits for the others"
+        assert max(requested.values()) - began < 0.2
         await until(world, lambda: node_ready(world) == "False", 2)
-        await until(world, lambda: len(asked) == MANY + 1, 12)
+        await until(world, lambda: len(requested) == MANY + 1, 12)
         assert world.loop.time() - began < 9.0
         world.user.create(pod("late", [container("c", "run")]))
         await until(world, lambda: status(world, "late").get("reason") == "NodeShutdown", 3)

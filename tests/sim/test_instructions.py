@@ -25,7 +25,7 @@ PODS = 20
 START, END = 116_000, 90_000
 """Instructions per pod: 109,795 and 84,588 with CPython 3.11. Raise a bound only with a reason."""
 AGENT = str(Path(kubeletpy.__file__).parent) + "/"
-SHOWN = 25
+REPORTED = 25
 
 
 class Instructions:
@@ -53,7 +53,7 @@ class Instructions:
         return "\n".join(
             f"{count / PODS:8.0f}  {code.co_filename.removeprefix(AGENT)}"
             f":{code.co_firstlineno} {code.co_name}"
-            for code, count in self.by_function.most_common(SHOWN)
+            for code, count in self.by_function.most_common(REPORTED)
         )
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:

@@ -179,11 +179,11 @@ def images_are_anybodys(patch: pytest.MonkeyPatch) -> None:
 
 
 async def image_of_another(world: World) -> None:
-    wanted = [container("c", "run", scripts.SECRET)]
-    world.user.create(pod("a", wanted, imagePullSecrets=[{"name": PULL_SECRET}]))
+    desired = [container("c", "run", scripts.SECRET)]
+    world.user.create(pod("a", desired, imagePullSecrets=[{"name": PULL_SECRET}]))
     await world.converges(60)
     await world.kill()
-    world.user.create(pod("b", wanted))
+    world.user.create(pod("b", desired))
     world.start()
     await asyncio.sleep(60)
     world.history.check()

@@ -148,8 +148,8 @@ def _restarted_nothing(world: World, act: str) -> None:
             ran = [
                 line for line in world.history.lines if " start " in line and f" {name}#" in line
             ]
-            wanted = 2 if act == "resize_restart" and name == "c" else 1
-            assert len(ran) == wanted, f"{name}: {ran}, shown {entry['restartCount']}"
+            desired = 2 if act == "resize_restart" and name == "c" else 1
+            assert len(ran) == desired, f"{name}: {ran}, shown {entry['restartCount']}"
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -260,14 +260,14 @@ async def _killed_while_a_pod_ends(root: Path, seed: int) -> float:
     await world.converges(30)
     (victim,) = world.runtime.running()
     world.user.delete("a", 30)
-    asked = world.loop.time()
+    requested = world.loop.time()
     for _ in range(3):
         await asyncio.sleep(rng.uniform(1.0, 7.0))
         await world.kill()
         await asyncio.sleep(rng.uniform(0.0, 2.0))
         world.start()
     await victim.ended.wait()
-    took = world.loop.time() - asked
+    took = world.loop.time() - requested
     await world.converges(EMPTY_WITHIN, world.remains)
     await world.stop()
     world.history.check()

@@ -151,13 +151,15 @@ def test_a_name_that_is_too_long_for_its_logs_is_reported(tmp_path: Path) -> Non
         world.user.create(pod("other", [container("c", "run")]))
         await until(world, lambda: ready(world, "other"), 30)
         await asyncio.sleep(600)
-        told = [
+        notified = [
             event.object["message"]
             for _, event in world.registry.store.entries("events")
             if event.object["reason"] == "FailedCreatePodSandBox"
         ]
-        assert told
-        assert all("give the pod a name that is 43 bytes shorter" in message for message in told)
+        assert notified
+        assert all(
+            "give the pod a name that is 43 bytes shorter" in message for message in notified
+        )
         for obj in world.user.pods():
             world.user.delete(obj["metadata"]["name"])
         await world.converges(EMPTY_WITHIN, world.remains)

@@ -95,8 +95,8 @@ def test_a_failed_download_changes_nothing(
         server.answer = FAILURES[failure]
         await asyncio.sleep(10 * CHECK_S)
         assert running(world) == before
-        told = [r for r in caplog.records if "static pods from URL not read" in r.message]
-        assert len(told) == 1, "logged once, not each time"
+        notified = [r for r in caplog.records if "static pods from URL not read" in r.message]
+        assert len(notified) == 1, "logged once, not each time"
         await world.kill()
         world.start()
         world.user.create(pod("of-api", [container("c", "run")]))
@@ -119,9 +119,9 @@ def test_a_request_that_hangs_times_out_and_is_retried(
         server.answer = Answer(pod_list("web"))
         await until(world, lambda: mirror_ready(world, "web"), 60)
         server.hangs = True
-        asked = server.asked
+        requested = server.requested
         await asyncio.sleep(300)
-        assert 8 <= server.asked - asked <= 12
+        assert 8 <= server.requested - requested <= 12
         server.hangs = False
         server.answer = Answer(pod_list("web", "other"))
         await until(world, lambda: names(world) == {"web", "other"}, 60)

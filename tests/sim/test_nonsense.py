@@ -182,11 +182,11 @@ def test_an_api_that_wants_to_be_left_alone_for_an_hour(
     async def scenario(world: World) -> None:
         same = await _a_pod_that_runs(world)
         with monkeypatch.context() as patch:
-            told = 0
+            notified = 0
 
             async def refuse(api: SimKubeApi, what: str, _work: Any) -> Any:
-                nonlocal told
-                told += 1
+                nonlocal notified
+                notified += 1
                 await asyncio.sleep(0.01)
                 body = {"reason": "TooManyRequests", "message": "later", "code": 429}
                 raise from_status(429, body, retry_after=3600.0)
@@ -196,7 +196,7 @@ def test_an_api_that_wants_to_be_left_alone_for_an_hour(
             world.user.create(pod("later", [container("c", "run")]))
             await asyncio.sleep(300)
             assert same()
-            assert told < 300, "a server that is tired does not get requests all the time"
+            assert notified < 300, "a server that is tired does not get requests all the time"
         # it is better after five minutes: nobody waits for the rest of the hour
         await until(world, lambda: "running" in state(world, "later", "c"), within=120)
         await until(world, lambda: node_ready(world) == "True", within=60)

@@ -33,7 +33,7 @@ from tests.sim.pressure import (
     Appetite,
     Liar,
 )
-from tests.sim.pressure_judge import LOOK_S, Wish
+from tests.sim.pressure_judge import CHECK_S, Wish
 from tests.sim.test_static_pods import manifest
 from tests.sim.user import container, pod
 from tests.sim.world import World
@@ -45,7 +45,7 @@ TICK_S = 0.1
 STATIC_UID = "5747a71c0000400080000000000000aa"
 FRESH = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
 """The first of the seeds that nobody has run."""
-WANTED = int(os.environ.get("KUBELETPY_SIM_RUNS", "0"))
+DESIRED = int(os.environ.get("KUBELETPY_SIM_RUNS", "0"))
 """The number of fresh seeds; 0: as many as fixed ones."""
 CLASSES = {"low": 0, "middle": 100, "high": 1000}
 
@@ -54,7 +54,7 @@ def _seeds() -> list[Any]:
     one = os.environ.get("KUBELETPY_SIM_SEED")
     if one:
         return [pytest.param(int(one), id=f"seed{one}")]
-    count = (WANTED or RUNS) if FRESH else 0
+    count = (DESIRED or RUNS) if FRESH else 0
     return [
         *(pytest.param(n, id=f"seed{n}") for n in (*range(RUNS), *ONCE_BROKEN)),
         *(pytest.param(n, id=f"fresh-seed{n}") for n in range(FRESH, FRESH + count)),
@@ -152,7 +152,7 @@ async def history(seed: int, root: Path, *, seconds: float = 150.0) -> World:
     kind = seed % 3
     if kind == 1:
         world.stores.lies = Liar(world.rng("liar"), 0.3)
-        world.judge.unseen = 3 * LOOK_S
+        world.judge.unseen = 3 * CHECK_S
     if kind == 2:
         world.judge.calm = False
         await ShortOfAll(world, random.Random(f"{seed} chaos")).unleash(seconds)
@@ -240,7 +240,7 @@ def test_the_disk_is_saved_while_the_api_is_down(tmp_path: Path) -> None:
 # -- killed at every step ------------------------------------------------------------------------
 
 MOST_INSTANTS = 600
-STRIDE = 1 if WANTED else 24
+STRIDE = 1 if DESIRED else 24
 """Each 24th instant, others each time; with KUBELETPY_SIM_RUNS all of them."""
 EATERS = {
     "memory": Appetite(memory=(MEMORY * 0.5, MEMORY * 0.2)),

@@ -29,7 +29,7 @@ class ExecWorld(World):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.says: dict[str, Callable[[], int]] = {}
-        self.asked: list[tuple[float, str]] = []
+        self.requested: list[tuple[float, str]] = []
         self.takes: dict[str, float] = {}
 
     @property
@@ -43,7 +43,7 @@ class ExecWorld(World):
             container_id: str, cmd: Sequence[str], timeout: float
         ) -> cri.ExecSyncResponse:
             word = cmd[0]
-            self.asked.append((self.now, word))
+            self.requested.append((self.now, word))
             await asyncio.sleep(self.takes.get(word, 0.05))
             return cri.ExecSyncResponse(exit_code=self.says.get(word, lambda: 0)())
 
@@ -128,7 +128,7 @@ def test_readiness_is_shown_while_the_worker_is_busy(tmp_path: Path) -> None:
         )
         await world.until(lambda: world.entry("a").get("ready"))
         world.takes["hook"] = 60
-        await world.until(lambda: [word for _, word in world.asked].count("hook") == 2)
+        await world.until(lambda: [word for _, word in world.requested].count("hook") == 2)
         world.says["ready?"] = lambda: 1
         assert await world.until(lambda: not world.entry("a")["ready"]) < 1.3
         world.says.clear()
@@ -168,7 +168,7 @@ def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None
             world.user.create(pod(name, [container("c", "run", **probes)]))
         await world.until(lambda: all(map(world.ready, "abc")))
         await asyncio.sleep(30)
-        ups = [word for _, word in world.asked].count("up?")
+        ups = [word for _, word in world.requested].count("up?")
         await world.kill()
         world.takes["ready?"] = 30
         world.start()
@@ -179,7 +179,7 @@ def test_an_agent_restart_does_not_make_anything_unready(tmp_path: Path) -> None
             assert all(map(world.ready, "abc"))
             assert all(world.entry(name)["started"] for name in "abc")
             await asyncio.sleep(0.1)
-        assert [word for _, word in world.asked].count("up?") == ups
+        assert [word for _, word in world.requested].count("up?") == ups
 
     live(tmp_path, story)
 
@@ -231,17 +231,17 @@ def test_a_container_restarted_in_an_outage_is_not_ready_before_its_own_probes(
         seen: list[bool] = []
 
         def note(change: object) -> None:
-            shown = (world.user.get(name) or {})["status"]
-            if not entries(shown)["c"]["containerID"].endswith(first.id):
+            reported = (world.user.get(name) or {})["status"]
+            if not entries(reported)["c"]["containerID"].endswith(first.id):
                 seen.append(world.ready(name))
 
         world.registry.store.subscribe(note)
-        world.asked.clear()
+        world.requested.clear()
         world.api_up()
         world.start()
         await asyncio.sleep(30)
-        asked = {word for _, word in world.asked}
-        assert asked == ({"up?"} if startup else {"ready?", "alive?"})
+        requested = {word for _, word in world.requested}
+        assert requested == ({"up?"} if startup else {"ready?", "alive?"})
         assert seen
         assert not any(seen)
         world.says.clear()
@@ -265,7 +265,7 @@ def test_other_probes_wait_for_startup_after_a_restart_of_the_agent(
         }
         world.says["up?"] = lambda: 1
         name = create_probed(world, kind, probes)
-        await world.until(lambda: len(world.asked) > 20)
+        await world.until(lambda: len(world.requested) > 20)
         await world.kill()
         if not reachable:
             world.api_down()
@@ -273,7 +273,7 @@ def test_other_probes_wait_for_startup_after_a_restart_of_the_agent(
         await asyncio.sleep(30)
         world.api_up()
         await asyncio.sleep(30)
-        assert {word for _, word in world.asked} == {"up?"}
+        assert {word for _, word in world.requested} == {"up?"}
         world.says.clear()
         await world.until(lambda: world.ready(name))
 
@@ -316,7 +316,7 @@ def test_pre_stop_within_the_grace_period(
         world.user.delete("a")
         took = await world.until(lambda: world.user.get("a") is None)
         assert gone_in[0] <= took <= gone_in[1]
-        assert [word for _, word in world.asked] == ["bye"]
+        assert [word for _, word in world.requested] == ["bye"]
 
     live(tmp_path, story)
 
@@ -330,12 +330,12 @@ def test_an_agent_killed_during_a_pre_stop_hook(tmp_path: Path) -> None:
         world.user.create(pod("a", [container("c", "run", lifecycle=hook)], grace=10))
         await world.until(lambda: world.ready("a"))
         world.user.delete("a")
-        await world.until(lambda: world.asked)
+        await world.until(lambda: world.requested)
         await asyncio.sleep(1)
         await world.kill()
         world.start()
         await world.until(lambda: world.user.get("a") is None)
-        assert [word for _, word in world.asked] == ["bye"]
+        assert [word for _, word in world.requested] == ["bye"]
 
     live(tmp_path, story)
 
@@ -385,7 +385,7 @@ def test_a_pod_reads_valid_tokens_and_new_files_for_as_long_as_it_stops(
             return (below / f"kubernetes.io~{path}").read_text()
 
         world.user.delete("a")
-        await world.until(lambda: world.asked)
+        await world.until(lambda: world.requested)
         end = world.now + 1400
         if killed:
             await asyncio.sleep(400)
@@ -423,13 +423,13 @@ def test_readiness_is_probed_while_a_pod_terminates(tmp_path: Path) -> None:
         world.user.create(pod("a", [container("c", "run", lifecycle=hook, **probes)], grace=90))
         await world.until(lambda: world.ready("a"))
         world.user.delete("a")
-        await world.until(lambda: "bye" in [word for _, word in world.asked])
+        await world.until(lambda: "bye" in [word for _, word in world.requested])
         world.says["alive?"] = lambda: 1
-        del world.asked[:]
+        del world.requested[:]
         for answer in (1, 0, 1, 0):
             world.says["ready?"] = lambda answer=answer: answer  # type: ignore[misc]
             await world.until(lambda answer=answer: world.ready("a") is (answer == 0), within=5)  # type: ignore[misc]
-        assert "alive?" not in [word for _, word in world.asked]
+        assert "alive?" not in [word for _, word in world.requested]
         await world.until(lambda: world.user.get("a") is None, within=120)
 
     live(tmp_path, story)
@@ -442,7 +442,7 @@ def test_a_hook_and_a_probe_that_hang_do_not_hold_up_the_end(tmp_path: Path) -> 
         probe = exec_probe("ready?", timeoutSeconds=10**6)
         world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
         world.user.create(pod("b", [container("c", "run", readinessProbe=probe)]))
-        await world.until(lambda: len(world.asked) == 2)
+        await world.until(lambda: len(world.requested) == 2)
         await asyncio.sleep(20)
         for name in "ab":
             world.user.delete(name)
@@ -459,7 +459,7 @@ def test_a_failed_post_start_is_tried_again_with_backoff(tmp_path: Path) -> None
         world.user.create(pod("a", [container("c", "run", lifecycle=hook)]))
         await world.until(lambda: world.ready("a"), within=200)
         assert world.now > works
-        hooks = [at for at, word in world.asked if word == "hook"]
+        hooks = [at for at, word in world.requested if word == "hook"]
         assert 2 < len(hooks) < 8
 
     live(tmp_path, story)

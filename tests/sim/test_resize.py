@@ -53,8 +53,8 @@ def test_a_resize_waits_until_another_pod_is_removed(tmp_path: Path, events: boo
         await asyncio.sleep(600)
         assert waits(world, "a") == "Deferred"
         assert quota(world, "a") == 200_000
-        shown = status(world, "a")["containerStatuses"][0]["resources"]
-        assert shown["requests"]["cpu"] == "1"
+        reported = status(world, "a")["containerStatuses"][0]["resources"]
+        assert reported["requests"]["cpu"] == "1"
         world.user.delete("b")
         await until(world, lambda: not world.user.get("b"))
         took = await until(world, lambda: quota(world, "a") == 600_000)

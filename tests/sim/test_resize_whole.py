@@ -32,20 +32,20 @@ def group(world: World, name: str) -> tuple[int | None, int | None]:
     return found.quota_us, found.memory
 
 
-def resized(world: World, name: str, wanted: JSON) -> bool:
+def resized(world: World, name: str, desired: JSON) -> bool:
     """Whether the API shows a resize as done."""
-    shown = status(world, name)
+    reported = status(world, name)
     generation = (world.user.get(name) or {})["metadata"].get("generation")
-    open_ends = [c for c in shown.get("conditions") or () if c["type"].startswith("PodResize")]
-    told = amounts(shown.get("resources")) == amounts(wanted)
-    return told and shown.get("observedGeneration") == generation and not open_ends
+    open_ends = [c for c in reported.get("conditions") or () if c["type"].startswith("PodResize")]
+    notified = amounts(reported.get("resources")) == amounts(desired)
+    return notified and reported.get("observedGeneration") == generation and not open_ends
 
 
-def amounts(given: JSON | None) -> dict[str, dict[str, Decimal]]:
+def amounts(supplied: JSON | None) -> dict[str, dict[str, Decimal]]:
     """Resources as numbers."""
     return {
         kind: {name: parse(text) for name, text in (found or {}).items()}
-        for kind, found in (given or {}).items()
+        for kind, found in (supplied or {}).items()
     }
 
 
@@ -61,10 +61,10 @@ def test_a_whole_pod_grows_and_shrinks(tmp_path: Path, events: bool) -> None:
         before = ids(world)
         assert group(world, "a") == (100_000, 64 * MI)
         for cpu, memory in (("1", "128Mi"), ("300m", "60Mi"), ("1500m", "60Mi")):
-            wanted = resources(cpu, memory)
-            world.user.resize_whole("a", wanted)
-            await until(world, lambda wanted=wanted: resized(world, "a", wanted))  # type: ignore[misc]
-            quota = int(wanted["limits"]["cpu"].removesuffix("m")) * 100
+            desired = resources(cpu, memory)
+            world.user.resize_whole("a", desired)
+            await until(world, lambda desired=desired: resized(world, "a", desired))  # type: ignore[misc]
+            quota = int(desired["limits"]["cpu"].removesuffix("m")) * 100
             assert group(world, "a") == (quota, int(memory.removesuffix("Mi")) * MI)
         assert ids(world) == before
         (own,) = [c for c in world.runtime.running() if c.name == "own"]
@@ -79,13 +79,13 @@ def test_it_waits_for_free_resources_like_any_other(tmp_path: Path, events: bool
         world.user.create(whole("a", "1"))
         world.user.create(whole("b", "2"))
         await world.converges(30)
-        wanted = resources("3")
-        world.user.resize_whole("a", wanted)
+        desired = resources("3")
+        world.user.resize_whole("a", desired)
         await until(world, lambda: waits(world, "a") == "Deferred")
         await asyncio.sleep(600)
         assert group(world, "a") == (200_000, 64 * MI)
         world.user.delete("b")
-        await until(world, lambda: resized(world, "a", wanted))
+        await until(world, lambda: resized(world, "a", desired))
         assert group(world, "a") == (600_000, 64 * MI)
 
     play(scenario, tmp_path, events=events, pod_groups=True)
@@ -99,17 +99,17 @@ def test_a_cgroup_write_that_fails_is_retried(tmp_path: Path, events: bool) -> N
         await world.converges(30)
         before = ids(world)
         world.groups.refusal = "memory.max: Device or resource busy"
-        wanted = resources("1", "128Mi")
-        world.user.resize_whole("a", wanted)
+        desired = resources("1", "128Mi")
+        world.user.resize_whole("a", desired)
         await until(world, lambda: "busy" in progress(world, "a"))
         await asyncio.sleep(120)
         assert group(world, "a") == (200_000, 64 * MI)
         if events:
             (sandbox,) = world.runtime.sandboxes.values()
-            told = sandbox.config.linux.resources.memory_limit_in_bytes
-            assert told == 64 * MI, "the runtime gets what the pod really has"
+            notified = sandbox.config.linux.resources.memory_limit_in_bytes
+            assert notified == 64 * MI, "the runtime gets what the pod really has"
         world.groups.refusal = ""
-        await until(world, lambda: resized(world, "a", wanted), 200)
+        await until(world, lambda: resized(world, "a", desired), 200)
         assert group(world, "a") == (200_000, 128 * MI)
         assert ids(world) == before
 
@@ -134,7 +134,7 @@ def test_the_next_agent_finishes_a_resize_killed_at_any_step(
     tmp_path: Path, events: bool, grows: bool
 ) -> None:
     """The agent dies at the n-th boundary after the resize was requested, for each n."""
-    wanted = resources("1500m", "256Mi") if grows else resources("200m", "56Mi")
+    desired = resources("1500m", "256Mi") if grows else resources("200m", "56Mi")
     wanted_group = (300_000, 256 * MI) if grows else (40_000, 56 * MI)
 
     async def life(root: Path, fatal: int) -> bool:
@@ -151,14 +151,14 @@ def test_the_next_agent_finishes_a_resize_killed_at_any_step(
                 world.die()
 
         world.on_step = on_step
-        world.user.resize_whole("a", wanted)
+        world.user.resize_whole("a", desired)
         await asyncio.sleep(10)
         world.on_step = None
         if died:
             await world.buried()
             await asyncio.sleep(5)
             world.start()
-        await until(world, lambda: resized(world, "a", wanted), 200)
+        await until(world, lambda: resized(world, "a", desired), 200)
         assert group(world, "a") == wanted_group, died
         assert ids(world) == before, died
         world.user.delete("a")

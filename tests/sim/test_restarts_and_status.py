@@ -48,9 +48,9 @@ def test_a_rule_restarts_what_the_policy_would_not(tmp_path: Path, events: bool)
         await until(world, lambda: status(world, "b").get("phase") == "Failed", 5)
         assert entries(status(world, "b"))["stays"]["restartCount"] == 0
         await asyncio.sleep(60)
-        shown = entries(status(world, "c"))
-        assert shown["never"]["state"]["terminated"]["exitCode"] == 7
-        assert shown["never"]["restartCount"] == 0
+        reported = entries(status(world, "c"))
+        assert reported["never"]["state"]["terminated"]["exitCode"] == 7
+        assert reported["never"]["restartCount"] == 0
         assert status(world, "c")["phase"] == "Running"
 
     play(scenario, tmp_path, events=events)
@@ -238,14 +238,14 @@ def test_a_node_that_is_ready_is_not_shown_otherwise_by_restarts(tmp_path: Path)
     """Neither by kills at random instants nor by a start that takes its time; a dead runtime is."""
 
     async def scenario(world: World) -> None:
-        shown: list[str] = []
+        reported: list[str] = []
         world.registry.store.subscribe(
             lambda change: (
-                shown.append(_ready(change.object)) if change.resource == "nodes" else None
+                reported.append(_ready(change.object)) if change.resource == "nodes" else None
             )
         )
-        await until(world, lambda: shown[-1:] == ["True"], 30)
-        shown.clear()
+        await until(world, lambda: reported[-1:] == ["True"], 30)
+        reported.clear()
         rng = world.rng("restarts")
         for _ in range(8):
             await asyncio.sleep(rng.uniform(0, 3))
@@ -253,12 +253,12 @@ def test_a_node_that_is_ready_is_not_shown_otherwise_by_restarts(tmp_path: Path)
             await world.buried()
             world.start()
         await asyncio.sleep(30)
-        assert set(shown) == {"True"}
-        shown.clear()
+        assert set(reported) == {"True"}
+        reported.clear()
         world.runtime_down()
-        await until(world, lambda: shown[-1:] == ["False"], 35)
+        await until(world, lambda: reported[-1:] == ["False"], 35)
         world.runtime_up()
-        await until(world, lambda: shown[-1:] == ["True"], 35)
+        await until(world, lambda: reported[-1:] == ["True"], 35)
 
     play(scenario, tmp_path, storage=True)
 
@@ -297,7 +297,7 @@ def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
 ) -> None:
     """Every field of it: addresses, which only the runtime knew, above all."""
 
-    def shown(world: World) -> dict[str, JSON]:
+    def reported(world: World) -> dict[str, JSON]:
         found = {}
         for _, entry in world.registry.store.entries("pods"):
             ended = {**entry.object["status"]}
@@ -331,7 +331,7 @@ def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
         if not lost:  # without a record a static pod may run again: the agent may not know its end
             manifest.write_text(json.dumps(pod("static", [done], **more)))
         await asyncio.sleep(40)
-        before = shown(world)
+        before = reported(world)
         assert len(before) == (6 if lost else 7)
         assert {each["phase"] for each in before.values()} == {"Succeeded", "Failed"}
         assert all(each["podIP"] and each["podIPs"] for each in before.values())
@@ -341,7 +341,7 @@ def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
                 world.runtime.lose_everything()
             world.start()
             await asyncio.sleep(90)
-            assert shown(world) == before
+            assert reported(world) == before
         manifest.unlink(missing_ok=True)
 
     play(scenario, tmp_path, events=events, static=True)

@@ -282,15 +282,15 @@ def test_a_name_used_again_at_once(tmp_path: Path, events: bool) -> None:
 @both
 def test_watches_that_are_always_too_old(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
-        world.server.gone = True
+        world.server.removed = True
         world.server.break_watches()
         for number in range(5):
             world.user.create(pod(f"p{number}", [container("c", "run")]))
             await asyncio.sleep(40)
-        asked = world.server.watch_count
-        world.server.gone = False
+        requested = world.server.watch_count
+        world.server.removed = False
         await world.converges(60)
-        assert asked < 200, "an API in trouble does not get requests without end"
+        assert requested < 200, "an API in trouble does not get requests without end"
 
     play(scenario, tmp_path, events=events)
 

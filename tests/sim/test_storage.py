@@ -287,7 +287,7 @@ async def _living(root: Path) -> World:
 
 
 @pytest.mark.parametrize(
-    ("method", "where", "said"),
+    ("method", "where", "stated"),
     [
         ("NodeUnpublishVolume", "target", "unpublished under"),
         ("NodeUnstageVolume", "staging", "unstaged while published"),
@@ -295,7 +295,7 @@ async def _living(root: Path) -> World:
     ],
 )
 def test_forbidden_driver_calls_are_violations(
-    tmp_path: Path, method: str, where: str, said: str
+    tmp_path: Path, method: str, where: str, stated: str
 ) -> None:
     async def story() -> None:
         from kubeletpy.remote.generated import csi_pb2 as csi
@@ -310,7 +310,7 @@ def test_forbidden_driver_calls_are_violations(
         handle = "stager-0" if method != "NodePublishVolume" else "stager-1"
         request = getattr(csi, f"{method}Request")(volume_id=handle, **paths[where])
         await driver.answer_call(method, request)
-        with pytest.raises(Violation, match=said):
+        with pytest.raises(Violation, match=stated):
             world.history.check()
 
     run(story())
@@ -359,7 +359,7 @@ def test_the_health_of_storage_is_in_the_csi_node_and_survives_the_agent(tmp_pat
         status=csi.StorageHealthErrorType.STORAGE_UNREACHABLE, reason="NoPath"
     )
 
-    def shown(world: World) -> dict[str, JSON]:
+    def reported(world: World) -> dict[str, JSON]:
         assert world.storage is not None
         found = world.storage.csi_node().get("status") or {}
         return {each["name"]: each for each in found.get("storageHealth") or ()}
@@ -373,20 +373,20 @@ def test_the_health_of_storage_is_in_the_csi_node_and_survives_the_agent(tmp_pat
         with world.mounts.in_place():
             set_out(world)
             world.start()
-            await world.converges(QUIET, lambda: [] if shown(world) else ["no health"])
-            before = shown(world)
+            await world.converges(QUIET, lambda: [] if reported(world) else ["no health"])
+            before = reported(world)
             (condition,) = before["stager"]["healthConditions"]
             assert (condition["status"], condition["reason"]) == ("StorageUnreachable", "NoPath")
             await world.kill()
             world.start()
             await asyncio.sleep(200)
-            assert shown(world) == before, "the same answer of the same driver"
+            assert reported(world) == before, "the same answer of the same driver"
             sick.die(clean=True)
             await asyncio.sleep(200)
-            assert shown(world) == before, "a driver that has exited reports nothing"
+            assert reported(world) == before, "a driver that has exited reports nothing"
             sick.storage_health = answer()
             sick.start()
-            await world.converges(QUIET, lambda: list(shown(world)))
+            await world.converges(QUIET, lambda: list(reported(world)))
 
     run(story())
 
@@ -398,7 +398,7 @@ def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
     entry = csi.VolumeHealth.VolumeHealthEntry
     slow = entry(status=csi.VolumeHealthErrorType.DEGRADED, reason="Slow", message="one replica")
 
-    def shown(world: World) -> JSON:
+    def reported(world: World) -> JSON:
         found: JSON = (world.user.get("a") or {}).get("status") or {}
         return {each["name"]: each for each in found.get("volumeHealth") or ()}
 
@@ -413,8 +413,8 @@ def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
             set_out(world)
             world.start()
             world.user.create(pod_with("a", claims))
-            await world.converges(QUIET, lambda: [] if len(shown(world)) == 2 else ["no health"])
-            before = shown(world)
+            await world.converges(QUIET, lambda: [] if len(reported(world)) == 2 else ["no health"])
+            before = reported(world)
             conditions = before[f"v-{claims[0]}"]["healthConditions"]
             assert conditions == [
                 {"status": "Degraded", "reason": "Slow", "message": "one replica"}
@@ -422,13 +422,13 @@ def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
             await world.kill()
             world.start()
             await asyncio.sleep(200)
-            assert shown(world) == before, "the same answer of the same driver"
+            assert reported(world) == before, "the same answer of the same driver"
             sick.health = csi.VolumeHealth()
             await world.converges(
                 QUIET,
-                lambda: [k for k, v in shown(world).items() if v.get("healthConditions")],
+                lambda: [k for k, v in reported(world).items() if v.get("healthConditions")],
             )
-            assert len(shown(world)) == 2
+            assert len(reported(world)) == 2
             world.user.delete("a")
             await world.converges(EMPTY_WITHIN, lambda: remains(world))
 

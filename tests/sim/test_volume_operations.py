@@ -135,8 +135,12 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     assert waits["va"].cause is WaitCause.BUSY
     assert waits["va"].call == "NodeStageVolume of driver d"
     assert "vb" not in waits
-    [told] = node.operations.reports("u1")
-    assert (told.volume, told.wait.call, told.since) == ("va", "NodeStageVolume of driver d", begun)
+    [notified] = node.operations.reports("u1")
+    assert (notified.volume, notified.wait.call, notified.since) == (
+        "va",
+        "NodeStageVolume of driver d",
+        begun,
+    )
     assert not await node.set_up("u2", "vb")
     assert await node.tear_down("u2")
     await node.operations.close()
@@ -153,8 +157,8 @@ async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None
     waits = await node.set_up("u1", "va")
     assert waits["va"].cause in (WaitCause.BACKOFF, WaitCause.BUSY)
     assert len(disk.calls) < 20, "it backs off"
-    [told] = node.operations.reports("u1")
-    assert told.since == 0, "all tries of one call are one wait"
+    [notified] = node.operations.reports("u1")
+    assert notified.since == 0, "all tries of one call are one wait"
     node.plugin.faults = 0.0
     node.woken.clear()
     node.plugin.tell("d")

@@ -111,10 +111,10 @@ def judge(trouble: Trouble, found: PodExplanation, began: float) -> Answers:
     if found.first_seen is None or not -EARLY_S <= found.first_seen - began <= LATE_S:
         off = "unknown" if found.first_seen is None else f"{found.first_seen - began:+.1f} s"
         missed["since"] = off
-    shown = "\n".join([found.verdict, *(f"{w.kind} {w.subject} {w.why}" for w in found.waits)])
+    reported = "\n".join([found.verdict, *(f"{w.kind} {w.subject} {w.why}" for w in found.waits)])
     if trouble.waits:
-        if found.final or (lacking := _lacking(trouble.waits, shown)):
-            missed["waits"] = "shown as final" if found.final else f"{lacking} not in {shown!r}"
+        if found.final or (lacking := _lacking(trouble.waits, reported)):
+            missed["waits"] = "shown as final" if found.final else f"{lacking} not in {reported!r}"
     elif not found.final:
         missed["waits"] = "not shown as final"
     misled = [each for each in trouble.wrong if re.search(each, found.hint, re.I)]

@@ -28,9 +28,9 @@ def _use(world: World) -> float:
 
 def with_claim(claim: str) -> JSON:
     """The pod of the trouble, with one claim of devices."""
-    asks = {"claims": [{"name": "gpu"}]}
+    requests = {"claims": [{"name": "gpu"}]}
     entries = [{"name": "gpu", "resourceClaimName": claim}]
-    return pod(NAME, [container("app", "run", resources=asks)], resourceClaims=entries)
+    return pod(NAME, [container("app", "run", resources=requests)], resourceClaims=entries)
 
 
 async def _dra_missing(world: World) -> float:

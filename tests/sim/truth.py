@@ -25,7 +25,7 @@ class Exit:
     image: str
     code: int
     at: float
-    asked: bool
+    requested: bool
     """It was stopped, and did not end by itself."""
 
 
@@ -44,7 +44,7 @@ class PodTruth:
     """Its object was deleted without the node's consent."""
     released: bool = False
     """It had ended when a user deleted it: nobody waits for its sandbox then."""
-    gone: bool = False
+    removed: bool = False
     evicted_at: float | None = None
     """When it was evicted because the node ran short of disk."""
     static: bool = False
@@ -53,7 +53,7 @@ class PodTruth:
     """Containers whose start was canceled together with the agent: they never ran."""
     never_started: dict[str, int] = field(default_factory=dict)
     """Number of containers of a name that were removed unstarted: an attempt each."""
-    shown: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
     """Container id -> the exit code that the API has shown."""
     restarts: dict[str, int] = field(default_factory=dict)
     done_inits: set[tuple[str, str]] = field(default_factory=set)
@@ -166,7 +166,7 @@ class Truth:
 
     def live(self) -> list[PodTruth]:
         """The pods whose objects exist."""
-        return [pod for pod in self.pods.values() if not pod.gone]
+        return [pod for pod in self.pods.values() if not pod.removed]
 
     def api_change(self, kind: str, obj: JSON) -> PodTruth | None:
         """Take one change of a pod object; its record, None for mirrors."""
@@ -182,7 +182,7 @@ class Truth:
             pod.specs.append(obj["spec"])
         pod.status = obj.get("status") or {}
         pod.deleting = pod.deleting or bool(meta.get("deletionTimestamp"))
-        pod.gone = kind == "DELETED"
+        pod.removed = kind == "DELETED"
         return pod
 
     def exited(self, container: Container) -> PodTruth | None:

@@ -142,14 +142,14 @@ class World:
         self.mounts = NodeMounts(self.drivers, self.runtime, self.history)
         if storage:
             self._make_storage()
-        self.wanted: dict[str, set[str]] = {}
+        self.desired: dict[str, set[str]] = {}
         """Uid of a pod -> DRA drivers of whose devices its containers must have one."""
         self.claim_drivers: dict[str, ClaimDriver] = {}
         """DRA drivers by name."""
         for name in CLAIM_DRIVERS if claims else ():
             rng = self.rng(f"claim driver {name}")
             self.claim_drivers[name] = ClaimDriver(
-                name, root, rng, self.history, runtime=self.runtime, wanted=self.wanted
+                name, root, rng, self.history, runtime=self.runtime, desired=self.desired
             )
         self.stores: Stores | None = None
         self.judge: PressureJudge | None = None
@@ -265,7 +265,7 @@ class World:
         sight = None
         if self.stores is not None and self.judge is not None:
             sight = SightOfOneLife(
-                self.stores, step, life, looks=self.judge.tick, asked=self.judge.record_choice
+                self.stores, step, life, looks=self.judge.tick, requested=self.judge.record_choice
             )
         return Outside(
             machine=Machine(
@@ -424,7 +424,7 @@ class World:
         self.api_faults.heal()
         self.runtime.network_ready = self.runtime.registry_up = True
         self.server.watch_lag = self.server.graph_delay = 0.0
-        self.server.gone = False
+        self.server.removed = False
         if self.runtime.events is not None:
             self.runtime.events.lose = 0.0
         if not self.connection.up:

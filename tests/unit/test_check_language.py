@@ -23,7 +23,7 @@ def test_the_first_table_of_the_glossary_is_a_rule_of_vale() -> None:
     table = glossary.partition("<!-- vale off -->")[2].partition("<!-- vale on -->")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)[1:]
     rule = yaml.safe_load((ROOT / "tools/vale/styles/kubeletpy/Words.yml").read_text())
-    swap = {words.replace(", ", "|"): instead for words, instead in rows if words[0] != "-"}
+    swap = {parts.replace(", ", "|"): instead for parts, instead in rows if parts[0] != "-"}
     swap[LOOK] = swap.pop("look|looks|looked|looking")
     assert swap == rule["swap"]
 

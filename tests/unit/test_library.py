@@ -30,8 +30,8 @@ from kubeletpy.library import (
 )
 from kubeletpy_up.api import LocalApi
 from tools.gen_interface import (
-    GONE,
     OUT,
+    REMOVED,
     Change,
     changelog_text,
     digest,
@@ -304,15 +304,15 @@ async def test_a_source_that_ends_ends_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "stated"),
     [
         (["api"], "can't be named 'api'"),
         (["a", "b", "a"], "each source of pods needs a name of its own"),
     ],
 )
-async def test_names_of_sources(tmp_path: Path, names: list[str], said: str) -> None:
+async def test_names_of_sources(tmp_path: Path, names: list[str], stated: str) -> None:
     node, _ = agent(tmp_path, *map(Pods, names))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=stated):
         await node.start()
 
 
@@ -439,15 +439,15 @@ FIRST = Change("m.f", digest(OLD), "The library")
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "Other")], "is not named by the line"),
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "no such")], "0 lines of CHANGELOG.md"),
         ({"m.f": NEW}, [FIRST, Change("m.f", digest(NEW), "`")], "2 lines of CHANGELOG.md"),
-        ({}, [FIRST, Change("m.f", GONE, "takes a number")], ""),
+        ({}, [FIRST, Change("m.f", REMOVED, "takes a number")], ""),
     ],
 )
 def test_a_change_needs_a_line_of_its_own(
     public: dict[str, str], changes: list[Change], wrong: str
 ) -> None:
-    said = problems(public, changes, TEXT)
-    assert len(said) == bool(wrong)
-    assert wrong in "".join(said)
+    stated = problems(public, changes, TEXT)
+    assert len(stated) == bool(wrong)
+    assert wrong in "".join(stated)
 
 
 def test_fragments_are_the_unreleased_lines(tmp_path: Path) -> None:

@@ -197,11 +197,11 @@ def numbers(value: str) -> list[float]:
 
 @pytest.mark.parametrize(("row", "places"), COLUMNS, ids=list(HELD))
 def test_number(row: str, places: str) -> None:
-    wanted = numbers(ROWS[row].replace("10m limit, 2m request", "10 limit, 2 request"))
+    desired = numbers(ROWS[row].replace("10m limit, 2m request", "10 limit, 2 request"))
     held = places.split(" | ")
-    assert len(held) == len(wanted)
+    assert len(held) == len(desired)
     module = ""
-    for place, value in zip(held, wanted, strict=True):
+    for place, value in zip(held, desired, strict=True):
         if place == "-":
             continue
         named, _, name = place.rpartition(" ")

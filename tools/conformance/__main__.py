@@ -74,8 +74,8 @@ def main() -> int:
         metavar="API=BOOL",
         help="enable an API version of the API server, such as api/all=true",
     )
-    shown = commands.add_parser("table", help="show the results of all runs, and differences")
-    for sub in (runs, shown):
+    reported = commands.add_parser("table", help="show the results of all runs, and differences")
+    for sub in (runs, reported):
         sub.add_argument("--reports", type=Path, default=REPORTS, metavar="DIR")
     arguments = parser.parse_args()
     if arguments.command == "run" and arguments.kernel and not arguments.virtual:

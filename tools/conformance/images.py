@@ -69,7 +69,7 @@ def stand_ins(
     HTTPS servers; ``tools``: further programs of this machine that the images have.
     Raises CommandError: a program of this machine is missing.
     """
-    wanted = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
+    desired = sorted(name for name in names if name.startswith(f"{REGISTRY}/"))
     base = _everything(programs, (*_PROGRAMS, *tools))
     secrets = {"localhost.crt": certificate, "localhost.key": key}
     more = {name: (0o644, file.read_bytes()) for name, file in secrets.items()}
@@ -78,7 +78,7 @@ def stand_ins(
         pause_image(name)
         if short_name(name) == "pause"
         else replace(base, name=name, config={**base.config, **_DEFAULTS.get(short_name(name), {})})
-        for name in wanted
+        for name in desired
     ]
 
 

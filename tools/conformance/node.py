@@ -107,9 +107,9 @@ class Setup:
         wait_until(self._ready, f"node {self.name} Ready", timeout=timeout, give_up=give_up)
 
     def _ready(self) -> bool:
-        wanted = "--for=condition=Ready", "--timeout=2s"
+        desired = "--for=condition=Ready", "--timeout=2s"
         try:
-            kubectl("new").run(self.plane.admin, "wait", f"node/{self.name}", *wanted)
+            kubectl("new").run(self.plane.admin, "wait", f"node/{self.name}", *desired)
         except CommandError:
             return False
         return True

@@ -73,8 +73,8 @@ def table(runs: Mapping[tuple[str, str], Mapping[str, Outcome]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cell(wanted: str, run: Mapping[str, Outcome]) -> str:
-    counts = Counter(outcome for test, outcome in run.items() if family(test) == wanted)
+def _cell(desired: str, run: Mapping[str, Outcome]) -> str:
+    counts = Counter(outcome for test, outcome in run.items() if family(test) == desired)
     ran = counts[Outcome.PASSED] + counts[Outcome.FAILED]
     skipped = f", {counts[Outcome.SKIPPED]} skipped" if counts[Outcome.SKIPPED] else ""
     return f"{counts[Outcome.PASSED]} of {ran}{skipped}" if ran or skipped else ""

@@ -112,7 +112,7 @@ class VirtualNode:
             config=config,
             node_name=NAME,
         )
-        words = [
+        parts = [
             "systemd-run",
             f"--unit={_UNIT}",
             "--property=KillMode=process",
@@ -124,11 +124,13 @@ class VirtualNode:
             *flags,
             f"--node-ip={address_of(_NUMBER)}",
         ]
-        return shlex.join(map(str, words))
+        return shlex.join(map(str, parts))
 
     def _ended(self) -> str | None:
-        shown = self._machine.run("systemctl", "is-active", _UNIT)
-        return f"its agent is {shown.output.strip()}; see {self._log}" if shown.status else None
+        reported = self._machine.run("systemctl", "is-active", _UNIT)
+        return (
+            f"its agent is {reported.output.strip()}; see {self._log}" if reported.status else None
+        )
 
     def _shell(self, script: str) -> None:
         done = self._machine.run("bash", "-ec", script, timeout=READY_S)

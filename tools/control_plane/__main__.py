@@ -38,32 +38,34 @@ def main() -> int:
         action="store_true",
         help="refuse versions from before the start as too old, as tests/contract expects",
     )
-    given = parser.parse_args()
+    supplied = parser.parse_args()
     try:
-        if given.command == "build":
-            print(programs(given.kubernetes))
-        elif given.command == "check":
-            if (why := obstacle(given.kubernetes)) is not None:
+        if supplied.command == "build":
+            print(programs(supplied.kubernetes))
+        elif supplied.command == "check":
+            if (why := obstacle(supplied.kubernetes)) is not None:
                 print(why)
                 return 3
         else:
-            _serve(given)
+            _serve(supplied)
     except (CommandError, NotReadyError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def _serve(given: argparse.Namespace) -> None:
-    plane = ControlPlane(given.dir.absolute(), given.programs or programs(given.kubernetes))
+def _serve(supplied: argparse.Namespace) -> None:
+    plane = ControlPlane(
+        supplied.dir.absolute(), supplied.programs or programs(supplied.kubernetes)
+    )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        if given.without_history:
+        if supplied.without_history:
             plane.start_without_history()
         else:
-            plane.start(controllers=not given.no_controllers)
+            plane.start(controllers=not supplied.no_controllers)
         print(f"admin {plane.admin}")
-        for name in given.node:
+        for name in supplied.node:
             print(f"{name} {plane.node_kubeconfig(name)}")
         sys.stdout.flush()
         signal.pause()

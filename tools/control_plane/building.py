@@ -114,7 +114,7 @@ _CHEAP_CODE = "-gcflags=all=-l -dwarf=false"
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 
 
-def programs(version: str, wanted: ProgramSet = CONTROL_PLANE) -> Path:
+def programs(version: str, desired: ProgramSet = CONTROL_PLANE) -> Path:
     """The directory of the programs of a release ("1.37.2"); builds those that are missing.
 
     Raises CommandError: there is no Go that fits, the proxy does not have the release, or it does
@@ -122,34 +122,34 @@ def programs(version: str, wanted: ProgramSet = CONTROL_PLANE) -> Path:
     """
     home = cache_dir() / "control-plane" / version
     home.mkdir(parents=True, exist_ok=True)
-    with locked(home / f".{wanted.module}.lock"):
-        if not all((home / name).is_file() for name in wanted.names()):
-            _build(version, wanted, home)
+    with locked(home / f".{desired.module}.lock"):
+        if not all((home / name).is_file() for name in desired.names()):
+            _build(version, desired, home)
     return home
 
 
-def _build(version: str, wanted: ProgramSet, home: Path) -> None:
+def _build(version: str, desired: ProgramSet, home: Path) -> None:
     began, used = time.monotonic(), _children_cpu_s()
-    source, fresh = home / wanted.module, home / f"{wanted.module}-fresh"
+    source, fresh = home / desired.module, home / f"{desired.module}-fresh"
     env = _environment()
     if (why := obstacle(version)) is not None:
         raise CommandError(why)
     if not (source / "go.sum").is_file():
-        _prepare(version, wanted, source, env)
+        _prepare(version, desired, source, env)
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     flags = ("-ldflags", linker_flags(version), _CHEAP_CODE)
-    commands = [("build", *wanted.packages)] if wanted.packages else []
-    commands += [("test", "-c", "-vet=off", package) for package in wanted.tests]
-    commands += [("build", str(file)) for file in wanted.files]
+    commands = [("build", *desired.packages)] if desired.packages else []
+    commands += [("test", "-c", "-vet=off", package) for package in desired.tests]
+    commands += [("build", str(file)) for file in desired.files]
     for verb, *rest in commands:
         run("go", verb, "-o", fresh, *flags, *rest, timeout=BUILD_S, cwd=source, env=env)
-    for name in wanted.names():
+    for name in desired.names():
         (fresh / name).rename(home / name)
     fresh.rmdir()
     took, cpu = time.monotonic() - began, _children_cpu_s() - used
     print(
-        f"built {', '.join(wanted.names())} {version} in {took:.0f} s, {cpu:.0f} s of CPU",
+        f"built {', '.join(desired.names())} {version} in {took:.0f} s, {cpu:.0f} s of CPU",
         file=sys.stderr,
     )
 
@@ -186,22 +186,22 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _prepare(version: str, wanted: ProgramSet, source: Path, env: Mapping[str, str]) -> None:
+def _prepare(version: str, desired: ProgramSet, source: Path, env: Mapping[str, str]) -> None:
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir()
     found = json.loads(
         run("go", "mod", "download", "-json", f"{MODULE}@v{version}", timeout=600, env=env)
     )
-    module = go_module(version, Path(found["GoMod"]).read_text(), wanted.requires)
-    if wanted.edits:
-        _edited(version, wanted.edits, Path(found["Dir"]), source / "kubernetes")
+    module = go_module(version, Path(found["GoMod"]).read_text(), desired.requires)
+    if desired.edits:
+        _edited(version, desired.edits, Path(found["Dir"]), source / "kubernetes")
         module += f"replace {MODULE} => ./kubernetes\n"
     (source / "go.mod").write_text(module)
-    if wanted.requires:  # for the imports of these files
+    if desired.requires:  # for the imports of these files
         (source / "files").mkdir()
-        for file in wanted.files:
+        for file in desired.files:
             shutil.copy(file, source / "files")
-    imports = "".join(f'\t_ "{each}"\n' for each in (*wanted.packages, *wanted.tests))
+    imports = "".join(f'\t_ "{each}"\n' for each in (*desired.packages, *desired.tests))
     (source / "programs.go").write_text(
         f"//go:build tools\n\npackage controlplane\n\nimport (\n{imports})\n"
     )

@@ -220,8 +220,8 @@ class ControlPlane:
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
 
         def ready() -> bool:
-            given = tls if url.startswith("https:") else None
-            with urllib.request.urlopen(url, timeout=5, context=given) as answer:
+            supplied = tls if url.startswith("https:") else None
+            with urllib.request.urlopen(url, timeout=5, context=supplied) as answer:
                 return bool(answer.status == 200)
 
         wait_until(ready, daemon.name, timeout=READY_S, interval=0.2, give_up=daemon.died)

@@ -47,7 +47,7 @@ def _runtime_classes(raw: RawRuntime) -> bool:
     return bool(raw.runtime.Status(pb.StatusRequest(), timeout=10).runtime_handlers)
 
 
-def _image_volumes(part: str, wanted: str) -> Callable[[RawRuntime], bool]:
+def _image_volumes(part: str, desired: str) -> Callable[[RawRuntime], bool]:
     """Mount busybox, or a part of it, into busybox, and check that a file is there."""
 
     def ask(raw: RawRuntime) -> bool:
@@ -59,7 +59,7 @@ def _image_volumes(part: str, wanted: str) -> Callable[[RawRuntime], bool]:
         try:
             made = raw.create(sandbox, config, BUSYBOX, stays, mounts=[mount])
             raw.start(made)
-            return raw.exec(made, "test", "-e", f"/image/{wanted}")[0] == 0
+            return raw.exec(made, "test", "-e", f"/image/{desired}")[0] == 0
         except grpc.RpcError:
             return False
         finally:

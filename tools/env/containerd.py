@@ -44,10 +44,10 @@ def programs(generation: int) -> Path:
 
 def installed_generation(program: Path) -> int:
     """The configuration format that this containerd requires: 1 or 2."""
-    said = run(program, "--version")
-    match = re.search(r"\sv?(\d+)\.\d+", said)
+    stated = run(program, "--version")
+    match = re.search(r"\sv?(\d+)\.\d+", stated)
     if match is None:
-        raise CommandError(f"{program} --version prints {said!r}: no version in it")
+        raise CommandError(f"{program} --version prints {stated!r}: no version in it")
     return 1 if int(match[1]) < 2 else 2
 
 

@@ -162,11 +162,11 @@ class RawRuntime:
         ):
             request.verbose = True
             try:
-                said = json.loads(call(request, timeout=10).info.get("info", "{}"))
+                stated = json.loads(call(request, timeout=10).info.get("info", "{}"))
             except grpc.RpcError:
                 continue
-            if said.get("pid"):
-                return int(said["pid"])
+            if stated.get("pid"):
+                return int(stated["pid"])
         return min(_processes_of(name), default=0)
 
     def exec(self, container: str, *command: str) -> tuple[int, str]:

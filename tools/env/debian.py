@@ -132,9 +132,9 @@ def _archive() -> str:
         )
     except CommandError as error:
         raise CommandError(f"apt does not work here: {error}") from error
-    wanted = {release(), "stable", "oldstable"}
+    desired = {release(), "stable", "oldstable"}
     for row in rows.splitlines():
         identifier, component, suite, site = row.split(" ", 3)
-        if identifier == "Packages" and component == "main" and suite in wanted:
+        if identifier == "Packages" and component == "main" and suite in desired:
             return site
     raise CommandError("apt's sources have no Debian archive with the component main")

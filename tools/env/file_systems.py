@@ -19,8 +19,8 @@ def file_system(directory: Path, size: int, inodes: int | None = None) -> Iterat
     directory.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
         file.truncate(size)
-    wanted = [] if inodes is None else ["-N", str(inodes)]
-    subprocess.run(["mkfs.ext4", "-q", "-m0", *wanted, str(image)], check=True)
+    desired = [] if inodes is None else ["-N", str(inodes)]
+    subprocess.run(["mkfs.ext4", "-q", "-m0", *desired, str(image)], check=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(directory)], check=True)
     try:
         yield

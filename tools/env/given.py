@@ -99,9 +99,9 @@ class GivenRuntime(Containerd):
             peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         pid, _, _ = struct.unpack("3i", peer)
         process = Path(f"/proc/{pid}")
-        words = (process / "cmdline").read_bytes().split(b"\0")[:-1]
+        parts = (process / "cmdline").read_bytes().split(b"\0")[:-1]
         program = (process / "exe").readlink()
-        self._command: list[str | Path] = [program, *(word.decode() for word in words[1:])]
+        self._command: list[str | Path] = [program, *(word.decode() for word in parts[1:])]
         pairs = (process / "environ").read_bytes().split(b"\0")[:-1]
         self._environment = dict(pair.decode().split("=", 1) for pair in pairs)
         write_pid(self.directory / "runtime.pid", pid)

@@ -33,8 +33,8 @@ def file_in_container(name: str) -> str:
 def cgroup_of(pid: int, controller: str = "memory") -> str:
     """Path of the cgroup in which a process is."""
     rows = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
-    wanted = "" if VERSION == 2 else controller
-    return next(path for _, names, path in rows if wanted in names.split(","))
+    desired = "" if VERSION == 2 else controller
+    return next(path for _, names, path in rows if desired in names.split(","))
 
 
 def read(path: str, name: str) -> str:

@@ -57,10 +57,10 @@ class Daemon:
 
     def adopt(self, argv: Sequence[str | Path]) -> bool:
         """Take a process that runs with these arguments, whose pid file was lost, for this one."""
-        wanted = [str(a) for a in argv[1:]]
+        desired = [str(a) for a in argv[1:]]
         program = Path(argv[0]).name
         for pid, line in command_lines():
-            if line[1:] == wanted and Path(line[0]).name == program:
+            if line[1:] == desired and Path(line[0]).name == program:
                 write_pid(self._pidfile, pid)
                 return True
         return False
@@ -186,9 +186,9 @@ def run(
     except FileNotFoundError as error:
         raise CommandError(f"{argv[0]} is not installed") from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-2000:]
+        stated = (done.stderr or done.stdout).strip()[-2000:]
         command = " ".join(str(a) for a in argv)
-        raise CommandError(f"`{command}` exited with {done.returncode}: {said}")
+        raise CommandError(f"`{command}` exited with {done.returncode}: {stated}")
     return done.stdout
 
 

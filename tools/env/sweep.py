@@ -262,5 +262,5 @@ def _results(network: str, directory: Path | None = None) -> list[Path]:
 
 def _arguments(rule: str) -> list[str]:
     """The words of an iptables-save line after its chain, quotes undone."""
-    words = re.findall(r'"(?:\\.|[^"\\])*"|\S+', rule)[2:]
-    return [re.sub(r"\\(.)", r"\1", w[1:-1]) if w.startswith('"') else w for w in words]
+    parts = re.findall(r'"(?:\\.|[^"\\])*"|\S+', rule)[2:]
+    return [re.sub(r"\\(.)", r"\1", w[1:-1]) if w.startswith('"') else w for w in parts]

@@ -70,20 +70,20 @@ class Progress:
         self._number += 1
         print(f"[{self._number}/{STEPS}] {title} …", end=" ", flush=True)
         begin = time.monotonic()
-        said: list[str] = []
+        stated: list[str] = []
         try:
-            yield said
+            yield stated
         except BaseException:
             print("failed", flush=True)
             raise
-        print(f"{'; '.join(said) or 'ready'} ({time.monotonic() - begin:.1f} s)", flush=True)
+        print(f"{'; '.join(stated) or 'ready'} ({time.monotonic() - begin:.1f} s)", flush=True)
 
 
 def up(home: Path, arguments: Sequence[str]) -> None:
     """Make everything ready and become `kubeletpy up`. Raises CommandError, NotReadyError."""
     if os.geteuid() != 0:
         raise CommandError("containers need root: run it with sudo")
-    given = parse(arguments)
+    supplied = parse(arguments)
     wished_runtime()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def up(home: Path, arguments: Sequence[str]) -> None:
                 )
             print(f"the node runs (pid {running}); its containerd had died, and runs again")
             return
-        check(given)
+        check(supplied)
         endpoint = prepare(home)
         driver = Record.read(home).cgroup_driver
         mark_agent(home)
@@ -124,18 +124,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     }
     parser = kubeletpy_up.parser()
     parser.set_defaults(**dict.fromkeys(own))
-    given = parser.parse_args(arguments)
+    supplied = parser.parse_args(arguments)
     for name, remedy in own.items():
-        if getattr(given, name) is not None:
+        if getattr(supplied, name) is not None:
             option = f"--{name.replace('_', '-')}"
             raise CommandError(f"{option} is for `kubeletpy up`; {remedy}")
-    return given
+    return supplied
 
 
-def check(given: argparse.Namespace) -> None:
+def check(supplied: argparse.Namespace) -> None:
     """Refuse what the agent would refuse, before anything is started. Raises CommandError."""
     whole = kubeletpy_up.parser().parse_args([])
-    for name, value in vars(given).items():
+    for name, value in vars(supplied).items():
         if value is not None:
             setattr(whole, name, value)
     try:
@@ -147,17 +147,17 @@ def check(given: argparse.Namespace) -> None:
 def prepare(home: Path) -> str:
     """The steps before the agent; returns the runtime's endpoint."""
     progress = Progress(done=1)
-    with progress.step("Packages") as said:
+    with progress.step("Packages") as stated:
         installed = install_programs()
         if installed:
-            said.append(f"installed {', '.join(installed)}")
+            stated.append(f"installed {', '.join(installed)}")
     record = Record.read(home)
     if not record.endpoint:
         remember_machine(home, record)
-    with progress.step("Container runtime and sample images") as said:
-        choose(home, record, wished_runtime(), said.append)
-    with progress.step("kubectl") as said:
-        said.append(provide_kubectl(home, record))
+    with progress.step("Container runtime and sample images") as stated:
+        choose(home, record, wished_runtime(), stated.append)
+    with progress.step("kubectl") as stated:
+        stated.append(provide_kubectl(home, record))
     return record.endpoint
 
 
@@ -182,13 +182,13 @@ def revive(home: Path) -> bool:
 
 def install_programs() -> list[str]:
     """Install the packages of programs that are missing; returns their names."""
-    wanted = [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
+    desired = [package for name, package in _PROGRAMS.items() if shutil.which(name) is None]
     if cni_folder() is None:
-        wanted.append("containernetworking-plugins")
-    if not wanted:
+        desired.append("containernetworking-plugins")
+    if not desired:
         return []
-    print(f"installing {', '.join(wanted)} …", end=" ", flush=True)
-    return debian.install(wanted)
+    print(f"installing {', '.join(desired)} …", end=" ", flush=True)
+    return debian.install(desired)
 
 
 def remember_machine(home: Path, record: Record) -> None:

@@ -35,26 +35,26 @@ def main() -> int:
     made.add_argument(
         "--timeout", type=float, default=600.0, help="timeout of a command, in seconds (600)"
     )
-    given = made.parse_args()
+    supplied = made.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     try:
-        disk = build(default_recipe(given.suite))
+        disk = build(default_recipe(supplied.suite))
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             node = make_machine(
-                given.machine,
-                given.suite,
+                supplied.machine,
+                supplied.suite,
                 disk,
                 Path(directory),
-                memory_mib=given.memory,
+                memory_mib=supplied.memory,
                 shares=[CHECKOUT],
-                kernel=given.kernel,
+                kernel=supplied.kernel,
             )
             try:
                 begin = time.monotonic()
                 node.boot()
                 node.mount_host(CHECKOUT, "/checkout")
                 print(f"booted in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
-                return _commands(node, given.timeout)
+                return _commands(node, supplied.timeout)
             finally:
                 node.cut_power()
     except (CommandError, NotReadyError, GuestError) as error:

@@ -113,8 +113,8 @@ class HostedMachine(ABC):
 
     def mount_host(self, directory: Path, target: str) -> None:
         """Mount a directory of this machine in the node. Raises GuestError."""
-        words = self._mount_command(directory, target)
-        done = self.run("sh", "-ec", 'mkdir -p "$1"; shift; exec "$@"', "mount", target, *words)
+        parts = self._mount_command(directory, target)
+        done = self.run("sh", "-ec", 'mkdir -p "$1"; shift; exec "$@"', "mount", target, *parts)
         if done.status:
             raise GuestError(f"{directory} was not mounted at {target}: {done.output}")
 

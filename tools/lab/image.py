@@ -69,8 +69,8 @@ def build(recipe: Recipe) -> Path:
 
 def apt_options() -> list[str]:
     """The machine's settings of apt for the validity of archives."""
-    shown = run("apt-config", "dump", "Acquire::Check-Valid-Until", "Acquire::Check-Date")
-    return [line.removesuffix(";") for line in shown.splitlines()]
+    reported = run("apt-config", "dump", "Acquire::Check-Valid-Until", "Acquire::Check-Date")
+    return [line.removesuffix(";") for line in reported.splitlines()]
 
 
 def _fill(recipe: Recipe, root: Path) -> None:

@@ -103,8 +103,8 @@ def unit_command(
         f"--junitxml={RESULTS}/report.xml",
         f"--lacking={','.join(lacking)}",
     )
-    words = shlex.join(map(str, [*pytest, *options, *arguments]))
-    script = f"{words} >{RESULTS}/output.log 2>&1; echo $? >{RESULTS}/status"
+    parts = shlex.join(map(str, [*pytest, *options, *arguments]))
+    script = f"{parts} >{RESULTS}/output.log 2>&1; echo $? >{RESULTS}/status"
     environment = {
         "PATH": f"{python.parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": checkout,
@@ -129,8 +129,8 @@ def prepare(machine: Machine, results: Path) -> None:
         machine.mount_host(directory, f"/run/host{directory}")
     machine.mount_host(results, str(RESULTS))
     script = f"/run/host{checkout}/{_SCRIPT}"
-    words = ("bash", "-e", script, str(checkout), str(cache), SITE)
-    done = machine.run(*words, timeout=_PREPARE_S)
+    parts = ("bash", "-e", script, str(checkout), str(cache), SITE)
+    done = machine.run(*parts, timeout=_PREPARE_S)
     if done.status:
         raise GuestError(f"the node was not prepared: {done.output}")
 
@@ -145,16 +145,16 @@ def run_tests(
     done = machine.run(*unit_command(CHECKOUT, cache_dir(), arguments, lacking))
     if done.status:
         raise GuestError(f"pytest was not started: {done.output}")
-    shown = 0
+    reported = 0
     seconds = itertools.count()
     while True:
         ended = status.exists() and status.read_text().strip()
         if output.exists():
             with output.open(errors="replace") as file:
-                file.seek(shown)
+                file.seek(reported)
                 sys.stdout.write(file.read())
                 sys.stdout.flush()
-                shown = file.tell()
+                reported = file.tell()
         if ended:
             return int(ended)
         if next(seconds) % _ALIVE_S == 0:
@@ -181,29 +181,29 @@ def main() -> int:
     made.add_argument("suite", choices=SUITES, help="its Debian")
     made.add_argument("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
     made.add_argument("--memory", type=int, default=4096, help="memory in MiB (4096)")
-    given, arguments = made.parse_known_args()
+    supplied, arguments = made.parse_known_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     if not any(each.startswith(TESTS) for each in arguments):
         arguments.append(TESTS)
-    results = CHECKOUT / "build" / f"integration-{given.suite}"
+    results = CHECKOUT / "build" / f"integration-{supplied.suite}"
     results.mkdir(parents=True, exist_ok=True)
     try:
         _fetch_programs()
-        disk = build(integration_recipe(given.suite))
+        disk = build(integration_recipe(supplied.suite))
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             machine = make_machine(
                 UML,
-                given.suite,
+                supplied.suite,
                 disk,
                 Path(directory),
-                memory_mib=given.memory,
-                kernel=given.kernel,
+                memory_mib=supplied.memory,
+                kernel=supplied.kernel,
             )
             machine.boot()
             try:
                 prepare(machine, results)
                 print(", ".join(f"{k} {v}" for k, v in versions_of(machine).items()), flush=True)
-                may_lack = lacking(given.suite, given.kernel)
+                may_lack = lacking(supplied.suite, supplied.kernel)
                 return run_tests(machine, results, arguments, may_lack)
             finally:
                 machine.cut_power()

@@ -133,8 +133,8 @@ def load_order(dependencies: str, needed: Iterable[str]) -> Sequence[str]:
         path, _, others = line.partition(":")
         # modules.dep has the module that is to be loaded first at the end of the line
         paths[path.rpartition("/")[2].partition(".ko")[0]] = [*reversed(others.split()), path]
-    wanted = (path for name in needed for path in paths.get(name, ()))
-    return list(dict.fromkeys(wanted))
+    desired = (path for name in needed for path in paths.get(name, ()))
+    return list(dict.fromkeys(desired))
 
 
 def cpio(files: Mapping[str, tuple[int, bytes]]) -> bytes:

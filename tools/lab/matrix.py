@@ -83,23 +83,23 @@ def table_row(
     return f"| {' | '.join(columns)} |"
 
 
-def divide(words: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
+def divide(parts: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
     """Runs to make (suite, kind of machine and OCI runtime), and the arguments of pytest.
 
     A column without a chosen word has all its values; Debian testing alone has crun.
     """
-    named = [[word for word in words if word in all_] for all_ in (SUITES, KINDS, (RUNC, CRUN))]
+    named = [[word for word in parts if word in all_] for all_ in (SUITES, KINDS, (RUNC, CRUN))]
     suites, kinds, runtimes = named
-    rest = [word for word in words if not any(word in each for each in named)]
+    rest = [word for word in parts if not any(word in each for each in named)]
     product = itertools.product(suites or SUITES, kinds or KINDS, runtimes or (RUNC, CRUN))
     return [each for each in product if each[2] in RUNTIMES[each[0]]], rest
 
 
-def main(words: Sequence[str]) -> int:
+def main(parts: Sequence[str]) -> int:
     """Run the tests on each suite and kind, and print the table of results."""
-    runs, arguments = divide(words)
+    runs, arguments = divide(parts)
     if not runs:
-        print(f"matrix: no such nodes: {shlex.join(words)}", file=sys.stderr)
+        print(f"matrix: no such nodes: {shlex.join(parts)}", file=sys.stderr)
         return 2
     paths = [] if any(each.startswith(TESTS) for each in arguments) else [TESTS]
     status, rows = 0, []

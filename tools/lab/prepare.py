@@ -65,14 +65,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.lab.prepare", description=__doc__)
     parser.add_argument("command", choices=("check", "build"))
     parser.add_argument("--suite", choices=SUITES, default=NEWEST_STABLE)
-    given = parser.parse_args()
-    if given.command == "check":
+    supplied = parser.parse_args()
+    if supplied.command == "check":
         why = obstacle(_first_lines(), shutil.disk_usage(MEMORY).free >> 20)
         if why is not None:
             print(why)
         return 3 if why is not None else 0
     try:
-        print(build(default_recipe(given.suite)))
+        print(build(default_recipe(supplied.suite)))
     except CommandError as error:
         print(error, file=sys.stderr)
         return 1

@@ -200,10 +200,10 @@ class Tour:
         files = {f"{folder}/memory.max": str(_SAMPLE_LIMIT * len(ids))}
         for each in ids:
             files[f"{folder}/cri-containerd-{each}.scope/memory.max"] = str(_SAMPLE_LIMIT)
-        for path, wanted in files.items():
+        for path, desired in files.items():
             held = self.sh(f"cat {path}")
-            if held != wanted:
-                raise TourError(f"{path} is {held}, not {wanted}")
+            if held != desired:
+                raise TourError(f"{path} is {held}, not {desired}")
         self.sh("systemctl daemon-reload")
         held = self.sh(f"cat {folder}/memory.max")
         if held != files[f"{folder}/memory.max"]:
@@ -291,13 +291,13 @@ def main() -> int:
     made.add_argument("suites", nargs="*", default=list(SUITES), help="Debian suites (all)")
     made.add_argument("--machine", choices=KINDS, default=UML, help="what runs the nodes (uml)")
     made.add_argument("--runtime", default="runc", help="OCI runtime: runc or crun (runc)")
-    given = made.parse_args()
+    supplied = made.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     status = 0
-    for suite in given.suites:
+    for suite in supplied.suites:
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             try:
-                done = tour(suite, given.runtime, Path(directory), given.machine)
+                done = tour(suite, supplied.runtime, Path(directory), supplied.machine)
             except (CommandError, NotReadyError, TourError) as error:
                 print(f"{suite}: {error}", file=sys.stderr)
                 status = 1

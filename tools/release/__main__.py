@@ -58,16 +58,18 @@ def main() -> int:
         "--out", type=Path, default=Path("dist"), help="empty or new directory (dist)"
     )
     parser.add_argument("--check", action="store_true", help="build twice and compare")
-    given = parser.parse_args()
-    out: Path = given.out.absolute()
+    supplied = parser.parse_args()
+    out: Path = supplied.out.absolute()
     os.umask(0o022)
     try:
-        commit = run("git", "rev-parse", f"{given.commit}^{{commit}}", cwd=sources.CHECKOUT).strip()
+        commit = run(
+            "git", "rev-parse", f"{supplied.commit}^{{commit}}", cwd=sources.CHECKOUT
+        ).strip()
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise ReleaseError(f"{out} is not empty")
         build(commit, out)
-        if given.check:
+        if supplied.check:
             with tempfile.TemporaryDirectory(prefix="again-") as again:
                 build(commit, Path(again))
                 if found := differences(out, Path(again)):

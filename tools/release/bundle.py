@@ -37,13 +37,13 @@ def install(wheels: list[Path], lock: Path, environment: Path) -> Path:
     Every file is checked against the hashes of the lock.
     """
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=Path("/"))
-    wanted = environment / "requirements.txt"
-    wanted.write_text(requirements(wheels))
+    desired = environment / "requirements.txt"
+    desired.write_text(requirements(wheels))
     run(
         *(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--require-hashes"),
         *("--only-binary", ":all:", "--link-mode", "copy", "--find-links", wheels[0].parent),
         *("--python", environment / "bin" / "python"),
-        *("--constraints", lock, "--requirements", wanted),
+        *("--constraints", lock, "--requirements", desired),
         cwd=environment,
     )
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(environment)}))

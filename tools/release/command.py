@@ -27,7 +27,7 @@ def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -
         check=False,
     )
     if done.returncode:
-        shown = " ".join(map(str, command[:6]))
+        reported = " ".join(map(str, command[:6]))
         output = (done.stdout + done.stderr)[-3000:]
-        raise ReleaseError(f"`{shown}` exited with {done.returncode}:\n{output}")
+        raise ReleaseError(f"`{reported}` exited with {done.returncode}:\n{output}")
     return done.stdout

@@ -19,13 +19,13 @@ _IGNORED = re.compile(
     r"|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"  # labels
 )
 _NAME = re.compile(r"(?<![\w:.])([a-zA-Z_:][\w:]*)\s*(\(?)")
-_WORDS = frozenset({"and", "or", "unless", "bool", "inf", "nan"})
+_PARTS = frozenset({"and", "or", "unless", "bool", "inf", "nan"})
 
 
 def metrics_of(expression: str) -> set[str]:
     """The metrics (and recorded series) that an expression names."""
     text = _IGNORED.sub(" ", _STRINGS.sub("", expression))
-    return {name for name, call in _NAME.findall(text) if not call and name.lower() not in _WORDS}
+    return {name for name, call in _NAME.findall(text) if not call and name.lower() not in _PARTS}
 
 
 def labels_of(expression: str) -> set[str]:

@@ -12,5 +12,5 @@ def sample(name: str) -> str:
             to each member of the third list and at last to each member of the list of lists.
     """
     # a comment says something
-    told = "told"
-    return f"{told} wants {told!r} at rest, {name!r} looks up names"
+    notified = "told"
+    return f"{notified} wants {notified!r} at rest, {name!r} looks up names"

@@ -97,10 +97,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", help="a release, such as 1.36.3")
     parser.add_argument("new", help="a release, such as 1.37.2")
-    given = parser.parse_args(arguments)
-    old, new = Sources(given.old), Sources(given.new)
+    supplied = parser.parse_args(arguments)
+    old, new = Sources(supplied.old), Sources(supplied.new)
     rows = csv.writer(sys.stdout, lineterminator="\n")
-    rows.writerow(("about", "name", given.old, given.new))
+    rows.writerow(("about", "name", supplied.old, supplied.new))
     for about in ("gates", "configuration", "flags", "metrics", "protos"):
         for row in differences(getattr(old, about)(), getattr(new, about)()):
             rows.writerow((about, *row))

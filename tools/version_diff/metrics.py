@@ -35,8 +35,8 @@ def metrics(package: Iterable[str]) -> dict[str, str]:
             name = "_".join(filter(None, (_value(part, constants) for part in parts)))
             level = fields.get("StabilityLevel", "").rpartition(".")[2].strip('"')
             after = _LABELS.match(text, options.end())
-            words = _LABEL.findall(after.group(1)) if after else []
-            labels = "|".join(_value(word, constants) for word in words)
+            tokens = _LABEL.findall(after.group(1)) if after else []
+            labels = "|".join(_value(word, constants) for word in tokens)
             found[name] = " ".join(filter(None, (options.group(1).lower(), labels, level)))
     return found
 

@@ -75,10 +75,10 @@ class StaticTokens:
 
     def __call__(self, token: str) -> Caller | None:
         """The caller that a token identifies, or None."""
-        given = token.encode("utf-8", "replace")
+        supplied = token.encode("utf-8", "replace")
         found = None
         for known, caller in self._callers:
-            if hmac.compare_digest(known, given):
+            if hmac.compare_digest(known, supplied):
                 found = caller
         return found
 

@@ -175,7 +175,7 @@ def forbidden(resource: str, name: str, why: str, group: str = "") -> ApiError:
     return ApiError(403, "Forbidden", message, _details(resource, name, group))
 
 
-def gone(message: str, continue_: str = "") -> ApiError:
+def removed(message: str, continue_: str = "") -> ApiError:
     """410 with reason Expired: a watch or a continue token that is too old."""
     return ApiError(410, "Expired", message, continue_=continue_)
 

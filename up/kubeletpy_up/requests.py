@@ -13,7 +13,7 @@ from typing import Any
 from kubeletpy_up.errors import bad_request, invalid_options
 from kubeletpy_up.resources import ResourceInfo
 
-_SHOWN = 60
+_REPORTED = 60
 """How many characters of a wrong option a refusal shows."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -118,8 +118,8 @@ def is_dry_run(values: object, options: str) -> bool:
     if not values:
         return False
     if values not in (["All"], "All"):
-        shown = json.dumps([values] if isinstance(values, str) else values)[:_SHOWN]
-        text = f'Unsupported value: {shown}: supported values: "All"'
+        reported = json.dumps([values] if isinstance(values, str) else values)[:_REPORTED]
+        text = f'Unsupported value: {reported}: supported values: "All"'
         raise invalid_options(options, "dryRun", "FieldValueNotSupported", text)
     return True
 
@@ -132,18 +132,18 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
     Raises:
         ApiError: 400, a value of the wrong type; 422, an unknown policy.
     """
-    given: dict[str, Any] = {}
+    supplied: dict[str, Any] = {}
     if body:
         if not isinstance(body, dict):
             raise bad_request("the body of a delete must be DeleteOptions")
-        given, query = body, {}
-        kind, version = given.get("kind") or "DeleteOptions", given.get("apiVersion") or "v1"
+        supplied, query = body, {}
+        kind, version = supplied.get("kind") or "DeleteOptions", supplied.get("apiVersion") or "v1"
         if kind != "DeleteOptions":
             raise bad_request(
                 f'no kind "{kind}" is registered for version "{version}" in scheme '
                 '"pkg/runtime/scheme.go:111"'
             )
-    grace: object = given.get("gracePeriodSeconds")
+    grace: object = supplied.get("gracePeriodSeconds")
     if "gracePeriodSeconds" in query:
         if not _NUMBER.fullmatch(query["gracePeriodSeconds"]):
             raise bad_request("gracePeriodSeconds: not a number")
@@ -152,8 +152,8 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         raise bad_request("gracePeriodSeconds: not a number")
     if grace is not None and not -(2**63) <= grace < 2**63:
         raise bad_request("gracePeriodSeconds: not a number of 64 bits")
-    preconditions = given.get("preconditions") or {}
-    policy = query.get("propagationPolicy") or given.get("propagationPolicy") or ""
+    preconditions = supplied.get("preconditions") or {}
+    policy = query.get("propagationPolicy") or supplied.get("propagationPolicy") or ""
     if not isinstance(preconditions, dict):
         raise bad_request("preconditions: not an object")
     if policy not in ("", "Orphan", "Background", "Foreground"):
@@ -163,7 +163,7 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         )
         options = "DeleteOptions"
         raise invalid_options(options, "propagationPolicy", "FieldValueNotSupported", text)
-    orphans = given.get("orphanDependents")
+    orphans = supplied.get("orphanDependents")
     if "orphanDependents" in query:
         orphans = query["orphanDependents"].lower() not in ("false", "0")
     if orphans is not None:
@@ -178,6 +178,6 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         grace_period_seconds=grace,
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
-        dry_run=is_dry_run(query.get("dryRun") or given.get("dryRun"), "DeleteOptions"),
+        dry_run=is_dry_run(query.get("dryRun") or supplied.get("dryRun"), "DeleteOptions"),
         propagation=policy,
     )

@@ -35,11 +35,11 @@ async def run_locked(flags: NodeFlags, running: Coroutine[Any, Any, None]) -> No
     with ExitStack() as stack:
         try:
             await _lock_file(path, stack)
-            wanted = _watch(path, stack) if flags.exit_on_lock_contention else asyncio.Event()
+            desired = _watch(path, stack) if flags.exit_on_lock_contention else asyncio.Event()
         except BaseException:
             running.close()
             raise
-        async with background(running) as agent, background(wanted.wait()) as contention:
+        async with background(running) as agent, background(desired.wait()) as contention:
             await until_one_ends(agent, contention)
             if contention.done():
                 extra = {"path": str(path)}
@@ -54,16 +54,16 @@ async def _lock_file(path: Path, stack: ExitStack) -> None:
     except OSError as error:
         raise LaunchError(f"--lock-file {path}: {error}") from error
     stack.callback(os.close, fd)
-    said = False
+    stated = False
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if not said:
+            if not stated:
                 log.warning(
                     "waiting for the lock file: another process holds it", extra={"path": str(path)}
                 )
-            said = True
+            stated = True
             await asyncio.sleep(RETRY_S)
         except OSError as error:
             raise LaunchError(f"--lock-file {path}: {error}") from error
@@ -72,9 +72,9 @@ async def _lock_file(path: Path, stack: ExitStack) -> None:
 
 
 def _watch(path: Path, stack: ExitStack) -> asyncio.Event:
-    wanted = asyncio.Event()
-    watch = DirectoryWatch(path, wanted.set, opened=True)
+    desired = asyncio.Event()
+    watch = DirectoryWatch(path, desired.set, opened=True)
     if not watch.start():
         raise LaunchError(f"--lock-file {path} can't be watched (inotify)")
     stack.callback(watch.close)
-    return wanted
+    return desired

@@ -57,7 +57,7 @@ DECLARED = ("mount_options", "user_namespaces_host_network")
 
 async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
     """Wait until the runtime answers; logs once what it waits for."""
-    said = False
+    stated = False
     while True:
         try:
             version = await runtime.connect(CONNECT_TRY_S)
@@ -65,9 +65,9 @@ async def wait_for_runtime(runtime: RemoteRuntime) -> RuntimeInfo:
         except IncompatibleRuntime as error:
             raise LaunchError(str(error)) from error
         except CRIError as error:
-            if not said:
+            if not stated:
                 log.warning("waiting for the container runtime", extra={"why": str(error)})
-            said = True
+            stated = True
             await asyncio.sleep(1)
 
 
@@ -90,12 +90,12 @@ async def _info(runtime: RuntimeService, version: cri.VersionResponse) -> Runtim
 def _handlers(status: cri.StatusResponse) -> list[api.NodeRuntimeHandler]:
     distinct = {each.name: each for each in status.runtime_handlers}
     fitting = [each for each in distinct.values() if len(each.name) <= LONGEST_HANDLER]
-    shown = fitting[:MOST_HANDLERS]
-    if len(shown) < len(distinct):
+    reported = fitting[:MOST_HANDLERS]
+    if len(reported) < len(distinct):
         log.warning(
             "the runtime reports more handlers, or longer names of them, than a node can show; "
             "the others are left out: check the runtime's configuration",
-            extra={"reported": len(distinct), "shown": len(shown)},
+            extra={"reported": len(distinct), "shown": len(reported)},
         )
     return [
         {
@@ -105,7 +105,7 @@ def _handlers(status: cri.StatusResponse) -> list[api.NodeRuntimeHandler]:
             },
             "name": each.name,
         }
-        for each in shown
+        for each in reported
     ]
 
 
@@ -147,22 +147,22 @@ async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
 
     Raises LaunchError if the machine has no address of the requested family.
     """
-    given = node_addresses(flags.node_ip)
-    if given and not given[0].is_unspecified:
-        return [str(address) for address in given]
-    version = given[0].version if given else 4
+    supplied = node_addresses(flags.node_ip)
+    if supplied and not supplied[0].is_unspecified:
+        return [str(address) for address in supplied]
+    version = supplied[0].version if supplied else 4
     name = node_name(flags, facts.hostname)
     with suppress(ValueError):  # a name, as usual
         return [str(ipaddress.ip_address(name))]
     known = [each for each in await asyncio.to_thread(resolve, name) if is_own_address(each)]
     preferred = [each for each in known if (":" in each) == (version == 6)]
-    if given and not preferred:
+    if supplied and not preferred:
         known = []  # a requested family is never replaced by another
     if found := [*preferred, *known]:
         return found[:1]
     if found_by_route := default_route_ip(version):
         return [found_by_route]
-    if given:
+    if supplied:
         raise LaunchError(
             f"--node-ip {flags.node_ip}: this machine has no IPv{version} address "
             "that leads out of it; name the node's address"
@@ -172,8 +172,8 @@ async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
 
 def follow_addresses(flags: NodeFlags, facts: MachineFacts, addresses: NodeAddresses) -> list[Task]:
     """The task that keeps them up to date; none where they are configured."""
-    given = node_addresses(flags.node_ip)
-    if given and not given[0].is_unspecified:
+    supplied = node_addresses(flags.node_ip)
+    if supplied and not supplied[0].is_unspecified:
         return []
 
     async def run() -> None:
@@ -268,9 +268,9 @@ async def resolve_version(
     """
     if resolved is not None:
         return resolved
-    asked = supported(loaded.node.kubernetes_version)
-    if asked is not None or api is None:
-        return decide(asked, None, None)
+    requested = supported(loaded.node.kubernetes_version)
+    if requested is not None or api is None:
+        return decide(requested, None, None)
     return await resolve_auto(loaded.node, api)
 
 

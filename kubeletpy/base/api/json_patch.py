@@ -225,12 +225,12 @@ def _ordered(
     def identity(item: Any) -> str:
         return _identity(item.get(merge_key) if merge_key and isinstance(item, dict) else item)
 
-    wanted, was = _places(map(identity, order)), _places(map(identity, original))
+    desired, was = _places(map(identity, order)), _places(map(identity, original))
     named = sorted(
-        (item for item in merged if identity(item) in wanted),
-        key=lambda item: wanted[identity(item)],
+        (item for item in merged if identity(item) in desired),
+        key=lambda item: desired[identity(item)],
     )
-    others = deque(item for item in merged if identity(item) not in wanted)
+    others = deque(item for item in merged if identity(item) not in desired)
     result: list[Any] = []
     for item in named:
         place = was.get(identity(item), -1)
@@ -253,7 +253,7 @@ MAX_OPERATIONS = 10_000
 """The API server's own limit."""
 MAX_COPIED = 3 << 20
 """Bytes of JSON that one patch's copies may create: copies of copies double each time."""
-_SHOWN = 100
+_REPORTED = 100
 
 
 class TooLarge(MalformedPatch):
@@ -317,7 +317,7 @@ def _apply_all(document: Any, operations: list[Any]) -> Any:
 def _source(document: Any, operation: JSON) -> Any:
     source = operation.get("from")
     if not isinstance(source, str):
-        raise MalformedPatch(f"JSON patch operation {_shown(operation.get('op'))} needs from")
+        raise MalformedPatch(f"JSON patch operation {_reported(operation.get('op'))} needs from")
     return _find(document, _pointer(source))
 
 
@@ -333,14 +333,14 @@ def _apply(document: Any, operation: JSON) -> Any:
         return _remove(document, path)
     if op == "test":
         if not _equal(_find(document, path), operation["value"]):
-            raise DoesNotFit(f"{_shown(operation['path'])} is not what the patch tests for")
+            raise DoesNotFit(f"{_reported(operation['path'])} is not what the patch tests for")
         return document
     if op == "copy":
         return _add(document, path, copy.deepcopy(_source(document, operation)))
     if op == "move":
         value = _source(document, operation)
         return _add(_remove(document, _pointer(operation["from"])), path, value)
-    raise DoesNotFit(f"a JSON patch has no operation {_shown(op)}")
+    raise DoesNotFit(f"a JSON patch has no operation {_reported(op)}")
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -356,14 +356,14 @@ def _pointer(text: str) -> list[str]:
     if text == "":
         return []
     if not text.startswith("/"):
-        raise MalformedPatch(f"invalid JSON pointer {_shown(text)}")
+        raise MalformedPatch(f"invalid JSON pointer {_reported(text)}")
     return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
 
 
 def _index(part: str, length: int) -> int:
     # so long a number is none of an item; Python refuses to read one of thousands of digits
     if not (part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < length):
-        raise DoesNotFit(f"there is no item {_shown(part)}")
+        raise DoesNotFit(f"there is no item {_reported(part)}")
     return int(part)
 
 
@@ -372,7 +372,7 @@ def _find(document: Any, path: list[str]) -> Any:
     for part in path:
         if isinstance(current, dict):
             if part not in current:
-                raise DoesNotFit(f"there is no {_shown(part)} in {_place(path)}")
+                raise DoesNotFit(f"there is no {_reported(part)} in {_place(path)}")
             current = current[part]
         elif isinstance(current, list):
             current = current[_index(part, len(current))]
@@ -424,10 +424,10 @@ def _no_container(path: list[str]) -> DoesNotFit:
 
 
 def _place(path: list[str]) -> str:
-    return _shown("/" + "/".join(path))
+    return _reported("/" + "/".join(path))
 
 
-def _shown(text: Any) -> str:
+def _reported(text: Any) -> str:
     """A client's text, which may be long."""
     found = str(text)
-    return repr(found if len(found) <= _SHOWN else found[: _SHOWN - 1] + "…")
+    return repr(found if len(found) <= _REPORTED else found[: _REPORTED - 1] + "…")

@@ -79,7 +79,7 @@ def loads(text: bytes) -> Any:
         # also without nulls: with a hook the interpreter lets other threads run in between
         return json.loads(text, object_hook=_without_nulls)
     try:
-        return json.loads(text, object_hook=_in_shared_words)
+        return json.loads(text, object_hook=_in_shared_parts)
     finally:
         if len(_shared) > MOST_SHARED:
             _shared.clear()
@@ -91,7 +91,7 @@ def _without_nulls(decoded: dict[str, Any]) -> dict[str, Any]:
     return decoded
 
 
-def _in_shared_words(decoded: dict[str, Any]) -> dict[str, Any]:
+def _in_shared_parts(decoded: dict[str, Any]) -> dict[str, Any]:
     share = _shared.setdefault
     return {
         share(key, key): share(value, value)

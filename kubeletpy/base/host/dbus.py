@@ -24,7 +24,7 @@ MAX_SIGNALS = 64
 DAEMON = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 _OVER = "the bus closed the connection"
 
-Wanted = Callable[[Message], bool]
+Desired = Callable[[Message], bool]
 
 
 def _all(_signal: Message) -> bool:
@@ -34,10 +34,10 @@ def _all(_signal: Message) -> bool:
 class Bus:
     """A connection to a bus. :meth:`connect` makes one."""
 
-    def __init__(self, bus: MessageBus, wanted: Wanted = _all) -> None:
-        """``wanted``: which signals are kept, so that untrusted peers can't fill the queue."""
+    def __init__(self, bus: MessageBus, desired: Desired = _all) -> None:
+        """``desired``: which signals are kept, so that untrusted peers can't fill the queue."""
         self._bus = bus
-        self._wanted = wanted
+        self._desired = desired
         self._files: dict[int, list[int]] = {}
         """The files in the replies of calls in progress, by serial number."""
         self._signals: asyncio.Queue[Message | None] = asyncio.Queue(MAX_SIGNALS)
@@ -45,7 +45,7 @@ class Bus:
         bus.add_message_handler(self._received)
 
     @classmethod
-    async def connect(cls, address: str | None = None, wanted: Wanted = _all) -> Bus:
+    async def connect(cls, address: str | None = None, desired: Desired = _all) -> Bus:
         """Connect to the bus at an address, or to the system's.
 
         Raises:
@@ -53,7 +53,7 @@ class Bus:
             DBusError: it is not a bus, it refuses us, or the address is invalid.
         """
         try:
-            made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True), wanted)
+            made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True), desired)
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await made._bus.connect()
         except (DBusFastError, EOFError, ValueError) as error:
@@ -130,7 +130,7 @@ class Bus:
             awaited += message.unix_fds
             return
         _close(message.unix_fds)
-        if message.message_type is not MessageType.SIGNAL or not self._wanted(message):
+        if message.message_type is not MessageType.SIGNAL or not self._desired(message):
             return
         if not self._signals.full():
             self._signals.put_nowait(message)

@@ -221,8 +221,8 @@ def open_linked_log(root: str, path: str, container_id: str) -> tuple[int, str]:
     ``path``, below ``root``, is the link. Raises OSError, NotBelow.
     """
     target = _target(root, path)
-    wanted = (container_id, f"{container_id}-json.log")
-    if PurePosixPath(target).parts[-2:] != wanted or not target.startswith("/"):
+    desired = (container_id, f"{container_id}-json.log")
+    if PurePosixPath(target).parts[-2:] != desired or not target.startswith("/"):
         raise NotBelow(f"{path} is a link to {target}, which is not this container's log")
     return _open_roots_own(target), target
 
@@ -326,8 +326,8 @@ class Tree:
         os.close(self.here)
         self.here = above
         left = self._way.pop()
-        there, wanted = os.fstat(above), self._way[-1]
-        if (there.st_dev, there.st_ino) != (wanted.device, wanted.inode):
+        there, desired = os.fstat(above), self._way[-1]
+        if (there.st_dev, there.st_ino) != (desired.device, desired.inode):
             raise OSError(errno.ESTALE, "a directory was moved meanwhile", left.name)
         return left.name
 

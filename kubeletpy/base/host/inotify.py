@@ -24,11 +24,17 @@ _IN_OPEN = 0x20
 _IN_MOVED = 0x40 | 0x80
 _IN_CREATE = 0x100
 _IN_DELETE = 0x200
-_IN_SELF_GONE = 0x400 | 0x800
+_IN_SELF_REMOVED = 0x400 | 0x800
 _IN_Q_OVERFLOW = 0x4000
 _EVENT = struct.Struct("iIII")
 _MASK = (
-    _IN_MODIFY | _IN_ATTRIB | _IN_CLOSE_WRITE | _IN_MOVED | _IN_CREATE | _IN_DELETE | _IN_SELF_GONE
+    _IN_MODIFY
+    | _IN_ATTRIB
+    | _IN_CLOSE_WRITE
+    | _IN_MOVED
+    | _IN_CREATE
+    | _IN_DELETE
+    | _IN_SELF_REMOVED
 )
 
 
@@ -57,7 +63,7 @@ class DirectoryWatch:
         on_deleted: gets the name of each file that is deleted, before ``on_change``.
         opened: only report that it is opened.
         """
-        self._mask = _IN_OPEN | _IN_SELF_GONE if opened else _MASK
+        self._mask = _IN_OPEN | _IN_SELF_REMOVED if opened else _MASK
         self._path = path
         self._on_change = on_change
         self._on_deleted = on_deleted
@@ -195,13 +201,13 @@ class HeldFd:
         self._fd = fd
         self._lock = threading.Lock()
         self._users = 0
-        self._wanted = True
+        self._desired = True
 
     @contextmanager
     def in_use(self) -> Iterator[int]:
         """The descriptor, open until the block ends; -1 after a close."""
         with self._lock:
-            fd = self._fd if self._wanted else -1
+            fd = self._fd if self._desired else -1
             self._users += 1
         try:
             yield fd
@@ -213,13 +219,13 @@ class HeldFd:
     def close(self) -> None:
         """Close it as soon as nobody uses it."""
         with self._lock:
-            self._wanted = False
+            self._desired = False
             self._close_unused()
 
     def __del__(self) -> None:
         self.close()
 
     def _close_unused(self) -> None:
-        if self._fd >= 0 and not self._wanted and not self._users:
+        if self._fd >= 0 and not self._desired and not self._users:
             os.close(self._fd)
             self._fd = -1

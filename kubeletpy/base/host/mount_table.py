@@ -114,7 +114,7 @@ def in_user_namespace(uid_map: str | None) -> bool:
     first = next(iter(lines(uid_map)), "")
     if not first:
         return True
-    words = first.split()[:3]
-    if len(words) < len(_ALL_IDS) or not all(word.isascii() and word.isdigit() for word in words):
+    parts = first.split()[:3]
+    if len(parts) < len(_ALL_IDS) or not all(word.isascii() and word.isdigit() for word in parts):
         return False
-    return [int(word[:20]) for word in words] != _ALL_IDS
+    return [int(word[:20]) for word in parts] != _ALL_IDS

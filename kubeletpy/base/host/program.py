@@ -96,11 +96,11 @@ async def run_program(
         transport.close()
     code = transport.get_returncode()
     if code:
-        said = conversation.texts[_STDERR][:MAX_COMPLAINT].decode(errors="replace")
-        said = scrub(said, hidden).strip()
+        stated = conversation.texts[_STDERR][:MAX_COMPLAINT].decode(errors="replace")
+        stated = scrub(stated, hidden).strip()
         how = f"exit status {code}" if code > 0 else f"signal {-code}"
         status = code if code > 0 else None
-        raise ProgramFailed(f"{how}: {said}" if said else how, status, complaint=said)
+        raise ProgramFailed(f"{how}: {stated}" if stated else how, status, complaint=stated)
     return bytes(conversation.texts[_STDOUT])
 
 

@@ -329,8 +329,10 @@ def sign_request(
             a certificate.
         OSError: the authority's files can't be read.
     """
-    given = list(usages)
-    if not {_DIGITAL_SIGNATURE, _KEY_ENCIPHERMENT} & {*given} or not _EXTENDED.keys() & {*given}:
+    supplied = list(usages)
+    if not {_DIGITAL_SIGNATURE, _KEY_ENCIPHERMENT} & {*supplied} or not _EXTENDED.keys() & {
+        *supplied
+    }:
         raise CertificateError("a certificate needs usages")
     request = load_request(pem)
     with refusing("the request's own signature can't be checked"):
@@ -338,7 +340,7 @@ def sign_request(
     if not right:
         raise CertificateError("the request's signature is invalid")
     issuer, signer = _authority(authority)
-    certificate = _leaf(names, request.public_key(), given, not_before, not_after)
+    certificate = _leaf(names, request.public_key(), supplied, not_before, not_after)
     aki = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     certificate = certificate.add_extension(aki, critical=False)
     return _signed(certificate, issuer.subject, signer)
@@ -395,10 +397,11 @@ def _leaf(
     not_before: float,
     not_after: float,
 ) -> x509.CertificateBuilder:
-    given = set(usages)
-    extended = x509.ExtendedKeyUsage([oid for name, oid in _EXTENDED.items() if name in given])
+    supplied = set(usages)
+    extended = x509.ExtendedKeyUsage([oid for name, oid in _EXTENDED.items() if name in supplied])
     usage = _key_usage(
-        digital_signature=_DIGITAL_SIGNATURE in given, key_encipherment=_KEY_ENCIPHERMENT in given
+        digital_signature=_DIGITAL_SIGNATURE in supplied,
+        key_encipherment=_KEY_ENCIPHERMENT in supplied,
     )
     builder = _begun(names, key, not_before, not_after)
     builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)

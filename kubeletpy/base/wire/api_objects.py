@@ -95,9 +95,9 @@ class _Message:
         if UnknownFieldSet(message):
             _checked(message)
         ways = self.ways
-        for field, given in message.ListFields():
+        for field, supplied in message.ListFields():
             key, read, empty, inline = ways[field.number]
-            value = given if read is None else read(given)
+            value = supplied if read is None else read(supplied)
             if inline:
                 found.update(value)
             elif value or (empty and value is not None):

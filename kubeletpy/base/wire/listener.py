@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors after which asyncio waits a second."""
-SAID_AGAIN_S = 60.0
+STATED_AGAIN_S = 60.0
 ASYNCIOS_TEXT = "socket.accept() out of system resource"
 
 
@@ -73,7 +73,7 @@ class LoopProblems:
     """An event loop's exception handler: logs lasting errors once a minute, without traceback."""
 
     def __init__(self) -> None:
-        self._said_at = -SAID_AGAIN_S
+        self._stated_at = -STATED_AGAIN_S
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log a problem that nobody else handles."""
@@ -81,8 +81,8 @@ class LoopProblems:
             loop.default_exception_handler(context)
             return
         now = time.monotonic()
-        if now - self._said_at >= SAID_AGAIN_S:
-            self._said_at = now
+        if now - self._stated_at >= STATED_AGAIN_S:
+            self._stated_at = now
             log.warning("connections have to wait", extra={"why": str(context.get("exception"))})
 
 
@@ -95,12 +95,12 @@ class LoopProblems:
 # free. Must never count by anything but descriptors: a connection counts until its socket is
 # closed, also during the TLS handshake.
 
-STRANGER_S = 20.0
+UNKNOWN_S = 20.0
 """How long a connection may go without an authenticated request, TLS handshake included."""
-STRANGERS = 512
+UNKNOWN = 512
 """Connections of a port without an authenticated request yet. One that is silent holds 3 kB, one in
 a TLS handshake 55 kB."""
-STRANGERS_OF_ONE = 256
+UNKNOWN_OF_ONE = 256
 """The same for one address. An API server may have thousands of streams from one address: each is
 authenticated by its first request, some milliseconds after it has connected."""
 V6_NETWORK = 64
@@ -112,21 +112,21 @@ SPARE = 3
 """Descriptors that a connection may take (one more to a runtime or node, one of a file)."""
 
 
-def most_connections(wanted: int) -> int:
-    """``wanted``, or as many as this process's descriptor limit allows."""
+def most_connections(desired: int) -> int:
+    """``desired``, or as many as this process's descriptor limit allows."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if soft == resource.RLIM_INFINITY else max(2, min(wanted, soft // SPARE))
+    return desired if soft == resource.RLIM_INFINITY else max(2, min(desired, soft // SPARE))
 
 
-class Door:
-    """The connections of one port, at most ``limit``, up to ``STRANGERS`` of them unidentified."""
+class ConnectionLimiter:
+    """The connections of one port, at most ``limit``, up to ``UNKNOWN`` of them unidentified."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._most_strangers = max(2, min(STRANGERS, limit // 2))
+        self._most_unknown = max(2, min(UNKNOWN, limit // 2))
         self._refusals = _Refusals()
-        self._inside: dict[int, Guest] = {}
-        self._strangers: dict[str, dict[Guest, None]] = {}
+        self._inside: dict[int, LimitedConnection] = {}
+        self._unknown: dict[str, dict[LimitedConnection, None]] = {}
         self._count = 0
         self._known: Counter[str] = Counter()
 
@@ -140,25 +140,25 @@ class Door:
 
         Each call closes one, so a connection waits at most while there are unidentified ones.
         """
-        if not self._strangers:
+        if not self._unknown:
             return False
         self._send_one_away("the port is full")
         return True
 
-    def enter(self, guest: Guest) -> bool:
+    def enter(self, guest: LimitedConnection) -> bool:
         """Admit a connection; False: there is no room, and it must be closed."""
         if self.is_full():
             self._refusals.add(guest.source, "the port is full")
             return False
-        if len(of_source := self._strangers.get(guest.source, {})) >= STRANGERS_OF_ONE:
+        if len(of_source := self._unknown.get(guest.source, {})) >= UNKNOWN_OF_ONE:
             self._send_away(next(iter(of_source)))
             self._refusals.add(guest.source, "too many unauthenticated connections of one address")
-        elif self._count >= self._most_strangers:
+        elif self._count >= self._most_unknown:
             self._send_one_away("too many unauthenticated connections")
         self._inside[guest.fileno()] = guest
-        self._strangers.setdefault(guest.source, {})[guest] = None
+        self._unknown.setdefault(guest.source, {})[guest] = None
         self._count += 1
-        guest.timer = asyncio.get_running_loop().call_later(STRANGER_S, self._send_away, guest)
+        guest.timer = asyncio.get_running_loop().call_later(UNKNOWN_S, self._send_away, guest)
         return True
 
     def admit_identity(self, transport: asyncio.BaseTransport | None, who: str) -> bool:
@@ -179,7 +179,7 @@ class Door:
         self._known[who] += 1
         return True
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: LimitedConnection) -> None:
         """A connection has been closed."""
         self._remove_unidentified(guest)
         self._forget(guest)
@@ -187,16 +187,16 @@ class Door:
             del self._inside[guest.fileno()]
 
     def _send_one_away(self, why: str) -> None:
-        most = max(self._strangers.values(), key=len)
+        most = max(self._unknown.values(), key=len)
         guest = next(iter(most))
         self._send_away(guest)
         self._refusals.add(guest.source, why)
 
-    def _send_away(self, guest: Guest) -> None:
+    def _send_away(self, guest: LimitedConnection) -> None:
         self._remove_unidentified(guest)
         guest.end()
 
-    def _forget(self, guest: Guest) -> None:
+    def _forget(self, guest: LimitedConnection) -> None:
         """Stop counting a connection for its identity."""
         if guest.who is None:
             return
@@ -205,16 +205,16 @@ class Door:
             del self._known[guest.who]
         guest.who = None
 
-    def _remove_unidentified(self, guest: Guest) -> None:
+    def _remove_unidentified(self, guest: LimitedConnection) -> None:
         if guest.timer is not None:
             guest.timer.cancel()
             guest.timer = None
-        of_source = self._strangers.get(guest.source, {})
+        of_source = self._unknown.get(guest.source, {})
         if guest in of_source:
             del of_source[guest]
             self._count -= 1
             if not of_source:
-                del self._strangers[guest.source]
+                del self._unknown[guest.source]
 
 
 class _Refusals:
@@ -241,10 +241,10 @@ _MAPPED = "::ffff:"
 """What the kernel puts before an IPv4 address on a socket of both families."""
 
 
-class Guest(socket.socket):
+class LimitedConnection(socket.socket):
     """A connection that notifies the door when it is closed."""
 
-    door: Door
+    limiter: ConnectionLimiter
     source: str = ""
     who: str | None = None
     timer: asyncio.TimerHandle | None = None
@@ -267,31 +267,31 @@ class Guest(socket.socket):
 
     def close(self) -> None:
         """Close and leave."""
-        self.door.leave(self)
+        self.limiter.leave(self)
         super().close()
 
 
-class Entrance(ListeningSocket):
+class LimitedListener(ListeningSocket):
     """A listening socket with a door."""
 
-    door: Door
+    limiter: ConnectionLimiter
 
-    def accept_next(self) -> tuple[Guest, Any]:
+    def accept_next(self) -> tuple[LimitedConnection, Any]:
         """The next connection.
 
         Raises:
             BlockingIOError: there is no room yet, and the connection stays in the kernel's backlog;
                 or there will be none, and it is closed. Either ends the loop's round of accepting.
         """
-        if self.door.is_full() and self._somebody_waits() and self.door.close_unidentified():
+        if self.limiter.is_full() and self._somebody_waits() and self.limiter.close_unidentified():
             # Unidentified connections being closed leave when the loop sees their end, which
             # is not before this round of accepting is over.
             raise BlockingIOError
         number, address = self._accept()  # type: ignore[attr-defined]
-        guest = Guest(self.family, self.type, self.proto, fileno=number)
-        guest.door = self.door
+        guest = LimitedConnection(self.family, self.type, self.proto, fileno=number)
+        guest.limiter = self.limiter
         guest.source = source_of(address)
-        if not self.door.enter(guest):
+        if not self.limiter.enter(guest):
             guest.close()
             # after ConnectionAbortedError, the loop of Python 3.14 goes on in the same round: all
             # that wait would be closed before the unidentified ones being closed have left
@@ -300,18 +300,18 @@ class Entrance(ListeningSocket):
 
     def _somebody_waits(self) -> bool:
         """Whether a connection is in the kernel's backlog: the loop also calls without one."""
-        asked = select.poll()
-        asked.register(self, select.POLLIN)
-        return bool(asked.poll(0))
+        requested = select.poll()
+        requested.register(self, select.POLLIN)
+        return bool(requested.poll(0))
 
 
-def guarded(listening: socket.socket, limit: int) -> Entrance:
+def guarded(listening: socket.socket, limit: int) -> LimitedListener:
     """The same listening socket with a door; the original must still be closed by its owner."""
-    made = Entrance(
+    made = LimitedListener(
         listening.family, listening.type, listening.proto, fileno=os.dup(listening.fileno())
     )
     made.setblocking(False)
-    made.door = Door(limit)
+    made.limiter = ConnectionLimiter(limit)
     return made
 
 
@@ -359,7 +359,7 @@ class Listener:
 
     def __init__(
         self,
-        entrance: Entrance,
+        limited: LimitedListener,
         make: Callable[[], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -371,14 +371,14 @@ class Listener:
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
         self._loop = asyncio.get_running_loop()
-        self._entrance = entrance
+        self._limited = limited
         self._make = make
         self._tls = tls
-        self._silent: set[Guest] = set()
+        self._silent: set[LimitedConnection] = set()
         """Connections that have sent nothing yet."""
-        self._waiting: dict[Guest, None] = {}
+        self._waiting: dict[LimitedConnection, None] = {}
         """Connections whose TLS handshake has not begun, the oldest first."""
-        self._handshakes: dict[Guest, float] = {}
+        self._handshakes: dict[LimitedConnection, float] = {}
         """Connections in their handshake -> when it began, the oldest first."""
         self._next: asyncio.TimerHandle | None = None
         """Begins further handshakes."""
@@ -388,16 +388,16 @@ class Listener:
     def start(self) -> None:
         """Begin to accept."""
         self._retry = None
-        self._loop.add_reader(self._entrance, self._accept)
+        self._loop.add_reader(self._limited, self._accept)
 
     def close(self) -> None:
         """Stop listening; end connections whose protocol has not been made."""
-        if self._entrance.fileno() == -1:
+        if self._limited.fileno() == -1:
             return
         if self._retry is not None:
             self._retry.cancel()
-        self._loop.remove_reader(self._entrance)
-        self._entrance.close()
+        self._loop.remove_reader(self._limited)
+        self._limited.close()
         if self._next is not None:
             self._next.cancel()
         for guest in self._silent:
@@ -412,7 +412,7 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
-                guest, _ = self._entrance.accept_next()
+                guest, _ = self._limited.accept_next()
                 guest.setblocking(False)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
@@ -426,11 +426,11 @@ class Listener:
             self._loop.add_reader(guest, self._first_byte, guest)
 
     def _pause(self, error: OSError) -> None:
-        self._loop.remove_reader(self._entrance)
+        self._loop.remove_reader(self._limited)
         self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
         self._loop.call_exception_handler({"message": ASYNCIOS_TEXT, "exception": error})
 
-    def _first_byte(self, guest: Guest) -> None:
+    def _first_byte(self, guest: LimitedConnection) -> None:
         try:
             found = guest.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -449,7 +449,7 @@ class Listener:
         guest.on_end = partial(self._loop.call_soon, self._give_up, guest)
         self._begin_soon(0.0)
 
-    def _give_up(self, guest: Guest) -> None:
+    def _give_up(self, guest: LimitedConnection) -> None:
         """The door has ended a connection, which nobody reads if it still waits."""
         if guest in self._waiting:
             del self._waiting[guest]
@@ -496,13 +496,13 @@ class Listener:
         oldest.end()
         return 0.0
 
-    def _begin(self, guest: Guest) -> None:
+    def _begin(self, guest: LimitedConnection) -> None:
         guest.on_end = None
         task = self._loop.create_task(self._connect(guest))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, guest: Guest) -> None:
+    async def _connect(self, guest: LimitedConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: _Arrival(self._make),

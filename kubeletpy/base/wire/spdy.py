@@ -24,7 +24,7 @@ _CONTROL = 0x8003
 _HEAD = struct.Struct(">HHI")
 _NUMBER = struct.Struct(">I")
 
-_WORDS = (
+_PARTS = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language "
     "accept-ranges age allow authorization cache-control connection content-base content-encoding "
     "content-language content-length content-location content-md5 content-range content-type date "
@@ -46,8 +46,8 @@ _TEXT = (
 
 
 def _dictionary() -> bytes:
-    words = (word.replace("_", " ").encode() for word in _WORDS.split())
-    return b"".join(_NUMBER.pack(len(word)) + word for word in words) + _TEXT.encode()
+    parts = (word.replace("_", " ").encode() for word in _PARTS.split())
+    return b"".join(_NUMBER.pack(len(word)) + word for word in parts) + _TEXT.encode()
 
 
 DICTIONARY = _dictionary()

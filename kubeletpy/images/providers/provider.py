@@ -86,8 +86,8 @@ def chosen_annotations(
     required = attributes.required_service_account_annotation_keys
     if any(key not in annotations for key in required):
         return None
-    wanted = (*required, *attributes.optional_service_account_annotation_keys)
-    return {key: annotations[key] for key in wanted if key in annotations}
+    desired = (*required, *attributes.optional_service_account_annotation_keys)
+    return {key: annotations[key] for key in desired if key in annotations}
 
 
 MAX_CALLS = 10

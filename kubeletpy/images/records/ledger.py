@@ -145,7 +145,7 @@ class PullRecords:
         pulled_here = record is not None or records.full_name(image) in self._store.intents
         if not self._verification.needed(image, pulled_here=pulled_here):
             return records.MustPullResult.POLICY_ALLOWED
-        repository = records.repository_as_given(image)
+        repository = records.repository_as_supplied(image)
         reported = records.by_record(record, repository)
         if isinstance(reported, records.MustPullResult):
             return reported
@@ -252,7 +252,7 @@ class PullRecords:
         self, image: str, intent: records.Intent, image_ref: str, grants: records.Grants
     ) -> None:
         try:
-            await self._grow(image_ref, records.repository_as_given(image), grants)
+            await self._grow(image_ref, records.repository_as_supplied(image), grants)
             intent.uncertain = False
         except OSError as error:
             intent.uncertain = True

@@ -408,7 +408,7 @@ class Verification(Struct, frozen=True):
         return self.policy is VerificationPolicy.ALWAYS
 
     def _listed(self, image: str) -> bool:
-        name = repository_as_given(image)
+        name = repository_as_supplied(image)
         return any(
             name.startswith(entry[:-1]) if entry.endswith("/*") else name == entry
             for entry in self.allowlist
@@ -423,7 +423,7 @@ class Proof(Struct, frozen=True):
     """To be recorded, so that it counts next time."""
 
 
-def repository_as_given(image: str) -> str:
+def repository_as_supplied(image: str) -> str:
     """The image name as in the pod, without tag and digest; empty when it is no image name."""
     try:
         reference = parse_reference(image)

@@ -66,8 +66,8 @@ class Http2Connection(asyncio.Protocol):
         self.opened_at = self._heard = self._quiet_since = self._loop.time()
         """On the loop's clock."""
         self._lost = lost
-        self._told = False
-        self._asked: float | None = None
+        self._notified = False
+        self._requested: float | None = None
         """When a PING was sent; nothing has arrived since."""
         self._suspect = False
         """A request's time is up without a sign of the server; nothing has arrived since."""
@@ -199,7 +199,7 @@ class Http2Connection(asyncio.Protocol):
             return
         now = self._loop.time()
         self._heard = self._quiet_since = now
-        self._asked = None
+        self._requested = None
         if self._suspect:
             self._suspect = False
             self._changed()
@@ -335,14 +335,14 @@ class Http2Connection(asyncio.Protocol):
         """A request timed out: check with a PING whether a silent server is alive."""
         if not stream.status and self._heard <= stream.opened_at and self._error is None:
             self._suspect = True
-            if self._asked is None:
+            if self._requested is None:
                 self._ping()
             self._changed()
 
     # health
 
     def _ping(self) -> None:
-        self._asked = self._loop.time()
+        self._requested = self._loop.time()
         try:
             self._h2.ping(_PING)
         except _MALFORMED as error:
@@ -360,8 +360,8 @@ class Http2Connection(asyncio.Protocol):
         self._timer = self._loop.call_at(due, self._check)
 
     def _due(self) -> float:
-        if self._asked is not None:
-            return self._asked + limits.PING_TIMEOUT_S
+        if self._requested is not None:
+            return self._requested + limits.PING_TIMEOUT_S
         return self._quiet_since + (limits.READ_IDLE_S if self._streams else limits.IDLE_S)
 
     def _check(self) -> None:
@@ -370,7 +370,7 @@ class Http2Connection(asyncio.Protocol):
             return
         if self._loop.time() < self._due():
             self._set_timer()
-        elif self._asked is not None:
+        elif self._requested is not None:
             self._give_up(f"the server did not answer a PING within {limits.PING_TIMEOUT_S:.0f} s")
         elif self._streams:
             self._ping()
@@ -428,8 +428,8 @@ class Http2Connection(asyncio.Protocol):
         return self._error
 
     def _report_lost(self, why: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             self._lost(why)
 
     def _end(self, *, closing: bool) -> None:

@@ -52,8 +52,8 @@ class Stream:
 
     def header(self, name: str) -> str:
         """A header's value, or an empty string."""
-        wanted = name.encode()
-        return next((value.decode("latin-1") for key, value in self._headers if key == wanted), "")
+        desired = name.encode()
+        return next((value.decode("latin-1") for key, value in self._headers if key == desired), "")
 
     async def head(self) -> None:
         """Wait for the response's head. Raises TransportError."""

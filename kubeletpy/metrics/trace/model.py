@@ -42,7 +42,7 @@ class TraceCall(StrEnum):
     SETTLE = "wait for the runtime to end an earlier call"
     START_PLACE = "wait for a place to start in"
     STOP_PLACE = "wait for a place to stop in"
-    LOOK_UP_IMAGE = "look up image"
+    CHECK_UP_IMAGE = "look up image"
     PULL_IMAGE = "pull image"
     RUN_POD_SANDBOX = "RunPodSandbox"
     POD_SANDBOX_STATUS = "PodSandboxStatus"

@@ -151,8 +151,8 @@ class _Reported(SpanExporter):
         self._endpoint = endpoint or "the default endpoint"
         self._lost = False
         self._closed = False
-        self._words = _LastWords()
-        _EXPORTER_LOG.filters.insert(0, self._words)
+        self._parts = _LastParts()
+        _EXPORTER_LOG.filters.insert(0, self._parts)
         _QUEUE_LOG.setLevel(logging.ERROR)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -163,7 +163,7 @@ class _Reported(SpanExporter):
         if lost and not self._lost and not self._closed:
             log.warning(
                 "the collector takes no spans: they are dropped until it does",
-                extra={**extra, "why": self._words.text},
+                extra={**extra, "why": self._parts.text},
             )
         elif self._lost and not lost:
             log.info("the collector takes spans again", extra=extra)
@@ -175,14 +175,14 @@ class _Reported(SpanExporter):
         if not self._closed:
             self._closed = True
             self._exporter.shutdown()
-            _EXPORTER_LOG.removeFilter(self._words)
+            _EXPORTER_LOG.removeFilter(self._parts)
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
         """Nothing is held back here."""
         return True
 
 
-class _LastWords(logging.Filter):
+class _LastParts(logging.Filter):
     """Keeps the exporter's lines out of the log, and the last of them as a reason."""
 
     text = ""

@@ -212,7 +212,7 @@ class Traces:
         if ready or ended:
             trace.ready(now, ended=ended)
 
-    def gone(self, uid: str) -> None:
+    def removed(self, uid: str) -> None:
         """The pod was removed from the API, or its worker has finished."""
         trace = self._pods.get(uid)
         if trace is not None and trace.ended_at is None:

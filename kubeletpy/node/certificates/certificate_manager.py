@@ -84,10 +84,10 @@ async def issue(
         name = request.request_name(prefix, x509.public_key(key), names, signer)
         return key, x509.new_request(key, names), name
 
-    key, wanted, name = await asyncio.to_thread(prepare)
+    key, desired, name = await asyncio.to_thread(prepare)
     try:
         found = await api.create(
-            CERTIFICATESIGNINGREQUESTS, request.request_object(name, signer, wanted)
+            CERTIFICATESIGNINGREQUESTS, request.request_object(name, signer, desired)
         )
         log.info("certificate requested", extra={"csr": name, "signer": signer})
     except AlreadyExists:

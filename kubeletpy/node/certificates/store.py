@@ -328,7 +328,7 @@ def write(path: Path, like: CurrentContext, pair: Path) -> None:
 # inotify reports that something happened nearby, the files' stamps show whether it matters, and a
 # periodic check makes certain. Must never read their contents.
 
-LOOK_S = 60.0
+CHECK_S = 60.0
 SETTLE_S = 0.2
 """A program that writes a certificate and then its key has this long between the two."""
 
@@ -365,7 +365,7 @@ class FileFollower:
         while True:
             self._watch_directories()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(CHECK_S):
                     await self._woken.wait()
                     await asyncio.sleep(SETTLE_S)
             self._woken.clear()
@@ -387,9 +387,9 @@ class FileFollower:
         return {path: stamp(path) for path in self._followed}
 
     def _watch_directories(self) -> None:
-        wanted = {path.parent for path in self._followed}
-        for directory in wanted:
+        desired = {path.parent for path in self._followed}
+        for directory in desired:
             watch = self._watches.setdefault(directory, DirectoryWatch(directory, self._woken.set))
             watch.start()
-        for directory in self._watches.keys() - wanted:
+        for directory in self._watches.keys() - desired:
             self._watches.pop(directory).close()

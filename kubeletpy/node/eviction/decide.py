@@ -38,7 +38,7 @@ CONTAINER_SIGNAL = "ephemeralcontainerfs.limit"
 POD_SIGNAL = "ephemeralpodfs.limit"
 VOLUME_SIGNAL = "emptydirfs.limit"
 WHOLE = "all of the pod"
-SHOWN = 5
+REPORTED = 5
 """How many of the pods that may be evicted next are kept."""
 AT_ONCE = 4
 """How many pods are ended at a time: each has to end in time, whatever the others do."""
@@ -145,7 +145,7 @@ def nearest(limits: LocalStorageLimits, use: PodStorage) -> Share:
 def next_to_go(places: Iterable[LimitPlace]) -> tuple[LimitPlace, ...]:
     """The first few pods, those nearest to a limit of their own first."""
     ordered = sorted(places, key=lambda place: (-_part(place.share), place.uid))
-    return tuple(ordered[:SHOWN])
+    return tuple(ordered[:REPORTED])
 
 
 def _if_exceeded(
@@ -598,12 +598,12 @@ def decide(
     )
 
 
-def restored(state: EvictionState, shown: Collection[Condition], now: float) -> EvictionState:
+def restored(state: EvictionState, reported: Collection[Condition], now: float) -> EvictionState:
     """Add the conditions that an earlier run of the agent reported.
 
     They are held as if seen now: restarting its agent does not make a node well.
     """
-    new = [condition for condition in shown if condition not in state.pressed]
+    new = [condition for condition in reported if condition not in state.pressed]
     return replace(
         state,
         pressed={**state.pressed, **dict.fromkeys(new, now)},

@@ -24,7 +24,7 @@ from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
 from kubeletpy.node.eviction.report import PressureReport, report
 from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
-from kubeletpy.pods.pod import Pod, Spared
+from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.protocol import KillOptions
 
 if TYPE_CHECKING:
@@ -117,27 +117,27 @@ class EvictionKeeper:
         return report(self._rules, self.state, self._observer.doubts, self.done, now=now, wall=wall)
 
     async def order(
-        self, asked: Pod | None = None, without: Collection[str] = ()
+        self, requested: Pod | None = None, without: Collection[str] = ()
     ) -> tuple[EvictionOrder, ...]:
         """The order in which pods would be evicted now; measures what they use.
 
         Args:
-            ``asked``: a pod to include, with the resources that it would be allocated.
+            ``requested``: a pod to include, with the resources that it would be allocated.
             without: uids of pods that would have ended by then.
         """
-        return await self._pressure.order(self.state, asked, without)
+        return await self._pressure.order(self.state, requested, without)
 
-    def node_shown(self, node: api.Node) -> None:
+    def node_reported(self, node: api.Node) -> None:
         """Restore the last agent's conditions when the API first shows the node. Never blocks."""
         if self._restored:
             return
         self._restored = True
         conditions = (node.get("status") or {}).get("conditions") or ()
         reported = {each["type"] for each in conditions if each.get("status") == "True"}
-        shown = [each for each in eviction_decide.Condition if each.value in reported]
-        if shown:
+        displayed = [each for each in eviction_decide.Condition if each.value in reported]
+        if displayed:
             now = asyncio.get_running_loop().time()
-            self.state = eviction_decide.restored(self.state, shown, now)
+            self.state = eviction_decide.restored(self.state, displayed, now)
             self._signals.wake()
 
     def pods_changed(self, uids: Collection[str]) -> None:
@@ -205,9 +205,9 @@ class EvictionKeeper:
             waits.append(max(held, eviction_decide.CONFIRM_S))
         return min((each for each in waits if each is not None), default=None)
 
-    def spared(self, uid: str) -> Spared | None:
+    def excluded(self, uid: str) -> Excluded | None:
         """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
-        return None if self._limits is None else self._limits.spared(uid)
+        return None if self._limits is None else self._limits.excluded(uid)
 
     def _end_offenders(self, decision: eviction_decide.EvictionDecision) -> None:
         if self._limits is None:

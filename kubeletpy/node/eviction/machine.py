@@ -145,21 +145,21 @@ class MemoryNotices:
             os.eventfd_read(event)
         self._signal()
 
-    def _trigger(self, path: str, wanted: bytes | None) -> None:
-        """Wait for POLLPRI on a file, once ``wanted`` was written to it."""
+    def _trigger(self, path: str, desired: bytes | None) -> None:
+        """Wait for POLLPRI on a file, once ``desired`` was written to it."""
         if path in self._triggers:
             if _is_open(path, self._triggers[path][0]):
                 return
             self._forget(path)
         try:
-            mode = os.O_RDWR if wanted is not None else os.O_RDONLY
+            mode = os.O_RDWR if desired is not None else os.O_RDONLY
             file = os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return
         poll = select.epoll()
         try:
-            if wanted is not None:
-                os.write(file, wanted)
+            if desired is not None:
+                os.write(file, desired)
             else:
                 os.pread(file, 1, 0)  # a file that was not read yet reports an event at once
             poll.register(file, select.EPOLLPRI)
@@ -273,16 +273,18 @@ class MachineSignals:
         notices = MemoryNotices(memory, version)
         return cls(groups, kubepods, root_dir, images, notices, huge_pages=huge_pages)
 
-    async def observe(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, desired: Collection[Signal]) -> Observations:
         """Observe what is available for each signal, as far as that is possible."""
         loop = asyncio.get_running_loop()
-        found = dict(await loop.run_in_executor(self._memory, self._processes, wanted, loop.time()))
-        disks = [name for name, signals in _SPACE.items() if set(signals) & set(wanted)]
+        found = dict(
+            await loop.run_in_executor(self._memory, self._processes, desired, loop.time())
+        )
+        disks = [name for name, signals in _SPACE.items() if set(signals) & set(desired)]
         if "imagefs" in disks and await self.layout() is None:
             disks.remove("imagefs")
         for space_of in await run_together(*(self._space(name) for name in disks)):
             found |= space_of
-        return {signal: seen for signal, seen in found.items() if signal in wanted}
+        return {signal: seen for signal, seen in found.items() if signal in desired}
 
     async def layout(self) -> Layout | None:
         """Where images and writable layers are; None until the runtime reports it."""
@@ -323,19 +325,19 @@ class MachineSignals:
         self._memory.shutdown(wait=False)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
-    def _processes(self, wanted: Collection[Signal], at: float) -> dict[Signal, SignalObservation]:
+    def _processes(self, desired: Collection[Signal], at: float) -> dict[Signal, SignalObservation]:
         """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, SignalObservation] = {}
-        if Signal.MEMORY in wanted:
+        if Signal.MEMORY in desired:
             memory = node_memory(sizes(read_text(f"{self._proc}/meminfo")), self._huge_pages)
             if memory is not None:
                 found[Signal.MEMORY] = SignalObservation(*memory, at)
-        if Signal.ALLOCATABLE_MEMORY in wanted and self._groups is not None and self._kubepods:
+        if Signal.ALLOCATABLE_MEMORY in desired and self._groups is not None and self._kubepods:
             stats = self._groups.stats(self._kubepods, detail=False)
             if stats is not None and stats.limit is not None and stats.working_set is not None:
                 left = max(0, stats.limit - stats.working_set)
                 found[Signal.ALLOCATABLE_MEMORY] = SignalObservation(left, stats.limit, at)
-        if Signal.PIDS in wanted:
+        if Signal.PIDS in desired:
             most, tasks = task_counts(self._proc)
             if most is not None and tasks is not None:
                 found[Signal.PIDS] = SignalObservation(most - tasks, most, at)
@@ -392,7 +394,7 @@ class Unwatched:
     def __init__(self) -> None:
         self._woken = asyncio.Event()
 
-    async def observe(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, desired: Collection[Signal]) -> Observations:
         """Nothing."""
         return {}
 

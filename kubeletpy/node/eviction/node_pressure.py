@@ -27,7 +27,7 @@ from kubeletpy.kubeapi.events.recorder import (
 from kubeletpy.node.eviction import decide, report
 from kubeletpy.node.eviction import ranking as eviction_ranking
 from kubeletpy.node.eviction.endings import Ending, Endings
-from kubeletpy.node.eviction.report import SHOWN, EvictionRecord
+from kubeletpy.node.eviction.report import REPORTED, EvictionRecord
 from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -194,7 +194,7 @@ class NodePressure:
                 return
         self._reclaimed = self._reclaimed and not what
         self.done.append(
-            EvictionRecord(self._clock.now(), crossing, tuple(ranking[:SHOWN]), chosen)
+            EvictionRecord(self._clock.now(), crossing, tuple(ranking[:REPORTED]), chosen)
         )
         awaited = (
             eviction_ranking.freed_by(chosen, crossing.threshold, layout, written)
@@ -210,7 +210,7 @@ class NodePressure:
         return {uid: pod for uid, pod in active.items() if uid not in stuck}
 
     async def order(
-        self, state: decide.EvictionState, asked: Pod | None, without: Collection[str]
+        self, state: decide.EvictionState, requested: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
         """The result of :meth:`kubeletpy.node.eviction.keeper.EvictionKeeper.order`."""
         from kubeletpy.node.eviction.ranking import candidate
@@ -222,11 +222,11 @@ class NodePressure:
         pods = [pod for uid, pod in self._evictable().items() if uid not in without]
         uses = await self._uses.candidates(pods, disk=on_disk) if pods else []
         crossed = {threshold.signal for threshold in state.first_seen}
-        wanted = None
-        if asked is not None:
-            runs = next((each.use for each in uses if each.uid == asked.uid), None)
-            wanted = replace(candidate(asked, None, None), use=runs)
-        return orders(watched, layout, uses, crossed, wanted)
+        desired = None
+        if requested is not None:
+            runs = next((each.use for each in uses if each.uid == requested.uid), None)
+            desired = replace(candidate(requested, None, None), use=runs)
+        return orders(watched, layout, uses, crossed, desired)
 
     async def _clear_away(
         self, crossing: decide.Crossing, what: tuple[eviction_ranking.Reclaim, ...]

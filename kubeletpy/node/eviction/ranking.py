@@ -157,19 +157,21 @@ def _requests(pod: Pod) -> dict[str, int]:
 
 
 def _requests_of(container: api.Container) -> dict[str, Quantity]:
-    asked = (container.get("resources") or {}).get("requests") or {}
+    requested = (container.get("resources") or {}).get("requests") or {}
     try:
         return {
-            name: parse_quantity(asked[name]) for name in (MEMORY_REQUEST, STORAGE) if name in asked
+            name: parse_quantity(requested[name])
+            for name in (MEMORY_REQUEST, STORAGE)
+            if name in requested
         }
     except ValueError:
         return {}
 
 
 def _pod_level(pod: Pod) -> Quantity | None:
-    asked = (pod.spec.get("resources") or {}).get("requests") or {}
+    requested = (pod.spec.get("resources") or {}).get("requests") or {}
     try:
-        return parse_quantity(asked[MEMORY_REQUEST]) if MEMORY_REQUEST in asked else None
+        return parse_quantity(requested[MEMORY_REQUEST]) if MEMORY_REQUEST in requested else None
     except ValueError:
         return None
 
@@ -350,7 +352,7 @@ def _used(use: Use, signal: decide.Signal, layout: decide.Layout) -> int:
 class NodeSignals(Protocol):
     """Observes how much of each resource a node has left."""
 
-    async def observe(self, wanted: Collection[decide.Signal]) -> decide.Observations:
+    async def observe(self, desired: Collection[decide.Signal]) -> decide.Observations:
         """Observe what is available for each signal, as far as that is possible."""
         ...
 

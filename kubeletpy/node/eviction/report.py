@@ -11,12 +11,12 @@ from enum import StrEnum
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import Quantity, spelled
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.node.eviction import decide
 from kubeletpy.node.eviction import ranking as eviction_ranking
 from kubeletpy.pods.pod import with_disruption
 
-SHOWN = 5
+REPORTED = 5
 """How many pods of a ranking are kept."""
 
 
@@ -269,7 +269,7 @@ class Next(Struct, frozen=True):
 
     number: int
     place: RankingEntry
-    asked: bool = False
+    requested: bool = field(default=False, name="asked")
     """It is the requested pod."""
     assumed: bool = False
     """It does not run yet: what it uses is what it requests, or as little as counts."""
@@ -296,7 +296,7 @@ class EvictionOrder(Struct, frozen=True):
     pods: tuple[Next, ...]
     count: int
     stay: int
-    asked_stays: bool = False
+    requested_stays: bool = field(default=False, name="asked_stays")
     beyond: int | None = None
 
 
@@ -305,23 +305,23 @@ def orders(
     layout: decide.Layout | None,
     pods: Sequence[eviction_ranking.Candidate],
     crossed: Collection[decide.Signal] = (),
-    asked: eviction_ranking.Candidate | None = None,
+    requested: eviction_ranking.Candidate | None = None,
 ) -> tuple[EvictionOrder, ...]:
     """The orders for the signals that have thresholds; signals with the same order share one.
 
     Args:
         layout: None: the runtime does not report its file systems; then no pod is evicted for the
             disk.
-        ``asked``: a pod to include; it replaces the one with its uid. Without a
+        ``requested``: a pod to include; it replaces the one with its uid. Without a
             use it is assumed to use what it requests.
     """
-    others = [pod for pod in pods if asked is None or pod.uid != asked.uid]
+    others = [pod for pod in pods if requested is None or pod.uid != requested.uid]
     found: dict[tuple[object, ...], EvictionOrder] = {}
     for signal in sorted(set(watched), key=decide.ORDER.__getitem__):
         if layout is None and signal in decide.DISK:
             continue
         on = layout or decide.Layout.ONE
-        made = _order(signal, on, others, signal in crossed, asked)
+        made = _order(signal, on, others, signal in crossed, requested)
         same = (
             decide.resource_of(signal),
             made.reclaims,
@@ -341,16 +341,18 @@ def _order(
     layout: decide.Layout,
     others: Sequence[eviction_ranking.Candidate],
     crossed: bool,
-    asked: eviction_ranking.Candidate | None,
+    requested: eviction_ranking.Candidate | None,
 ) -> EvictionOrder:
     beyond, uid, stays, assumed = None, "", False, False
     candidates = list(others)
-    if asked is not None:
-        uid, stays, assumed = asked.uid, asked.critical, asked.use is None
-        candidates.append(_running(asked, signal, layout) if assumed else asked)
-        if assumed and not stays and _requested(asked, signal):
+    if requested is not None:
+        uid, stays, assumed = requested.uid, requested.critical, requested.use is None
+        candidates.append(_running(requested, signal, layout) if assumed else requested)
+        if assumed and not stays and _requested(requested, signal):
             more = _going(
-                eviction_ranking.rank([*others, _running(asked, signal, layout, 1)], signal, layout)
+                eviction_ranking.rank(
+                    [*others, _running(requested, signal, layout, 1)], signal, layout
+                )
             )
             beyond = next(n for n, each in enumerate(more, 1) if each.pod.uid == uid)
     going = _going(eviction_ranking.rank(candidates, signal, layout))

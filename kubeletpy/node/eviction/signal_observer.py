@@ -19,14 +19,14 @@ from kubeletpy.node.eviction.ranking import (
     observed,
 )
 from kubeletpy.node.stats.disk_plan import PodStorage
-from kubeletpy.pods.pod import Pod, Spared
+from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.pods.resources import is_critical
 
 log = logging.getLogger(__name__)
 
 LOOKS = 32
 """How many observations are kept: more than fit into LAYERS_S and a period, at one a second."""
-SETTLE_LOOK_S = 0.2
+SETTLE_CHECK_S = 0.2
 """Between two checks whether what is to be freed has been."""
 
 
@@ -89,7 +89,7 @@ class SignalObserver:
                 settling = observed(settling or begun(awaited, seen, now), seen, now)
                 if is_settled(settling, seen.capacity, now):
                     return
-            await asyncio.sleep(SETTLE_LOOK_S)
+            await asyncio.sleep(SETTLE_CHECK_S)
 
 
 # Measures the local storage of pods that have limits, and keeps who exceeds one.
@@ -101,8 +101,8 @@ class SignalObserver:
 class Meter(Protocol):
     """Measures how much of the disk pods use."""
 
-    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
-        """Uid -> use, as far as it is known; ``wanted``: uid -> whether writable layers count."""
+    async def measure(self, desired: Mapping[str, bool]) -> Mapping[str, PodStorage]:
+        """Uid -> use, as far as it is known; ``desired``: uid -> whether writable layers count."""
         ...
 
     async def close(self) -> None:
@@ -137,7 +137,7 @@ class LimitWatch:
         """The last measurement."""
         self._offenders: list[decide.Offender] = []
         """The pods to evict, by that measurement."""
-        self._spared: dict[str, Spared] = {}
+        self._excluded: dict[str, Excluded] = {}
         """Critical pods that exceed a limit, by that measurement."""
         self._measured_at = float("-inf")
         """When the last measurement began, event-loop seconds."""
@@ -188,9 +188,9 @@ class LimitWatch:
         watched = self._watched()
         return [each for each in self._offenders if each.uid in watched]
 
-    def spared(self, uid: str) -> Spared | None:
+    def excluded(self, uid: str) -> Excluded | None:
         """How a critical pod exceeds a limit of its own: it is not evicted for it."""
-        return self._spared.get(uid) if uid in self._watched() else None
+        return self._excluded.get(uid) if uid in self._watched() else None
 
     def goes(self, offender: decide.Offender) -> None:
         """Note that it is being ended: only another measurement can blame it again."""
@@ -224,12 +224,12 @@ class LimitWatch:
 
     def _spare(self, over: Iterable[decide.Offender]) -> None:
         """Keep which critical pods exceed a limit since when; each is logged once."""
-        before, self._spared = self._spared, {}
+        before, self._excluded = self._excluded, {}
         for each in over:
             known = before.get(each.uid)
             since = self._measured_at if known is None else known.since
             share = each.verdict.share
-            self._spared[each.uid] = Spared(share.of, share.used, share.limit, since)
+            self._excluded[each.uid] = Excluded(share.of, share.used, share.limit, since)
             if known is None and (pod := self._pod(each.uid)) is not None:
                 log.warning(
                     "a critical pod exceeds a limit of its local storage and is not evicted",
@@ -254,8 +254,8 @@ class LimitWatch:
         self._offenders = []
         watched = self._watched()
         try:
-            wanted = {uid: limits.of_layers for uid, limits in watched.items()}
-            self._uses = await self._meter.measure(wanted) if wanted else {}
+            desired = {uid: limits.of_layers for uid, limits in watched.items()}
+            self._uses = await self._meter.measure(desired) if desired else {}
             over = [
                 decide.Offender(uid, verdict)
                 for uid, use in self._uses.items()

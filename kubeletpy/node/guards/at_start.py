@@ -22,7 +22,7 @@ from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.guards.iptables import Run, run_command
-from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare
+from kubeletpy.node.guards.kernel_settings import DESIRED, Wrong, compare
 from kubeletpy.node.guards.oom_watch import open_kernel_log
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
 from kubeletpy.resources.cgroups.values import CgroupError
@@ -118,7 +118,7 @@ def mounts_noswap(root: Path) -> bool:
 log = logging.getLogger(__name__)
 
 
-def read_sysctls(directory: Path, names: Iterable[str] = WANTED) -> dict[str, str]:
+def read_sysctls(directory: Path, names: Iterable[str] = DESIRED) -> dict[str, str]:
     """Texts by name, without those that can't be read."""
     found = {}
     for name in names:
@@ -142,7 +142,7 @@ def settle(directory: Path) -> Sequence[str]:
             continue
         log.info(
             "kernel setting changed",
-            extra={"setting": wrong.name, "from": wrong.found, "to": wrong.wanted},
+            extra={"setting": wrong.name, "from": wrong.found, "to": wrong.desired},
         )
     return problems
 
@@ -151,7 +151,7 @@ def _set(directory: Path, wrong: Wrong) -> None:
     # never created: a missing file is a setting that this kernel does not have
     descriptor = os.open(_file(directory, wrong.name), os.O_WRONLY | os.O_TRUNC)
     try:
-        os.write(descriptor, str(wrong.wanted).encode())
+        os.write(descriptor, str(wrong.desired).encode())
     finally:
         os.close(descriptor)
 

@@ -25,7 +25,7 @@ ROUNDS = 10
 _INIT = 1
 _FIRST_NAMESPACE = "pid:[4026531836]"
 """The machine's own PID namespace has the same number in every kernel."""
-_SHOWN = 3
+_REPORTED = 3
 """How many errors a message names."""
 
 
@@ -133,5 +133,5 @@ def _why_not(move: Callable[[], None]) -> str:
 
 
 def _summary(errors: Sequence[str]) -> str:
-    more = len(errors) - _SHOWN
-    return "; ".join(errors[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    more = len(errors) - _REPORTED
+    return "; ".join(errors[:_REPORTED]) + (f"; and {more} more" if more > 0 else "")

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 60.0
 """How often the canary is checked, and what failed is retried."""
-FLUSH_LOOK_S, FLUSH_TAKES_S = 0.1, 5.0
+FLUSH_CHECK_S, FLUSH_TAKES_S = 0.1, 5.0
 """Rules are flushed table by table: the chains are created again once all tables are done."""
 COMMAND_S = 30.0
 ANSWER_CHARACTERS = 300
@@ -79,13 +79,13 @@ class IPTablesChains:
                     extra={"ip": self._version},
                 )
 
-    async def _ensure(self, things: Iterable[kernel_settings.Wanted]) -> None:
+    async def _ensure(self, things: Iterable[kernel_settings.Desired]) -> None:
         for each in things:
             there = bool(each.check) and await self._run_check(self._command(each, each.check))
             if not there:
                 await self._run_check(self._command(each, each.make))
 
-    def _command(self, thing: kernel_settings.Wanted, arguments: tuple[str, ...]) -> list[str]:
+    def _command(self, thing: kernel_settings.Desired, arguments: tuple[str, ...]) -> list[str]:
         return kernel_settings.command(self._version, thing.table, arguments)
 
     async def _flushed(self) -> None:
@@ -95,28 +95,28 @@ class IPTablesChains:
             await asyncio.sleep(CHECK_EVERY_S)
             if not await self._run_check(kernel_settings.canary_check(self._version, first)):
                 break
-        looks = round(FLUSH_TAKES_S / FLUSH_LOOK_S)
+        looks = round(FLUSH_TAKES_S / FLUSH_CHECK_S)
         for _ in range(looks):
             checks = (kernel_settings.canary_check(self._version, table) for table in others)
             if not any([await self._run_check(check) for check in checks]):
                 return
-            await asyncio.sleep(FLUSH_LOOK_S)
+            await asyncio.sleep(FLUSH_CHECK_S)
 
-    async def _run_check(self, words: Sequence[str]) -> bool:
+    async def _run_check(self, parts: Sequence[str]) -> bool:
         """Whether the answer is yes. Raises IPTablesError."""
         try:
-            ended = await self._run(words)
+            ended = await self._run(parts)
         except ProgramFailed as error:
-            raise IPTablesError(f"{words[0]}: {error}") from error
-        if (said := kernel_settings.answer(ended.code)) is kernel_settings.IptablesExit.FAILED:
+            raise IPTablesError(f"{parts[0]}: {error}") from error
+        if (stated := kernel_settings.answer(ended.code)) is kernel_settings.IptablesExit.FAILED:
             text = f": {ended.text}" if ended.text else ""
-            raise IPTablesError(f"{' '.join(words)} ended with {ended.code}{text}")
-        return said is kernel_settings.IptablesExit.YES
+            raise IPTablesError(f"{' '.join(parts)} ended with {ended.code}{text}")
+        return stated is kernel_settings.IptablesExit.YES
 
 
-async def run_command(words: Sequence[str]) -> Ended:
+async def run_command(parts: Sequence[str]) -> Ended:
     """Run one of the machine's programs. Raises ProgramFailed: it did not end by itself."""
-    program = Program(words[0], words[1:], {"LC_ALL": "C"})
+    program = Program(parts[0], parts[1:], {"LC_ALL": "C"})
     try:
         await run_program(program, b"", timeout=COMMAND_S)
     except ProgramFailed as error:

@@ -12,7 +12,7 @@ from enum import Enum
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import number
 
-WANTED: Mapping[str, int] = {
+DESIRED: Mapping[str, int] = {
     "vm.overcommit_memory": 1,
     "vm.panic_on_oom": 0,
     "kernel.panic": 10,
@@ -29,20 +29,20 @@ class Wrong(Struct, frozen=True):
     """A setting that differs from what a node needs."""
 
     name: str
-    wanted: int
+    desired: int
     found: str
     """The kernel's value; empty: it can't be read."""
 
     def __str__(self) -> str:
-        return f"{self.name} is {self.found or 'not readable'}, must be {self.wanted}"
+        return f"{self.name} is {self.found or 'not readable'}, must be {self.desired}"
 
 
 def compare(found: Mapping[str, str]) -> list[Wrong]:
-    """The settings that differ from ``WANTED``; ``found``: what the kernel reports, by name."""
+    """The settings that differ from ``DESIRED``; ``found``: what the kernel reports, by name."""
     return [
-        Wrong(name, wanted, found.get(name, "").strip()[:40])
-        for name, wanted in WANTED.items()
-        if number(found.get(name)) != wanted
+        Wrong(name, desired, found.get(name, "").strip()[:40])
+        for name, desired in DESIRED.items()
+        if number(found.get(name)) != desired
     ]
 
 
@@ -50,7 +50,7 @@ def refusal(wrong: list[Wrong]) -> str:
     """Why an agent with protectKernelDefaults does not start, and what to do; empty: it does."""
     if not wrong:
         return ""
-    settings = " ".join(f"{each.name}={each.wanted}" for each in wrong)
+    settings = " ".join(f"{each.name}={each.desired}" for each in wrong)
     return (
         f"kernel settings differ: {'; '.join(map(str, wrong))}: "
         f"set them (sysctl -w {settings}), or set protectKernelDefaults to false"
@@ -94,7 +94,7 @@ def answer(code: int) -> IptablesExit:
     return {0: IptablesExit.YES, 1: IptablesExit.NO}.get(code, IptablesExit.FAILED)
 
 
-class Wanted(Struct, frozen=True):
+class Desired(Struct, frozen=True):
     """A chain or a rule; arguments of iptables without the table."""
 
     table: str
@@ -103,7 +103,7 @@ class Wanted(Struct, frozen=True):
     """Checks whether it exists before it is created; empty: ``make`` reports that itself."""
 
 
-def required_rules(version: int) -> Iterator[Wanted]:
+def required_rules(version: int) -> Iterator[Desired]:
     """The chains and rules that IPv4 or IPv6 requires, in order of creation."""
     yield _chain("mangle", HINT)
     if version == 4:  # IPv6 has one loopback address, and nothing routes it
@@ -113,7 +113,7 @@ def required_rules(version: int) -> Iterator[Wanted]:
         yield _rule("-A", "filter", FIREWALL, *_FOREIGN_LOOPBACK)
 
 
-def canaries() -> Iterator[Wanted]:
+def canaries() -> Iterator[Desired]:
     """The canary chains, which nothing uses."""
     for table in CANARY_TABLES:
         yield _chain(table, CANARY)
@@ -134,12 +134,12 @@ def canary_check(version: int, table: str) -> list[str]:
     return command(version, table, ("-S", CANARY, "1"))
 
 
-def _chain(table: str, name: str) -> Wanted:
-    return Wanted(table, ("-N", name))
+def _chain(table: str, name: str) -> Desired:
+    return Desired(table, ("-N", name))
 
 
-def _rule(how: str, table: str, chain: str, *rule: str) -> Wanted:
-    return Wanted(table, (how, chain, *rule), ("-C", chain, *rule))
+def _rule(how: str, table: str, chain: str, *rule: str) -> Desired:
+    return Desired(table, (how, chain, *rule), ("-C", chain, *rule))
 
 
 # Records of the kernel's log, and the kills of the OOM killer in them.

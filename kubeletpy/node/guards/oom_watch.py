@@ -55,18 +55,18 @@ class OOMWatch:
     async def run(self) -> None:
         """Follow the log until cancelled; where there is none, log that once."""
         self._reported = self._saved = await asyncio.to_thread(self._read_mark)
-        said = False
+        stated = False
         while True:
             try:
                 await self._follow()
             except OSError as error:
-                if not said:
+                if not stated:
                     log.warning(
                         "the kernel's log can't be read: kills for lack of memory on the machine "
                         "(SystemOOM) are not reported",
                         extra={"why": str(error)},
                     )
-                said = True
+                stated = True
             await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:

@@ -77,12 +77,12 @@ class _Signals:
 
     def is_shutdown_signal(self, message: Message) -> bool:
         """Whether this is logind's shutdown signal; keeps track of who logind is."""
-        said = (message.interface, message.member, message.signature)
-        if said == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
+        stated = (message.interface, message.member, message.signature)
+        if stated == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
             if message.body[0] == LOGIN1:
                 self.owner = str(message.body[2])
             return False
-        if said != (MANAGER, "PrepareForShutdown", "b"):
+        if stated != (MANAGER, "PrepareForShutdown", "b"):
             return False
         if self.owner and message.sender == self.owner:
             return True

@@ -115,22 +115,22 @@ def render(reading: Reading, machine: MachineInfo, devices: Mapping[tuple[int, i
     """A scrape. ``devices``: (major, minor) -> ``/dev/NAME``."""
     scrape = Scrape(FAMILIES)
     _machine(scrape, machine)
-    shown = _Shown(scrape, devices, reading.at)
+    reported = _Reported(scrape, devices, reading.at)
     node = reading.node
-    shown.group(node.group, network=node.network, space=node.root)
+    reported.group(node.group, network=node.network, space=node.root)
     # daemons may share a cgroup, and a series may appear only once
     paths = {group.path: group for group in (*node.groups, *node.system) if group.path}
     for group in paths.values():
-        shown.group(group)
+        reported.group(group)
     for pod in reading.pods:
         if pod.group.path:
-            shown.group(pod.group)
+            reported.group(pod.group)
         if pod.sandbox is not None:
-            shown.group(pod.sandbox, network=pod.network)
+            reported.group(pod.sandbox, network=pod.network)
         for group in pod.containers:
-            shown.group(group)
+            reported.group(group)
         if not pod.group.path and (stats := pod_stats(pod)) is not None:
-            shown.group(CgroupUsage(pod.group.kind, stats, pod=pod.ref))
+            reported.group(CgroupUsage(pod.group.kind, stats, pod=pod.ref))
     scrape.add("container_scrape_error", "", 1 if reading.problem else 0)
     return scrape.render()
 
@@ -160,7 +160,7 @@ def _machine(scrape: Scrape, machine: MachineInfo) -> None:
     scrape.add("cadvisor_version_info", labels(about), 1)
 
 
-class _Shown:
+class _Reported:
     """Adds groups to a scrape."""
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.text import lines, number, words
+from kubeletpy.base.text import lines, number, tokens
 from kubeletpy.node.stats.usage import UNLIMITED, DeviceIo, GroupStats, Psi, PsiLine
 from kubeletpy.pods.resources import default_weight_to_shares
 
@@ -86,7 +86,7 @@ def pressure(text: str | None) -> Psi | None:
     """A pressure file; ``full`` is absent for cpu before Linux 5.13. None when there is none."""
     kinds: dict[str, PsiLine] = {}
     for line in lines(text or ""):
-        kind, *pairs = words(line) or [""]
+        kind, *pairs = tokens(line) or [""]
         values = dict(pair.partition("=")[::2] for pair in pairs)
         try:
             kinds[kind] = PsiLine(
@@ -220,12 +220,12 @@ def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:
         ("blkio.throttle.io_serviced_recursive", "reads", "writes"),
     ):
         for line in lines(texts.get(file) or ""):
-            said = words(line)
-            device = _device(said[0]) if len(said) == 3 else None
-            count = number(said[-1]) if device else None
+            stated = tokens(line)
+            device = _device(stated[0]) if len(stated) == 3 else None
+            count = number(stated[-1]) if device else None
             if device is None or count is None:
                 continue
-            name = {"Read": read, "Write": write}.get(said[1])
+            name = {"Read": read, "Write": write}.get(stated[1])
             if name:
                 counts.setdefault(device, {})[name] = count
     return tuple(DeviceIo(*device, **found) for device, found in sorted(counts.items()))
@@ -234,12 +234,12 @@ def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:
 def _v2_devices(text: str | None) -> tuple[DeviceIo, ...]:
     found: list[DeviceIo] = []
     for line in lines(text or ""):
-        name, *pairs = words(line) or [""]
+        name, *pairs = tokens(line) or [""]
         device = _device(name)
         if device is None:
             continue
-        given = ((name, number(value)) for name, _, value in (p.partition("=") for p in pairs))
-        values = {name: count for name, count in given if count is not None}
+        supplied = ((name, number(value)) for name, _, value in (p.partition("=") for p in pairs))
+        values = {name: count for name, count in supplied if count is not None}
         found.append(
             DeviceIo(
                 *device,

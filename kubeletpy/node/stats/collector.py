@@ -175,12 +175,12 @@ class StatsCollector:
         located = await self._located(pods)
         at = self._now()
         node, found = await self._threads.run(self._read_usage, pods, located, detail)
-        said, problem = await self._runtime_stats(found, detail=detail)
-        if said is not None:
-            spaces = await self._threads.run(_spaces, stats_usage.mount_points(said), at)
+        stated, problem = await self._runtime_stats(found, detail=detail)
+        if stated is not None:
+            spaces = await self._threads.run(_spaces, stats_usage.mount_points(stated), at)
             first = self._from.prefer_runtime
             found = [
-                stats_usage.completed(pod, said, spaces, prefer_runtime=first) for pod in found
+                stats_usage.completed(pod, stated, spaces, prefer_runtime=first) for pod in found
             ]
         return stats_usage.Reading(at, node, tuple(found), problem)
 
@@ -272,13 +272,13 @@ def _file_systems(
     return (both[0], both[1]) if len(both) > 1 else (None, None)
 
 
-def _file_system(given: cri.FilesystemUsage, at: int) -> stats_usage.TreeUse:
-    used = given.used_bytes.value if given.HasField("used_bytes") else None
-    inodes = given.inodes_used.value if given.HasField("inodes_used") else None
-    space = space_with_device(given.fs_id.mountpoint, at)
+def _file_system(supplied: cri.FilesystemUsage, at: int) -> stats_usage.TreeUse:
+    used = supplied.used_bytes.value if supplied.HasField("used_bytes") else None
+    inodes = supplied.inodes_used.value if supplied.HasField("inodes_used") else None
+    space = space_with_device(supplied.fs_id.mountpoint, at)
     if space is not None and not inodes:
         inodes = space.inodes - space.inodes_free
-    return stats_usage.TreeUse(given.timestamp or at, used, inodes, space)
+    return stats_usage.TreeUse(supplied.timestamp or at, used, inodes, space)
 
 
 # Builds the served statistics on demand: the summary and the two scrapes.

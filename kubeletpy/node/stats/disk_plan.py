@@ -46,8 +46,8 @@ class PodTrees(Struct, frozen=True):
     pod_logs: str
     logs: dict[str, str]
     hosts: str
-    all_words: str
-    words: dict[str, str]
+    all_parts: str
+    parts: dict[str, str]
 
     def paths(self) -> Iterator[str]:
         """Everything to measure."""
@@ -55,8 +55,8 @@ class PodTrees(Struct, frozen=True):
         yield from self.logs.values()
         yield self.pod_logs
         yield self.hosts
-        yield self.all_words
-        yield from self.words.values()
+        yield self.all_parts
+        yield from self.parts.values()
 
 
 def trees(
@@ -82,8 +82,8 @@ def trees(
             pod_logs=pod_log_directory(*where),
             logs={name: container_log_directory(*where, name) for name in containers},
             hosts=paths.hosts_file,
-            all_words=paths.containers_dir,
-            words={name: paths.container_dir(name) for name in containers},
+            all_parts=paths.containers_dir,
+            parts={name: paths.container_dir(name) for name in containers},
         )
     except (UnsafePath, UnsafeName):
         return None
@@ -109,7 +109,7 @@ def pod_disk(
     ``pending``: paths that have not been measured yet.
     """
     logs = {name: measured[path] for name, path in plan.logs.items() if path in measured}
-    others = [measured[path] for path in (plan.hosts, plan.all_words) if path in measured]
+    others = [measured[path] for path in (plan.hosts, plan.all_parts) if path in measured]
     if (whole := measured.get(plan.pod_logs)) is not None:
         used = (whole.used or 0) - sum(each.used or 0 for each in logs.values())
         inodes = (whole.inodes or 0) - sum(each.inodes or 0 for each in logs.values())
@@ -121,7 +121,7 @@ def pod_disk(
             if volume.path in measured
         ),
         logs=logs,
-        words={name: measured[path] for name, path in plan.words.items() if path in measured},
+        parts={name: measured[path] for name, path in plan.parts.items() if path in measured},
         others=tuple(others),
         pending=any(path in pending for path in plan.paths()),
     )
@@ -160,7 +160,7 @@ def pod_storage(disk: PodDisk, layers: Mapping[str, int], *, layers_apart: bool)
             does not count for the container but does for the pod (as in the kubelet).
     """
     containers = {name: _bytes(use) for name, use in disk.logs.items()}
-    for name, use in disk.words.items():
+    for name, use in disk.parts.items():
         containers[name] = containers.get(name, 0) + _bytes(use)
     if not layers_apart:
         for name, used in layers.items():

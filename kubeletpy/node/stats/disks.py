@@ -269,21 +269,21 @@ class DiskMeter:
         """
         if self._between < 0:
             return {}
-        wanted = list(dict.fromkeys(paths))[:MAX_TREES]
-        kept = set(wanted)
-        for gone in [path for path in self._known if path not in kept]:
-            del self._known[gone]
-            self._large.pop(gone, None)
+        desired = list(dict.fromkeys(paths))[:MAX_TREES]
+        kept = set(desired)
+        for removed in [path for path in self._known if path not in kept]:
+            del self._known[removed]
+            self._large.pop(removed, None)
         now = asyncio.get_running_loop().time()
-        due = [p for p in wanted if (k := self._known.get(p)) is None or k.next_at <= now]
+        due = [p for p in desired if (k := self._known.get(p)) is None or k.next_at <= now]
         if due and (self._work is None or self._work.done()):
             self._work = asyncio.create_task(self._measure(due), name="disk-usage")
-        new = any(path not in self._known for path in wanted)
+        new = any(path not in self._known for path in desired)
         if self._work is not None and (new or (due and self._patient)):
             await asyncio.wait({self._work}, timeout=PATIENCE_S)
         return {
             path: known.use
-            for path in wanted
+            for path in desired
             if (known := self._known.get(path)) is not None and known.use is not None
         }
 

@@ -30,7 +30,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 
 log = logging.getLogger(__name__)
 
-ASKED_ONE_BY_ONE = 4
+REQUESTED_ONE_BY_ONE = 4
 """Up to this many pods the runtime is queried about each; beyond that about all at once."""
 
 
@@ -92,17 +92,17 @@ class StorageMeter:
         self._silent = False
         """It has been logged that the runtime does not answer."""
 
-    async def measure(self, wanted: Mapping[str, bool]) -> dict[str, PodStorage]:
+    async def measure(self, desired: Mapping[str, bool]) -> dict[str, PodStorage]:
         """Usage of pods by uid; those not running, or not measured yet, are omitted.
 
         Args:
             wanted: uid -> whether writable layers count.
         """
-        running = {uid: pod for uid in wanted if (pod := self._running(uid)) is not None}
+        running = {uid: pod for uid in desired if (pod := self._running(uid)) is not None}
         specs = {uid: self._from.pod(uid) for uid in running}
         # off the loop: a pod may have tens of thousands of volumes
         plans = await asyncio.to_thread(self._plans, running, specs)
-        layered = [pod for uid, pod in running.items() if wanted[uid] and uid in plans]
+        layered = [pod for uid, pod in running.items() if desired[uid] and uid in plans]
         # small pods first: a very large one must not keep others from being measured
         fair = sorted((list(plan.paths()) for plan in plans.values()), key=len)
         measured, layers = await run_together(
@@ -151,7 +151,7 @@ class StorageMeter:
         if not pods:
             return {}
         try:
-            said, too_large = await self._stats(pods)
+            stated, too_large = await self._stats(pods)
         except CRIError as error:
             self._log_once(error)
             return {}
@@ -159,7 +159,7 @@ class StorageMeter:
             self._log_once(too_large)
         else:
             self._silent = False
-        containers = usage.from_containers(said).containers
+        containers = usage.from_containers(stated).containers
         found: dict[str, dict[str, int]] = {}
         for pod in pods:
             for container in pod.containers:
@@ -176,21 +176,21 @@ class StorageMeter:
         Other pods' annotations must not keep a pod from being measured: when the answer for all is
         too large, the runtime is queried about one pod at a time.
         """
-        if len(pods) > ASKED_ONE_BY_ONE:
+        if len(pods) > REQUESTED_ONE_BY_ONE:
             try:
                 return list(await self._from.runtime.list_container_stats()), None
             except ResourceExhausted as error:
                 log.debug("each pod's numbers are requested separately", extra={"why": str(error)})
-        said: list[cri.ContainerStats] = []
+        stated: list[cri.ContainerStats] = []
         too_large: ResourceExhausted | None = None
-        for start in range(0, len(pods), ASKED_ONE_BY_ONE):
-            some = pods[start : start + ASKED_ONE_BY_ONE]
+        for start in range(0, len(pods), REQUESTED_ONE_BY_ONE):
+            some = pods[start : start + REQUESTED_ONE_BY_ONE]
             for answer in await run_together(*(self._stats_of(pod) for pod in some)):
                 if isinstance(answer, ResourceExhausted):
                     too_large = answer
                 else:
-                    said += answer
-        return said, too_large
+                    stated += answer
+        return stated, too_large
 
     async def _stats_of(self, pod: RunningPod) -> Sequence[cri.ContainerStats] | ResourceExhausted:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.text import lines, number, sizes, words
+from kubeletpy.base.text import lines, number, sizes, tokens
 from kubeletpy.node.stats.cgroup_text import pressure, table
 from kubeletpy.node.stats.usage import GroupStats, Interface
 
@@ -156,7 +156,7 @@ def interfaces(net_dev: str) -> tuple[Interface, ...]:
 def default_interface(route: str) -> str:
     """The interface of the default route in /proc/PID/net/route; empty without one."""
     for line in lines(route)[1:]:
-        fields = words(line)
+        fields = tokens(line)
         if len(fields) > 7 and fields[1] == fields[7] == "00000000":
             return fields[0]
     return ""
@@ -164,7 +164,7 @@ def default_interface(route: str) -> str:
 
 def tasks(loadavg: str) -> int | None:
     """How many tasks there are: ``1.36 3.49 4.53 2/3518 3715089``."""
-    fields = words(loadavg)
+    fields = tokens(loadavg)
     return number(fields[3].partition("/")[2]) if len(fields) > 3 else None
 
 
@@ -199,7 +199,7 @@ def devices(diskstats: str) -> dict[tuple[int, int], str]:
     """/proc/diskstats: (major, minor) -> ``/dev/NAME``."""
     found: dict[tuple[int, int], str] = {}
     for line in lines(diskstats):
-        fields = words(line)
+        fields = tokens(line)
         major, minor = (number(fields[0]), number(fields[1])) if len(fields) > 3 else (None, None)
         if major is not None and minor is not None:
             found[major, minor] = f"/dev/{fields[2]}"
@@ -208,4 +208,4 @@ def devices(diskstats: str) -> dict[tuple[int, int], str]:
 
 def _counts(text: str) -> list[int]:
     """The numbers of a line, 0 for non-numbers (a process's state)."""
-    return [number(word) or 0 for word in words(text.rstrip("\n"))]
+    return [number(word) or 0 for word in tokens(text.rstrip("\n"))]

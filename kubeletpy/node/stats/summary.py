@@ -83,8 +83,10 @@ def _node(
 ) -> JSON:
     found: JSON = {"nodeName": name, "systemContainers": []}
     for group in node.system:
-        shown = {"name": group.name, "startTime": _time(group.started_at)}
-        found["systemContainers"].append({**shown, **_usage(group, rates, whole=disks is not None)})
+        reported = {"name": group.name, "startTime": _time(group.started_at)}
+        found["systemContainers"].append(
+            {**reported, **_usage(group, rates, whole=disks is not None)}
+        )
     found["startTime"] = _time(node.group.started_at)
     found |= _usage(node.group, rates, whole=disks is not None)
     if disks is None:

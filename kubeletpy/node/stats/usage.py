@@ -295,7 +295,7 @@ class PodDisk(Struct, frozen=True):
     """Logs by container name."""
     others: tuple[TreeUse, ...] = ()
     """Logs of no container, etc-hosts, all termination message files."""
-    words: Mapping[str, TreeUse] = field(default_factory=dict)
+    parts: Mapping[str, TreeUse] = field(default_factory=dict)
     """Termination message files by container name; also included in ``others``."""
     pending: bool = False
     """Some of it has not been measured yet, and is omitted."""
@@ -449,11 +449,11 @@ def from_sandboxes(stats: Iterable[cri.PodSandboxStats]) -> CriStats:
 def _container(stats: cri.ContainerStats) -> CriContainer:
     layer = None
     if stats.HasField("writable_layer"):
-        given = stats.writable_layer
-        used, inodes = _value(given, "used_bytes"), _value(given, "inodes_used")
+        supplied = stats.writable_layer
+        used, inodes = _value(supplied, "used_bytes"), _value(supplied, "inodes_used")
         # a layer that was not measured yet has no timestamp
-        at = given.timestamp or stats.cpu.timestamp
-        layer = Layer(at, used, inodes, given.fs_id.mountpoint, uncounted=not given.timestamp)
+        at = supplied.timestamp or stats.cpu.timestamp
+        layer = Layer(at, used, inodes, supplied.fs_id.mountpoint, uncounted=not supplied.timestamp)
     return CriContainer(_stats(stats), layer)
 
 
@@ -520,14 +520,14 @@ def _interface(usage: cri.NetworkInterfaceUsage) -> Interface:
 # Merges what was read with what the runtime reports.
 
 
-def mount_points(said: CriStats) -> set[str]:
+def mount_points(stated: CriStats) -> set[str]:
     """Mount points of the file systems of writable layers."""
-    layers = (each.layer for each in said.containers.values())
+    layers = (each.layer for each in stated.containers.values())
     return {layer.mountpoint for layer in layers if layer is not None and layer.mountpoint}
 
 
 def completed(
-    pod: PodReading, said: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
+    pod: PodReading, stated: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
 ) -> PodReading:
     """A pod completed with the runtime's numbers.
 
@@ -542,7 +542,7 @@ def completed(
         return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
 
     def container(group: CgroupUsage) -> CgroupUsage:
-        reported = said.containers.get(group.id)
+        reported = stated.containers.get(group.id)
         if reported is None:
             return group
         return replace(
@@ -550,7 +550,7 @@ def completed(
         )
 
     done = replace(pod, containers=tuple(container(group) for group in pod.containers))
-    sandbox = said.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
+    sandbox = stated.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
     if sandbox is None:
         return done
     network = sandbox.network or pod.network if prefer_runtime else pod.network or sandbox.network

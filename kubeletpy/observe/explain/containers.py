@@ -17,8 +17,8 @@ from kubeletpy.pods.runtime_status import (
     ContainerStatus,
     KillReason,
     ProbeOutcome,
+    reported_reason,
     restart_after_exit,
-    shown_reason,
 )
 from kubeletpy.probes.schedule import ProbeKind, ProbeReport
 
@@ -88,7 +88,7 @@ def _message(facts: PodFacts, record: ContainerStatus) -> str:
     found = facts.pod.find_container(record.name) if facts.pod is not None else None
     if record.started_at > 0 or found is None:
         return record.message
-    return shown_reason(record.message, found[1])
+    return reported_reason(record.message, found[1])
 
 
 def last_exit(facts: PodFacts, name: str) -> Exit | None:
@@ -224,7 +224,7 @@ def restless(facts: PodFacts) -> ContainerView | None:
 #
 # Probe output from containers is on one line and truncated.
 
-MAX_WORDS = 160
+MAX_MESSAGE = 160
 
 
 def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
@@ -238,7 +238,7 @@ def find_report(facts: PodFacts, container: str, kind: ProbeKind) -> ProbeReport
     return next((each for each in reports if each.kind is kind), None)
 
 
-def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
+def last_message(facts: PodFacts, container: str, kind: ProbeKind) -> str:
     """The problem that a probe's latest run found; "" when there was none or no output.
 
     Until the latest container has had a run, that for which the one before it was killed.
@@ -247,7 +247,7 @@ def last_words(facts: PodFacts, container: str, kind: ProbeKind) -> str:
     found = None if report is None else report.last or report.killed_with
     if found is None or found.outcome is ProbeOutcome.SUCCESS:
         return ""
-    return one_line(found.words, MAX_WORDS)
+    return one_line(found.message, MAX_MESSAGE)
 
 
 def _probe_view(facts: PodFacts, report: ProbeReport) -> ProbeView:
@@ -258,7 +258,7 @@ def _probe_view(facts: PodFacts, report: ProbeReport) -> ProbeView:
         report.kind.value.lower(),
         "" if report.settled is None else report.settled.value,
         last,
-        "" if found is None else one_line(found.words, MAX_WORDS),
+        "" if found is None else one_line(found.message, MAX_MESSAGE),
         None if found is None else report.at + facts.wall_offset,
         report.streak,
         report.threshold,

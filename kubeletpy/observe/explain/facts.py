@@ -14,7 +14,7 @@ from kubeletpy.images.policy import PullPosition
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.pods.pod import DISRUPTION_TARGET, HeldResource, Pod, Spared
+from kubeletpy.pods.pod import DISRUPTION_TARGET, Excluded, HeldResource, Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
@@ -88,7 +88,7 @@ class PodFacts(Struct, frozen=True):
     probe_reports: tuple[ProbeReport, ...] = ()
     wrong_since: float | None = None
     """Unix seconds of the first failure of the row that still goes on."""
-    spared: Spared | None = None
+    excluded: Excluded | None = None
     """How it exceeds a limit of its own storage without being evicted: it is critical."""
     ended_at: float | None = None
     """Unix seconds at which it was refused, or its end requested other than by a deletion; kept
@@ -146,7 +146,7 @@ def refused_for(
     """Those that the node still has; none for a pod that was not refused for taints."""
     if status.get("reason") != REASON:
         return ()
-    return _shown(untolerated(pod, _taints(node), EFFECT))
+    return _reported(untolerated(pod, _taints(node), EFFECT))
 
 
 def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ...] | None:
@@ -159,13 +159,13 @@ def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ..
         return None
     taints = _taints(node)
     if never := untolerated(pod, taints, EFFECT):
-        return _shown(never)
+        return _reported(never)
     if not any(_is_taint_managers(each) for each in pod.status.get("conditions") or ()):
         return None
     passing = pod.spec.get("tolerations") or ()
     limited = [each for each in passing if each.get("tolerationSeconds") is not None]
     bounded = Pod({**pod.object, "spec": {**pod.spec, "tolerations": limited}})
-    return _shown(
+    return _reported(
         each for each in taints if each.get("effect") == EFFECT and tolerates(bounded, each)
     )
 
@@ -183,7 +183,7 @@ def _taints(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return found
 
 
-def _shown(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
+def _reported(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
     return tuple(
         NodeTaint(str(each.get("key") or ""), str(each.get("value") or ""), str(each["effect"]))
         for each in list(taints)[:MAX_TAINTS]

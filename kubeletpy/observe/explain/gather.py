@@ -20,7 +20,13 @@ from kubeletpy.observe.explain.model import (
 )
 from kubeletpy.observe.explain.texts import cause
 from kubeletpy.observe.explain.verdict import cause_code, subject, verdict
-from kubeletpy.observe.explain.waits import actions, asked_to_end, stopped_at, waits, wrong_since
+from kubeletpy.observe.explain.waits import (
+    actions,
+    requested_to_end,
+    stopped_at,
+    waits,
+    wrong_since,
+)
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
@@ -102,7 +108,7 @@ def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
         case Stage.SYNC:
             return record.started_at or record.first_seen_at
         case Stage.TERMINATING:
-            return asked_to_end(facts)
+            return requested_to_end(facts)
         case _:
             return stopped_at(facts)
 
@@ -187,6 +193,6 @@ def explain_removed(facts: PodFacts) -> PodExplanation:
     ordinary = (CauseCode.RUNNING, CauseCode.SUCCEEDED, CauseCode.ENDING, CauseCode.TAINT)
     if found.cause not in ordinary:
         return found
-    code = CauseCode.GONE if facts.deleted_for is None else CauseCode.TAINT
+    code = CauseCode.REMOVED if facts.deleted_for is None else CauseCode.TAINT
     since = found.first_seen or record.terminating_at
     return replace(found, cause=code, first_seen=since, hint=hint(facts, code, ""))

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubeletpy.metrics.trace.model import Name, TraceCall
-from kubeletpy.observe.explain.containers import find_report, last_words
+from kubeletpy.observe.explain.containers import find_report, last_message
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.texts import duration, one_line
 from kubeletpy.probes.handlers.outcome import HandlerError, host_port, resolve_port
 from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 
-MAX_SHOWN = 200
+MAX_REPORTED = 200
 """Characters of a command or an address."""
 _HOOKS: dict[Name | str | None, str] = {
     TraceCall.POST_START: "postStart",
@@ -52,7 +52,7 @@ def probe(facts: PodFacts, container: str, kind: ProbeKind) -> str:
     elif kind is ProbeKind.STARTUP and found is not None and found.streak:
         left = (spec.failure_threshold - found.streak) * spec.period
         parts.append(f"{found.streak} so far and the others within {duration(left)}")
-    if last := last_words(facts, container, kind):
+    if last := last_message(facts, container, kind):
         parts.append(f'last output "{last}"')
     return ", ".join(part for part in parts if part)
 
@@ -69,19 +69,19 @@ def _hook_handler(facts: PodFacts, container: str, call: Name | str | None) -> M
 
 def _described(facts: PodFacts, container: str, handler: Mapping[str, Any]) -> str:
     if command := (handler.get("exec") or {}).get("command"):
-        return one_line(f"command '{' '.join(map(str, command))}'", MAX_SHOWN)
+        return one_line(f"command '{' '.join(map(str, command))}'", MAX_REPORTED)
     if get := handler.get("httpGet"):
         scheme = str(get.get("scheme") or "http").lower()
         path = str(get.get("path") or "").removeprefix("/")
         where = _address(facts, container, get)
-        return one_line(f"GET {scheme}://{where}/{path}", MAX_SHOWN)
+        return one_line(f"GET {scheme}://{where}/{path}", MAX_REPORTED)
     if socket := handler.get("tcpSocket"):
-        return one_line(f"TCP {_address(facts, container, socket)}", MAX_SHOWN)
+        return one_line(f"TCP {_address(facts, container, socket)}", MAX_REPORTED)
     if grpc := handler.get("grpc"):
         service = f", service {grpc['service']}" if grpc.get("service") else ""
-        return one_line(f"gRPC {_address(facts, container, grpc)}{service}", MAX_SHOWN)
+        return one_line(f"gRPC {_address(facts, container, grpc)}{service}", MAX_REPORTED)
     if (sleep := handler.get("sleep")) is not None:
-        return one_line(f"a pause of {sleep.get('seconds')} seconds", MAX_SHOWN)
+        return one_line(f"a pause of {sleep.get('seconds')} seconds", MAX_REPORTED)
     return ""
 
 

@@ -168,7 +168,7 @@ _HINTS: Mapping[str, str] = {
         "end the process, or have it leave the volume: unmounting is tried again"
     ),
     CauseCode.TAINT: "the node has no such taint any more: make a new pod",
-    CauseCode.GONE: "nothing, if it was meant to end; else make another",
+    CauseCode.REMOVED: "nothing, if it was meant to end; else make another",
     CauseCode.SUBPATH: "correct subPath: it has to be below a directory of the volume",
     CauseCode.RESOLV_CONF: (
         "correct the file that is named, or resolvConf in the node's configuration; the agent then "
@@ -265,7 +265,7 @@ def final(facts: PodFacts, code: str) -> bool:
         CauseCode.EVICTED,
         CauseCode.DEADLINE,
         CauseCode.FAILED,
-        CauseCode.GONE,
+        CauseCode.REMOVED,
     )
 
 
@@ -326,8 +326,8 @@ def _pull(facts: PodFacts, image: str) -> str:
 
 def _probe(facts: PodFacts, name: str, kind: ProbeKind) -> str:
     requests = handlers.probe(facts, name, kind)
-    shown = f" ({requests})" if requests else ""
-    probe = f"check what its {kind.value.lower()} probe requests{shown}"
+    reported = f" ({requests})" if requests else ""
+    probe = f"check what its {kind.value.lower()} probe requests{reported}"
     return f"{probe}; {_see_log(facts, name)}"
 
 
@@ -560,17 +560,18 @@ def _machine(fault: MachineFault) -> str:
 
 def _hook(facts: PodFacts, wait: Wait) -> str:
     handler = handlers.hook(facts, wait.subject, wait.call)
-    shown = f"see why the {wait.call}{f' ({handler})' if handler else ''} does not end"
+    reported = f"see why the {wait.call}{f' ({handler})' if handler else ''} does not end"
     delete = f"kubectl delete pod -n {facts.namespace} {facts.name}"
     if wait.call is TraceCall.PRE_STOP:
         if facts.ending and not facts.static:
-            return f"{shown}; {delete} --now gives it up sooner"
-        return f"{shown}; it is given up when the grace period is over"
+            return f"{reported}; {delete} --now gives it up sooner"
+        return f"{reported}; it is given up when the grace period is over"
     if wait.until is not None:
         return "nothing: the hook ends by itself"
     ends = "the end of the pod" if facts.static else delete
     return (
-        f"{shown}, and give it a time limit of its own: nothing else limits it, and no container "
+        f"{reported}, and give it a time limit of its own: "
+        "nothing else limits it, and no container "
         f"after it starts before; {ends} does not wait for it"
     )
 

@@ -141,7 +141,7 @@ class ContainerView(Struct, frozen=True):
     """For a terminated container."""
 
 
-class ProbeView(Struct, frozen=True):
+class ProbeView(Struct, frozen=True, rename={"message": "words"}):
     """The latest findings of a probe."""
 
     container: str
@@ -151,7 +151,7 @@ class ProbeView(Struct, frozen=True):
     """The result in effect for the container: success, failure, unknown, or empty for none yet."""
     last: str
     """The result of the latest run: success, failure, error (it could not be run), or empty."""
-    words: str
+    message: str
     """Its output; truncated, on one line."""
     at: float | None
     streak: int

@@ -12,13 +12,13 @@ from kubeletpy.observe.explain.containers import (
     find_view,
     killed_by,
     last_exit,
-    last_words,
+    last_message,
     never_ran,
 )
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import Role, Wait, WaitKind
 from kubeletpy.observe.explain.texts import cause, duration, one_line, restarts, sizes, until
-from kubeletpy.pods.pod import Spared
+from kubeletpy.pods.pod import Excluded
 from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.claims.model import VolumeWait, wait_text
@@ -27,7 +27,7 @@ ADMISSION = "whether it may run here is not decided yet: other pods give way, or
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
 HOOK_ERROR = "PostStartHookError: "
-MAX_SAID = 200
+MAX_STATED = 200
 """Characters of a container's last words."""
 LATE_S = 3.0
 """Seconds that a runtime may take to kill a container and to report it."""
@@ -52,8 +52,8 @@ def device_plugin(resource: str) -> str:
 
 def volume(found: VolumeWait) -> str:
     """The cause of a volume's wait, with the call and the object to check."""
-    said = wait_text(found.wait)
-    return said if found.wait.object in said else f"{said} ({found.wait.object})"
+    stated = wait_text(found.wait)
+    return stated if found.wait.object in stated else f"{stated} ({found.wait.object})"
 
 
 def claim_call(call: str, driver: str) -> str:
@@ -84,7 +84,7 @@ def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
     return f"image {quote}{image}{quote}" + (f" of volume {', '.join(names)}" if names else "")
 
 
-def spared(found: Spared) -> str:
+def excluded(found: Excluded) -> str:
     """A critical pod exceeds a limit of its own storage."""
     used, limit = sizes(found.used, found.limit)
     return one_line(
@@ -97,8 +97,8 @@ def hook(facts: PodFacts, container: str, call: Name) -> str:
     """A hook that runs: its command or address, and whether it has no time limit."""
     endless = call is TraceCall.POST_START and handlers.pause(facts, container, call) is None
     limit = "nothing limits it" if endless else ""
-    shown = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
-    return f"{call} ({shown})" if shown else str(call)
+    reported = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
+    return f"{call} ({reported})" if reported else str(call)
 
 
 def static_name(holder: str) -> str:
@@ -111,10 +111,10 @@ def init_container(number: int, total: int) -> str:
     return f"({number} of {total}) has to succeed first and has been running"
 
 
-def probe(kind: ProbeKind, said: str, *, fails: bool) -> str:
-    """A probe has not succeeded. ``said``: the problem that its latest run found."""
+def probe(kind: ProbeKind, stated: str, *, fails: bool) -> str:
+    """A probe has not succeeded. ``stated``: the problem that its latest run found."""
     how = "fails" if fails else "has not succeeded yet"
-    return f"its {_probe_name(kind)} {how}{_after_colon(said)}"
+    return f"its {_probe_name(kind)} {how}{_after_colon(stated)}"
 
 
 def resizing(*, fails: bool) -> str:
@@ -206,17 +206,17 @@ def _ends(facts: PodFacts, name: str) -> str:
         return f"can't start: {ended.reason}: {cause(ended.message)}"
     error = facts.start_errors.get(name)
     if error is not None and error.cause.startswith(HOOK_ERROR):
-        said = cause(error.cause.removeprefix(HOOK_ERROR))
-        return f"keeps being stopped because its postStart hook fails: {said}{often}"
+        stated = cause(error.cause.removeprefix(HOOK_ERROR))
+        return f"keeps being stopped because its postStart hook fails: {stated}{often}"
     if (kind := killed_by(facts, name)) is not None:
-        words = _after_colon(last_words(facts, name, kind))
-        return f"keeps being killed because its {_probe_name(kind)} fails{words}{often}"
+        parts = _after_colon(last_message(facts, name, kind))
+        return f"keeps being killed because its {_probe_name(kind)} fails{parts}{often}"
     reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
     if ended.reason == "OOMKilled":
         reason += _limit(facts, name)
     last = ended.message or facts.log_ends.get(name, "")
-    said = _after_colon(f'"{one_line(last, MAX_SAID)}"') if last else ""
-    return f"keeps exiting (last exit code {ended.exit_code}{reason}{often}){said}"
+    stated = _after_colon(f'"{one_line(last, MAX_STATED)}"') if last else ""
+    return f"keeps exiting (last exit code {ended.exit_code}{reason}{often}){stated}"
 
 
 def keeps_ending(facts: PodFacts, name: str) -> str:
@@ -250,8 +250,8 @@ def _probe_name(kind: ProbeKind) -> str:
     return f"{kind.value.lower()} probe"
 
 
-def _after_colon(words: str) -> str:
-    return f": {words}" if words else ""
+def _after_colon(parts: str) -> str:
+    return f": {parts}" if parts else ""
 
 
 def times(count: int) -> str:

@@ -207,17 +207,17 @@ def _place(place: View, signal: str) -> str:
         return "critical or static: stays"
     if place["used"] is None:
         return f"nothing of it ran, priority {place['priority']}"
-    used, asked = texts.amounts(signal, place["used"], place["request"])
+    used, requested = texts.amounts(signal, place["used"], place["request"])
     if signal == "pid.available":
         return f"{used} tasks, priority {place['priority']}"
     over = "more than" if place["over"] else "within"
-    return f"used {used}, {over} its request of {asked}, priority {place['priority']}"
+    return f"used {used}, {over} its request of {requested}, priority {place['priority']}"
 
 
 def _help(each: View) -> str:
     (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else texts.sizes(each["amount"])
-    words = _REMEDIES[each["remedy"]].format(amount=amount)
-    return words if each["signal"] is None else f"{each['signal']}: {words}"
+    parts = _REMEDIES[each["remedy"]].format(amount=amount)
+    return parts if each["signal"] is None else f"{each['signal']}: {parts}"
 
 
 def pod_name(place: View) -> str:
@@ -463,15 +463,15 @@ def _why(each: View, signals: Sequence[str]) -> str:
             return f"{priority}, with one task"
         if place["over"]:
             return f"{priority}; it requests none, so all usage counts as excess"
-        (asked,) = texts.amounts(signals[0], place["request"])
-        return f"{priority}, if it uses the {asked} that it requests"
+        (requested,) = texts.amounts(signals[0], place["request"])
+        return f"{priority}, if it uses the {requested} that it requests"
     if place["used"] is None:
         return f"{priority}; what it uses is not known"
     if _PIDS in signals:
         return f"{priority}, {place['used']} tasks"
     over = "more than" if place["over"] else "within"
-    used, asked = texts.amounts(signals[0], place["used"], place["request"])
-    return f"{priority}, uses {used}, {over} its request of {asked}"
+    used, requested = texts.amounts(signals[0], place["used"], place["request"])
+    return f"{priority}, uses {used}, {over} its request of {requested}"
 
 
 # Draws timelines for a terminal.

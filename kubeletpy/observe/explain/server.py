@@ -79,7 +79,7 @@ class ExplainServer:
         troubles: Callable[[], Sequence[str]] = tuple,
         foresee: Foresee | None = None,
         evictions: Evictions | None = None,
-        gone: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
+        removed: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
         elsewhere: Elsewhere | None = None,
         log_end: ReadEnd | None = None,
         node_name: str = "",
@@ -108,7 +108,7 @@ class ExplainServer:
         self._version = version
         self._usage = usage
         self._events = events
-        self._gone = gone
+        self._absent = removed
         self._elsewhere = elsewhere
         self._log_end = log_end
         self._node_name = node_name
@@ -271,7 +271,7 @@ class ExplainServer:
     def _last_facts(self, namespace: str, name: str) -> tuple[PodFacts, float] | None:
         """Those of a removed pod by its name, its uid, or its manifest's name."""
         static = static_name(name, self._node_name)
-        return self._gone(namespace, name) or self._gone(namespace, static)
+        return self._absent(namespace, name) or self._absent(namespace, static)
 
     def _last_trace(self, namespace: str, name: str) -> PodTrace | None:
         """The same for its trace."""

@@ -12,7 +12,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, HeldResource, Pod, Spared
+from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Excluded, HeldResource, Pod
 from kubeletpy.pods.pod_manager import PodManager, static_name
 from kubeletpy.pods.runtime_status import ProbeResults
 from kubeletpy.podworkers.history import ReasonCache
@@ -66,7 +66,7 @@ class Snapshots(Struct, frozen=True):
     """When the runtime was last well, on the event loop's clock."""
     runtime_start: RuntimeStart
     node_name: str
-    spared: Callable[[str], Spared | None]
+    excluded: Callable[[str], Excluded | None]
     """How a critical pod exceeds a limit of its own storage."""
 
     def uids(self) -> list[str]:
@@ -151,7 +151,7 @@ class Snapshots(Struct, frozen=True):
             probes=self.probes.results(pod) if pod is not None else ProbeResults(),
             probe_reports=self.probes.reports(uid),
             wrong_since=self.workers.notes.troubles.since(uid, now),
-            spared=self.spared(uid),
+            excluded=self.excluded(uid),
             ended_at=self.workers.notes.troubles.ended_at(uid),
             missing_secrets=tuple(self.missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),

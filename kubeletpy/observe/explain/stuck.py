@@ -100,14 +100,14 @@ class StuckPods:
             found = held_up_by(facts)
             if found is None or facts.pod is None:
                 continue
-            from kubeletpy.observe.explain.waits import asked_to_end
+            from kubeletpy.observe.explain.waits import requested_to_end
 
             what, why = found
             reported, at = self._reported.get(uid, ("", 0.0))
             if what == reported and facts.now - at < AGAIN_S:
                 continue
             self._reported[uid] = (what, facts.now)
-            since = facts.now - (asked_to_end(facts) or facts.now)
+            since = facts.now - (requested_to_end(facts) or facts.now)
             message = f"Still terminating after {duration(since)}: {what}: {why}"
             self._recorder.event(
                 pod_reference(facts.pod), WARNING, Reason.STILL_TERMINATING, message[:1024]

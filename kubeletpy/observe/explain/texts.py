@@ -191,13 +191,13 @@ _LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 def cause(text: str) -> str:
     """The cause without wrappers, uids and long ids; of one that is too long still, its end."""
-    shown = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
-    shown = _WRAPPERS.sub("", shown)
-    shown = _BACK_OFF.sub(r"back-off \1", shown)
-    shown = _WHERE.sub("", shown)
-    shown = _LONG_ID.sub(r"\1", _POD_UID.sub("", shown))
-    shown = one_line(shown, READ)
-    return shown if len(shown) <= LONGEST else "…" + shown[1 - LONGEST :]
+    reported = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
+    reported = _WRAPPERS.sub("", reported)
+    reported = _BACK_OFF.sub(r"back-off \1", reported)
+    reported = _WHERE.sub("", reported)
+    reported = _LONG_ID.sub(r"\1", _POD_UID.sub("", reported))
+    reported = one_line(reported, READ)
+    return reported if len(reported) <= LONGEST else "…" + reported[1 - LONGEST :]
 
 
 # Watches that keep failing, as text: which, why and since when.

@@ -114,14 +114,14 @@ def wants_host_ports(pod: View) -> bool:
 
 def port_holders(pod: View, others: Iterable[View]) -> Iterator[str]:
     """The pods that have a requested host port: ``port 80/TCP: namespace/name on node n1``."""
-    wanted = _read(pod)
-    for other in others if wanted is not None else ():
+    desired = _read(pod)
+    for other in others if desired is not None else ():
         node = (other.get("spec") or {}).get("nodeName")
         ended = (other.get("status") or {}).get("phase") in TERMINAL_PHASES
         holder = None if ended or not node else _read(other)
-        if wanted is None or holder is None or holder.uid == wanted.uid:
+        if desired is None or holder is None or holder.uid == desired.uid:
             continue
-        for (_, protocol, number), _ in holders(wanted, [holder]):
+        for (_, protocol, number), _ in holders(desired, [holder]):
             yield f"port {number}/{protocol}: {holder.key} on node {node}"
 
 
@@ -151,7 +151,7 @@ MAX_EVENTS = 6
 def explain(
     pod: View,
     events: Sequence[View],
-    node_says: str = "",
+    node_states: str = "",
     *,
     now: float,
     others: Sequence[View] = (),
@@ -168,8 +168,8 @@ def explain(
     metadata = pod.get("metadata") or {}
     name = one_line(f"{metadata.get('namespace')}/{metadata.get('name')}")
     lines = [f"{name}: {verdict(pod)}"]
-    if node_says:
-        lines += ["", f"  {one_line(node_says)}; this is what the API has:"]
+    if node_states:
+        lines += ["", f"  {one_line(node_states)}; this is what the API has:"]
     if not_placed := unscheduled(pod, others):
         lines += ["", *not_placed.lines(now)]
     if details := list(_details(pod)):
@@ -376,8 +376,8 @@ def of_others(events: Iterable[View]) -> list[JSON]:
 
 
 def _verdict(pod: View, verdict: str, failure: View | None) -> str:
-    said = condition_of(pod.get("status") or {}, "PodScheduled").get("message")
-    if failure is not None and not said:
+    stated = condition_of(pod.get("status") or {}, "PodScheduled").get("message")
+    if failure is not None and not stated:
         verdict = f"not scheduled: {failure.get('reason')}: {failure.get('message')}"
     return one_line(f"node: none; {verdict}")
 

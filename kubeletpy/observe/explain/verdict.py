@@ -11,13 +11,13 @@ from kubeletpy.observe.explain import containers as explain_containers
 from kubeletpy.observe.explain import phrases
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import ContainerStateKey, Wait, WaitKind
-from kubeletpy.observe.explain.phrases import MAX_SAID, keeps_ending, sentence, times
+from kubeletpy.observe.explain.phrases import MAX_STATED, keeps_ending, sentence, times
 from kubeletpy.observe.explain.texts import cause, duration, one_line
 from kubeletpy.observe.explain.waits import (
-    asked_to_end,
     despite_ready,
     not_ready,
     ready_since,
+    requested_to_end,
     waits,
 )
 from kubeletpy.pods.pod import TERMINAL_PHASES
@@ -64,7 +64,7 @@ class CauseCode(StrEnum):
     RUNS_AS_ROOT = "runs-as-root"
     VOLUME_IN_USE = "volume-in-use"
     TAINT = "deleted-for-taint"
-    GONE = "gone"
+    REMOVED = "gone"
     CONTAINER_ENDED = "container-ended"
     OVER_LIMIT = "over-storage-limit"
     UNSCHEDULABLE = "unschedulable"
@@ -270,8 +270,8 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running and ready{how}; but {sentence(facts, blocker)}", False
         if (view := explain_containers.restless(facts)) is not None:
             return f"running{how}, but {keeps_ending(facts, view.name)}", False
-        if facts.spared is not None:
-            return f"running and ready{how}; but {phrases.spared(facts.spared)}", False
+        if facts.excluded is not None:
+            return f"running and ready{how}; but {phrases.excluded(facts.excluded)}", False
         return f"running and ready{how}{times(sum(view.restarts for view in views))}", True
     if blocker is not None:
         begun_word = "running, not ready" if facts.phase == "Running" else "not running"
@@ -297,7 +297,7 @@ def _terminating(facts: PodFacts) -> tuple[str, bool]:
     record = facts.record
     assert record is not None
     blocker = _first(facts)
-    begun = asked_to_end(facts) or facts.now
+    begun = requested_to_end(facts) or facts.now
     head = f"terminating for {duration(facts.now - begun)}{phrases.for_taint(facts)}"
     if blocker is None:
         return f"{head}, with a grace period of {record.grace or 1}s", False
@@ -327,8 +327,8 @@ def _ended(facts: PodFacts, blocker: Wait | None) -> tuple[str, bool]:
     if terminal_code(facts) is CauseCode.REFUSED:
         reason, message = facts.status.get("reason"), facts.status.get("message") or ""
         holders = f" ({'; '.join(facts.port_holders)})" if facts.port_holders else ""
-        said = f": {cause(message)}" if message else ""
-        how = f"refused by this node: {reason}{said}{holders}; that is final"
+        stated = f": {cause(message)}" if message else ""
+        how = f"refused by this node: {reason}{stated}{holders}; that is final"
     if blocker is not None and blocker.kind is WaitKind.API_WRITE:
         return f"{how}; but {sentence(facts, blocker)}", False
     return how, facts.phase == "Succeeded"
@@ -352,7 +352,7 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
         return crash_code(facts, view.name)
     if blocker is not None:
         return wait_code(facts, blocker)
-    if facts.ready and facts.spared is not None:
+    if facts.ready and facts.excluded is not None:
         return CauseCode.OVER_LIMIT
     if facts.pod is None:
         return CauseCode.UNKNOWN_POD
@@ -394,9 +394,9 @@ def _reason(facts: PodFacts) -> str:
     if not reason and facts.phase == "Failed":
         bad = next((e for e in explain_containers.exits(facts) if e.exit_code), None)
         if bad is not None:
-            said = bad.message or facts.log_ends.get(bad.container, "")
-            words = f': "{one_line(said, MAX_SAID)}"' if said else ""
-            return f", container {bad.container} exited with {bad.exit_code}{words}"
+            stated = bad.message or facts.log_ends.get(bad.container, "")
+            parts = f': "{one_line(stated, MAX_STATED)}"' if stated else ""
+            return f", container {bad.container} exited with {bad.exit_code}{parts}"
     if not reason:
         return ""
     return f", {reason}: {cause(message)}" if message else f", {reason}"

@@ -11,7 +11,13 @@ from kubeletpy.base.api import types as api
 from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.metrics.trace.model import Name, Step, TraceCall
 from kubeletpy.observe.explain import handlers, phrases
-from kubeletpy.observe.explain.containers import containers, ephemeral, exits, find_view, last_words
+from kubeletpy.observe.explain.containers import (
+    containers,
+    ephemeral,
+    exits,
+    find_view,
+    last_message,
+)
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import (
     Action,
@@ -79,7 +85,7 @@ def not_ready_since(facts: PodFacts) -> float | None:
     return None if facts.ready else _ready_changed(facts)
 
 
-def asked_to_end(facts: PodFacts) -> float | None:
+def requested_to_end(facts: PodFacts) -> float | None:
     """When a pod's end was first requested: deleted, evicted, over its deadline; or None."""
     record = facts.record
     ends = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
@@ -94,13 +100,13 @@ def stopped_at(facts: PodFacts) -> float | None:
 
     An agent that found the pod ending observes that anew: the last exit is older than its own time.
     """
-    record, asked = facts.record, asked_to_end(facts)
+    record, requested = facts.record, requested_to_end(facts)
     if record is None or record.terminated_at is None:
         return None
-    if asked is None or asked >= record.first_seen_at:
+    if requested is None or requested >= record.first_seen_at:
         return record.terminated_at
     finished = [one.finished_at for one in exits(facts) if one.finished_at]
-    return min(max([asked, *finished]), record.terminated_at)
+    return min(max([requested, *finished]), record.terminated_at)
 
 
 def from_first_failure(facts: PodFacts, since: float | None) -> float | None:
@@ -114,7 +120,7 @@ def from_first_failure(facts: PodFacts, since: float | None) -> float | None:
 def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
     record, pod = facts.record, facts.pod
     if record is not None and record.stage is Stage.TERMINATING:
-        return asked_to_end(facts)
+        return requested_to_end(facts)
     if wait is not None and wait.kind is WaitKind.API_WRITE:
         return wait.since
     if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
@@ -128,8 +134,8 @@ def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
         return max((each for each in held if each is not None), default=None)
     if facts.phase in TERMINAL_PHASES:
         return _ended(facts)
-    if wait is None and facts.ready and facts.spared is not None:
-        return facts.spared.since + facts.wall_offset
+    if wait is None and facts.ready and facts.excluded is not None:
+        return facts.excluded.since + facts.wall_offset
     tried = wait is None or wait.kind not in _NOT_TRIED
     if tried and facts.wrong_since is not None:
         return facts.wrong_since
@@ -302,7 +308,7 @@ def _call(facts: PodFacts, kind: WaitKind, action: Action) -> Wait:
         return _hook(facts, action)
     if kind is WaitKind.GRACE_PERIOD and facts.ending:
         # a stop that fails is requested again, also by a restarted agent
-        since = min(since, asked_to_end(facts) or since)
+        since = min(since, requested_to_end(facts) or since)
     return Wait(kind, action.subject, what, since, action.until, what)
 
 
@@ -449,7 +455,7 @@ def _readiness(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool) -> Wait:
-    why = phrases.probe(kind, last_words(facts, view.name, kind), fails=fails)
+    why = phrases.probe(kind, last_message(facts, view.name, kind), fails=fails)
     since = view.since
     if since is not None and kind is ProbeKind.READINESS:  # it may have been Ready for long
         since = max(since, not_ready_since(facts) or since)
@@ -457,10 +463,10 @@ def _probe(facts: PodFacts, view: ContainerView, kind: ProbeKind, *, fails: bool
 
 
 def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
-    shown = (facts.status.get("conditions"), pod.status.get("conditions"))
+    reported = (facts.status.get("conditions"), pod.status.get("conditions"))
     for gate in pod.spec.get("readinessGates") or ():
         subject = gate.get("conditionType") or ""
-        if not any(holds(conditions, subject) for conditions in shown):
+        if not any(holds(conditions, subject) for conditions in reported):
             yield Wait(WaitKind.READINESS_GATE, subject, phrases.READINESS_GATE)
 
 

@@ -124,7 +124,7 @@ def _containers(old: list[JSON], new: list[JSON], path: str) -> Iterator[tuple[s
         yield path, list(before), list(after)
 
 
-_SHOWN = 10
+_REPORTED = 10
 
 
 class Fate(Struct, frozen=True):
@@ -139,11 +139,11 @@ def forbidden(before: Pod, after: Pod, found: Sequence[Change]) -> Fate | None:
     """Why the API server would not take a change; None: it would."""
     never = [f"spec.{change.path}" for change in found if change.way is ChangeMethod.NEVER]
     if never:
-        more = f" and {len(never) - _SHOWN} more" if len(never) > _SHOWN else ""
+        more = f" and {len(never) - _REPORTED} more" if len(never) > _REPORTED else ""
         return Fate(
             ForeseenOutcome.FORBIDDEN,
             "Forbidden",
-            f"the API server lets nobody change {', '.join(never[:_SHOWN])}{more} of a pod that "
+            f"the API server lets nobody change {', '.join(never[:_REPORTED])}{more} of a pod that "
             "exists: it has to be deleted and created anew",
         )
     if any(change.way is ChangeMethod.RESIZE for change in found) and qos_class(after) != qos_class(
@@ -269,9 +269,9 @@ def patched(pod: JSON, patch: Any, kind: KubectlPatchType = KubectlPatchType.STR
     """
     if kind is KubectlPatchType.JSON:
         return {**pod, "spec": json_patch(pod, patch).get("spec")}
-    wanted = patch.get("spec", {}) if isinstance(patch, dict) else None
-    if not isinstance(wanted, dict):
+    desired = patch.get("spec", {}) if isinstance(patch, dict) else None
+    if not isinstance(desired, dict):
         raise MalformedPatch("the patch is no object")
     if kind is KubectlPatchType.MERGE:
-        return {**pod, "spec": merge_patch(pod.get("spec"), wanted)}
-    return strategic_merge(POD_SCHEMA, pod, {"spec": wanted})
+        return {**pod, "spec": merge_patch(pod.get("spec"), desired)}
+    return strategic_merge(POD_SCHEMA, pod, {"spec": desired})

@@ -14,7 +14,7 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import parse
 from kubeletpy.base.structs import Struct
-from kubeletpy.base.text import shown_image
+from kubeletpy.base.text import reported_image
 from kubeletpy.images.policy import NEVER, ImageErrorCode, never_pulled
 from kubeletpy.images.reference import InvalidReference, default_pull_policy, with_default_tag
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -220,13 +220,13 @@ def _of_image(
     try:
         with_default_tag(image)
     except InvalidReference as error:
-        message = f'Failed to apply default image tag "{shown_image(image)}": {error}'
+        message = f'Failed to apply default image tag "{reported_image(image)}": {error}'
         yield StartFault(subject, ImageErrorCode.INVALID_NAME, message)
         return
     policy = container.get("imagePullPolicy") or default_pull_policy(image)
     absent = present is not None and not present.exists
     if absent and policy == NEVER:
-        message = never_pulled(shown_image(image), present=False)
+        message = never_pulled(reported_image(image), present=False)
         yield StartFault(subject, ImageErrorCode.NEVER_PULL, message)
 
 
@@ -239,8 +239,8 @@ def _of_volumes(plan: VolumePlan) -> Iterator[StartFault]:
             for path in _paths(volume.kind, volume.source):
                 payload_path(path)
         except InvalidReference as error:
-            shown = shown_image(str(volume.source.get("reference") or ""))
-            problems[volume.name] = f'couldn\'t parse image name "{shown}": {error}'
+            reported = reported_image(str(volume.source.get("reference") or ""))
+            problems[volume.name] = f'couldn\'t parse image name "{reported}": {error}'
         except UnsafePath as error:
             problems[volume.name] = str(error)
     for name, problem in problems.items():

@@ -46,7 +46,7 @@ class Foreseer:
     def __init__(self, node: foresee_model.NodeQueries) -> None:
         self._node = node
 
-    async def foresee(self, asked: JSON) -> foresee_model.Foreseen:
+    async def foresee(self, requested: JSON) -> foresee_model.Foreseen:
         """Predict what the node would do.
 
         Args:
@@ -56,22 +56,24 @@ class Foreseer:
         Raises:
             Nonsense: it is not a pod, or there is no pod to be patched.
         """
-        if "patch" in asked:
-            namespace, name = str(asked.get("namespace")), str(asked.get("name"))
+        if "patch" in requested:
+            namespace, name = str(requested.get("namespace")), str(requested.get("name"))
             pods, node_name = self._node.pods, self._node.node_name
             running = pods.lookup(namespace, name, node_name)
             if running is None:
                 others = pods.namesakes(name, node_name)
                 raise Nonsense(f"no pod {namespace}/{name} on this node{others}")
-            return await self._changed(running, _patched(running, asked["patch"], _kind(asked)))
-        manifest = asked.get("pod")
+            return await self._changed(
+                running, _patched(running, requested["patch"], _kind(requested))
+            )
+        manifest = requested.get("pod")
         if not isinstance(manifest, dict):
             raise Nonsense("there is no pod in the request")
-        wanted = _pod_from_manifest(manifest)
-        existing = self._node.pods.by_name(wanted.namespace, wanted.name)
+        desired = _pod_from_manifest(manifest)
+        existing = self._node.pods.by_name(desired.namespace, desired.name)
         if existing is None:
-            replicas = asked.get("replicas")
-            return await self._new(wanted, replicas if isinstance(replicas, int) else 1)
+            replicas = requested.get("replicas")
+            return await self._new(desired, replicas if isinstance(replicas, int) else 1)
         laid_over = {"spec": manifest.get("spec") or {}}
         changed = _patched(existing, laid_over, change.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
@@ -180,13 +182,13 @@ class Foreseer:
     ) -> foresee_model.Foreseen:
         node, took = self._node, foresee_model.Durations(self._node.traces)
         victims: Sequence[Pod] = ()
-        given = node.allocated(after)
+        supplied = node.allocated(after)
         resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
                 return self._answer(before, fate, hints=change.hints(found))
-            given = resized
+            supplied = resized
         status = node.seen(before.uid)
         if status is None:
             message = "the runtime has not reported on it yet"
@@ -195,7 +197,7 @@ class Foreseer:
             )
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)
-        to_be = node.intends(given, status, probes)
+        to_be = node.intends(supplied, status, probes)
         restarts = change.restarted(as_is, to_be)
         present = await self._present(after)
         images = start.images(after, _exist(present), restarts)
@@ -208,7 +210,7 @@ class Foreseer:
             restarts=restarts,
             acts=tuple(change.acts(as_is, to_be, images, took)),
             images=images,
-            evictions=await self._evictions(given, victims) if resizes else (),
+            evictions=await self._evictions(supplied, victims) if resizes else (),
             hints=change.hints(found),
         )
 
@@ -234,9 +236,9 @@ class Foreseer:
     async def _present(self, pod: Pod) -> dict[str, foresee_model.PresentImage | None]:
         """Image -> what the node has of it; None: the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
-        asked = list(names)[:MAX_IMAGES]
-        found = await run_together(*(self._has(name) for name in asked))
-        return dict(zip(asked, found, strict=True))
+        requested = list(names)[:MAX_IMAGES]
+        found = await run_together(*(self._has(name) for name in requested))
+        return dict(zip(requested, found, strict=True))
 
     async def _has(self, image: str) -> foresee_model.PresentImage | None:
         try:
@@ -288,8 +290,8 @@ def _patched(pod: Pod, patch: Any, kind: change.KubectlPatchType) -> Pod:
         raise Nonsense(str(error)) from error
 
 
-def _kind(asked: JSON) -> change.KubectlPatchType:
-    name = asked.get("type") or change.KubectlPatchType.STRATEGIC
+def _kind(requested: JSON) -> change.KubectlPatchType:
+    name = requested.get("type") or change.KubectlPatchType.STRATEGIC
     try:
         return change.KubectlPatchType(name)
     except ValueError as error:

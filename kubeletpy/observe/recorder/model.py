@@ -125,7 +125,7 @@ def plan_output(actions: PodActions) -> dict[str, Any]:
 # into these decisions would cost as much as to make them.
 
 
-class News:
+class Changes:
     """The last decisions about each pod, with only the objects that they were made about."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class News:
         of_pod[kind] = pod, status, out
         return True
 
-    def gone(self, uid: str) -> None:
+    def removed(self, uid: str) -> None:
         """Nothing more is decided about a pod."""
         self._last.pop(uid, None)
 

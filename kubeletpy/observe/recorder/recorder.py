@@ -25,9 +25,9 @@ from kubeletpy.observe.recorder.codec import SHARED, encode, encode_fields
 from kubeletpy.observe.recorder.files import RecordingFiles
 from kubeletpy.observe.recorder.model import (
     FORMAT,
+    Changes,
     LineKind,
     MachineState,
-    News,
     effects_output,
     machine_state,
     plan_output,
@@ -36,7 +36,7 @@ from kubeletpy.observe.recorder.redact import (
     Texts,
     redacted,
     redacted_runtime,
-    secret_words,
+    secret_parts,
     unstarted_ids,
 )
 from kubeletpy.pods.pod import Pod
@@ -84,7 +84,7 @@ class FlightRecorder:
         self._writer = _Writer(self._hash)
         self._problem = ""
         self._desired: frozenset[str] | None = None
-        self._news = News()
+        self._changes = Changes()
 
     # -- what other packages report --------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class FlightRecorder:
             self._desired = event.uids
         over = [effect.uid for effect in effects if isinstance(effect, Finished | Forgotten)]
         for uid in over:
-            self._news.gone(uid)
+            self._changes.removed(uid)
         if isinstance(event, PodRejected):
             over.append(event.pod.uid)  # it has no worker that would be done with it
         now, out = self._clock.now(), effects_output(effects)
@@ -104,7 +104,7 @@ class FlightRecorder:
         def line(writer: _Writer) -> dict[str, Any]:
             content = encode_fields(event, writer.refer)
             for uid in over:
-                writer.gone(uid)
+                writer.removed(uid)
             head = _line(LineKind.EVENT, now, event_uid(event))
             return {**head, "event": type(event).__name__, "in": content, "out": out}
 
@@ -113,7 +113,7 @@ class FlightRecorder:
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
         """A sync has been planned."""
         now, out = self._clock.now(), plan_output(actions)
-        if not self._news.has(LineKind.PLAN, inputs.pod, inputs.status, out):
+        if not self._changes.has(LineKind.PLAN, inputs.pod, inputs.status, out):
             return
         self._add(
             lambda writer: {
@@ -126,7 +126,7 @@ class FlightRecorder:
     def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
         """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
         out = _text(status)
-        if not self._news.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
+        if not self._changes.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
             return
         self._add(
             lambda writer: {
@@ -145,7 +145,7 @@ class FlightRecorder:
 
     def _add(self, line: Line) -> None:
         if len(self._waiting) == MAX_WAITING:
-            self._news.begin()  # a dropped line must be recorded again
+            self._changes.begin()  # a dropped line must be recorded again
         self._waiting.append(line)
         self._any.set()
 
@@ -168,7 +168,7 @@ class FlightRecorder:
         state = None
         if self._files.full:
             state = machine_state(self._machine)
-            self._news.begin()
+            self._changes.begin()
         try:
             await asyncio.to_thread(self._write, lines, state, self._clock.now())
             self._problem = ""
@@ -216,7 +216,7 @@ class _Writer:
         """Type and uid -> the newest value (held, so that no other has its identity), its number,
         and the length of its text."""
         self._held = 0
-        self._words: dict[str, list[str]] = {}
+        self._parts: dict[str, list[str]] = {}
         """uid -> the values that texts about the pod must not repeat."""
         self._unstarted: dict[str, frozenset[str]] = {}
         """uid -> its containers that never ran, by id."""
@@ -235,11 +235,11 @@ class _Writer:
         if isinstance(value, Pod):
             before = known[0] if known is not None else None
             if isinstance(before, Pod) and _same_secrets(before, value):
-                words = self._words[value.uid]
+                parts = self._parts[value.uid]
             else:
-                words = self._words[value.uid] = secret_words(value.object)
+                parts = self._parts[value.uid] = secret_parts(value.object)
             unstarted = self._unstarted.get(value.uid, ())
-            content = redacted(value.object, self._hashed, words, unstarted)
+            content = redacted(value.object, self._hashed, parts, unstarted)
         else:
             plain = encode_fields(value, self.refer)
             self._unstarted[value.uid] = unstarted_ids(plain)
@@ -254,11 +254,11 @@ class _Writer:
             self._forget(next(iter(self._known)))
         return number
 
-    def gone(self, uid: str) -> None:
+    def removed(self, uid: str) -> None:
         """Nothing more is decided about a pod."""
         for kind in SHARED:
             self._forget((kind, uid))
-        self._words.pop(uid, None)
+        self._parts.pop(uid, None)
         self._unstarted.pop(uid, None)
 
     def _forget(self, key: tuple[type, str]) -> None:
@@ -266,7 +266,7 @@ class _Writer:
             self._held -= known[2]
 
     def _texts(self, uid: str) -> Texts:
-        return Texts(self._hashed, self._words.get(uid, ()), self._unstarted.get(uid, ()))
+        return Texts(self._hashed, self._parts.get(uid, ()), self._unstarted.get(uid, ()))
 
     def _cleaned(self, line: dict[str, Any]) -> dict[str, Any]:
         """A line without what its free texts repeat of the pod's values."""
@@ -291,7 +291,7 @@ class _Writer:
 
 
 def _same_secrets(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod have the same :func:`secret_words`."""
+    """Whether two versions of a pod have the same :func:`secret_parts`."""
     return one.spec is other.spec and one.annotations == other.annotations
 
 

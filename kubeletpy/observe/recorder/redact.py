@@ -23,7 +23,7 @@ KEPT_ANNOTATIONS = "kubernetes.io/config."
 """Prefix of the annotations that decisions read: where a static pod came from, and its hash."""
 SHORTEST_WORD = 4
 """Characters of the shortest value that is searched for in free texts."""
-MOST_WORDS = 4000
+MOST_PARTS = 4000
 """Values of a pod that are searched for; a text about a pod with more is hashed as one."""
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
 _ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -41,11 +41,11 @@ Hash = Callable[[str], str]
 
 
 def redacted(
-    obj: Mapping[str, Any], hashed: Hash, words: Sequence[str], unstarted: Collection[str] = ()
+    obj: Mapping[str, Any], hashed: Hash, parts: Sequence[str], unstarted: Collection[str] = ()
 ) -> dict[str, Any]:
     """The object of a pod without secret values; the given one stays as it is.
 
-    ``words``: its :func:`secret_words`. ``unstarted``: as for :class:`Texts`.
+    ``parts``: its :func:`secret_parts`. ``unstarted``: as for :class:`Texts`.
     """
     metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
@@ -59,7 +59,7 @@ def redacted(
         volumes = [_volume(each, hashed) for each in _list(spec.get("volumes"))]
         found["spec"] = {**spec, **lists, **({"volumes": volumes} if volumes else {})}
     if "status" in obj:
-        found["status"] = Texts(hashed, words, unstarted).inputs(obj["status"])
+        found["status"] = Texts(hashed, parts, unstarted).inputs(obj["status"])
     return found
 
 
@@ -116,9 +116,9 @@ def _action(action: Any, hashed: Hash) -> Any:
     return found
 
 
-def _command(words: Any, hashed: Hash) -> list[str]:
+def _command(parts: Any, hashed: Hash) -> list[str]:
     """The program stays, if the first word is no more than that."""
-    found = [str(each) for each in _list(words)]
+    found = [str(each) for each in _list(parts)]
     kept = 1 if found and not re.search(r"[\s=@]", found[0]) else 0
     return [*found[:kept], *map(hashed, found[kept:])]
 
@@ -167,7 +167,7 @@ def _deep(value: Any, hashed: Hash) -> Any:
     return [_deep(each, hashed) for each in value] if isinstance(value, list) else value
 
 
-def secret_words(obj: Mapping[str, Any]) -> list[str]:
+def secret_parts(obj: Mapping[str, Any]) -> list[str]:
     """The values of a pod that a free text may repeat, the longest first."""
     found = {each for each in _secrets(obj) if len(each) >= SHORTEST_WORD}
     return sorted(found, key=lambda each: (-len(each), each))
@@ -182,11 +182,11 @@ def _secrets(obj: Mapping[str, Any]) -> Iterator[str]:
         for container in map(_dict, _list(spec.get(kind))):
             yield image_user_info(str(container.get("image") or ""))
             yield from _named(container.get("env"))
-            yield from _words(container.get("command"))
+            yield from _parts(container.get("command"))
             yield from map(str, _list(container.get("args")))
             hooks = _dict(container.get("lifecycle"))
             for action in (*(container.get(key) for key in _ACTIONS), *map(hooks.get, _HOOKS)):
-                yield from _words(_dict(_dict(action).get("exec")).get("command"))
+                yield from _parts(_dict(_dict(action).get("exec")).get("command"))
                 get = _dict(_dict(action).get("httpGet"))
                 yield from _named(get.get("httpHeaders"))
                 yield str(get.get("path") or "").partition("?")[2]
@@ -200,7 +200,7 @@ def _named(entries: Any) -> Iterator[str]:
         yield str(entry.get("value") or "")
 
 
-def _words(command: Any) -> list[str]:
+def _parts(command: Any) -> list[str]:
     return [str(each) for each in _list(command)][1:]
 
 
@@ -208,24 +208,24 @@ class Texts:
     """Redacts the free texts of one line: first of its input, then of what was decided."""
 
     def __init__(
-        self, hashed: Hash, words: Sequence[str] = (), unstarted: Collection[str] = ()
+        self, hashed: Hash, parts: Sequence[str] = (), unstarted: Collection[str] = ()
     ) -> None:
         """Args:
-        words: of the pod that the line is about (:func:`secret_words`).
+        words: of the pod that the line is about (:func:`secret_parts`).
         unstarted: ids of its containers that never ran (:func:`unstarted_ids`): their messages are
             the runtime's, and decisions read them.
         """
         self.hashed = hashed
-        self._words = words
+        self._parts = parts
         self._unstarted = frozenset(unstarted)
         self._changed: dict[str, str] = {}
 
     def text(self, text: str) -> str:
         """A free text without the pod's values, user information and queries of URLs."""
-        if len(self._words) > MOST_WORDS:
+        if len(self._parts) > MOST_PARTS:
             return self.hashed(text)
         found = text
-        for word in self._words:
+        for word in self._parts:
             if word in found:
                 found = found.replace(word, self.hashed(word))
         if _CUT in found:
@@ -237,7 +237,7 @@ class Texts:
         """A text that was cut off may end in the beginning of a value."""
         before, _, after = text.rpartition(_CUT)
         start = before.split()[-1] if before.split() else ""
-        cut = next((word for word in self._words if _ends_in_part(before, word)), None)
+        cut = next((word for word in self._parts if _ends_in_part(before, word)), None)
         if cut is None or not start:
             return text
         return f"{before[: _overlap(before, cut)]}{self.hashed(cut)}{_CUT}{after}"

@@ -177,14 +177,14 @@ class _Player:
 
     def again(self, kind: LineKind, line: dict[str, Any]) -> Any:
         """Decide again: the output of this version for a line's input."""
-        given = line.get("in")
+        supplied = line.get("in")
         try:
             if kind is LineKind.PLAN:
-                return _json(plan_output(_plan(decode_fields(PlanInputs, given, self._shared))))
+                return _json(plan_output(_plan(decode_fields(PlanInputs, supplied, self._shared))))
             if kind is LineKind.STATUS:
-                inputs = decode_fields(StatusInputs, given, self._shared)
+                inputs = decode_fields(StatusInputs, supplied, self._shared)
                 return _json(generate_api_pod_status(inputs))
-            event = decode_fields(_event(line), given, self._shared)
+            event = decode_fields(_event(line), supplied, self._shared)
             return _json(effects_output(self._of_head().handle(event)))
         except BadRecording:
             raise
@@ -273,21 +273,21 @@ def story(found: Replayed, uid: str) -> str:
 
 
 def _moment(moment: Moment) -> Iterator[str]:
-    words = _words(moment.kind, moment.line, moment.line.get("out"))
-    yield f"  {_time(moment.at)}  {moment.kind:<6}  {one_line(words, _WIDTH)}"
+    parts = _parts(moment.kind, moment.line, moment.line.get("out"))
+    yield f"  {_time(moment.at)}  {moment.kind:<6}  {one_line(parts, _WIDTH)}"
     if moment.now is not None:
-        now = _words(moment.kind, moment.line, moment.now)
-        if now == words:  # they differ in what the words leave out
+        now = _parts(moment.kind, moment.line, moment.now)
+        if now == parts:  # they differ in what the words leave out
             now = json.dumps(moment.now)
         yield f"  {'':12}  {'now':<6}  {one_line(now, _WIDTH)}"
 
 
-def _words(kind: LineKind, line: dict[str, Any], out: Any) -> str:
+def _parts(kind: LineKind, line: dict[str, Any], out: Any) -> str:
     try:
         if kind is LineKind.SPAN:
             error = f": {line['error']}" if line.get("error") else ""
-            words = f"{line['name']} {line['detail']}".strip()
-            return f"{words} took {milliseconds(float(line['took']))}{error}"
+            parts = f"{line['name']} {line['detail']}".strip()
+            return f"{parts} took {milliseconds(float(line['took']))}{error}"
         if kind is LineKind.PLAN:
             return (
                 "; ".join(f"{what}: {why}" for what, why in out.get("decisions", ())) or "no change"
@@ -326,7 +326,7 @@ def _last_status(story: list[Moment]) -> str:
     last = next((m for m in reversed(story) if m.kind is LineKind.STATUS), None)
     if last is None:
         return "no status"
-    return one_line(_words(LineKind.STATUS, last.line, last.line.get("out")), _WIDTH)
+    return one_line(_parts(LineKind.STATUS, last.line, last.line.get("out")), _WIDTH)
 
 
 def _name(found: Replayed, uid: str) -> str:

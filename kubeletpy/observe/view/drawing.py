@@ -278,8 +278,8 @@ def _legend(kinds: Sequence[BarKind], top: int, shape: Shape) -> list[str]:
 
 def hint(row: Row) -> str:
     """Everything about a row, on one line."""
-    said = f"{row.label}: {row.took}" + (f" {row.error}" if row.error else "")
-    return said + (f"; at the same time: {', '.join(row.beside)}" if row.beside else "")
+    stated = f"{row.label}: {row.took}" + (f" {row.error}" if row.error else "")
+    return stated + (f"; at the same time: {', '.join(row.beside)}" if row.beside else "")
 
 
 def html(line: Timeline) -> str:

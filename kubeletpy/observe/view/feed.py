@@ -186,12 +186,16 @@ def pod(
     """
     error = _text(answer.get("error"))
     facts = answer.get("last") if error else answer
-    shown = {"gone": error, "waterfalls": _waterfalls(timeline), "events": _latest(events, _event),
-             "logs": _logs(logs)}  # fmt: skip
+    reported = {
+        "gone": error,
+        "waterfalls": _waterfalls(timeline),
+        "events": _latest(events, _event),
+        "logs": _logs(logs),
+    }
     if not facts:
-        return {**shown, "uid": ""}
+        return {**reported, "uid": ""}
     return {
-        **shown,
+        **reported,
         "uid": _text(facts["uid"], MAX_NAME),
         "path": f"{_text(facts['namespace'], MAX_NAME)}/{_text(facts['name'], MAX_NAME)}",
         "tone": tone(healthy=facts["healthy"], cause=facts["cause"]),
@@ -220,9 +224,9 @@ def pod(
     }  # fmt: skip
 
 
-def changes(shown: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
+def changes(reported: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
     """The parts that differ from what a page has been sent."""
-    return {part: value for part, value in now.items() if shown.get(part) != value}
+    return {part: value for part, value in now.items() if reported.get(part) != value}
 
 
 def _facts(facts: Mapping[str, Any]) -> list[list[str]]:
@@ -260,9 +264,9 @@ def _logs(logs: Mapping[str, Any] | None) -> list[JSON]:
 
 def _event(event: Mapping[str, Any]) -> JSON:
     _, _, container = event["field_path"].partition("{")
-    shown = _plain(event, "at", "type", "reason", "message", "count")
+    reported = _plain(event, "at", "type", "reason", "message", "count")
     return {
-        **shown,
+        **reported,
         "container": _text(container.removesuffix("}"), MAX_NAME),
         "source": _text(event.get("source"), MAX_NAME),
     }
@@ -275,13 +279,13 @@ def _decision(made: Mapping[str, Any]) -> JSON:
 
 def _latest(found: Sequence[Mapping[str, Any]], show: Any) -> list[JSON]:
     """The newest first, of a list that has the oldest first."""
-    shown = [show(each) for each in reversed(found[-MAX_ROWS:])]
-    return sorted(shown, key=lambda one: one["at"], reverse=True)
+    reported = [show(each) for each in reversed(found[-MAX_ROWS:])]
+    return sorted(reported, key=lambda one: one["at"], reverse=True)
 
 
-def _plain(given: Mapping[str, Any], *fields: str) -> JSON:
+def _plain(supplied: Mapping[str, Any], *fields: str) -> JSON:
     return {
-        name: _text(value) if isinstance(value := given[name], str) else value for name in fields
+        name: _text(value) if isinstance(value := supplied[name], str) else value for name in fields
     }
 
 

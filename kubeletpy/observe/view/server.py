@@ -22,7 +22,7 @@ from aiohttp import web
 
 from kubeletpy.base.tasks import run_together
 from kubeletpy.base.wire.http_server import http_log, set_up
-from kubeletpy.base.wire.listener import Door, Listener, guarded
+from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, guarded
 from kubeletpy.node.stats.collector import Shared
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.drawing import source_hash
@@ -161,7 +161,7 @@ class ViewServer:
         self._token = secrets.token_urlsafe(24)
         self._page = page()
         self._policy = policy(self._page)
-        self._door: Door | None = None
+        self._limiter: ConnectionLimiter | None = None
         self._watcher: Watcher | None = None
         self.streams = 0
         self._runner: web.AppRunner | None = None
@@ -184,10 +184,10 @@ class ViewServer:
         )
         serve = await set_up(self._runner)
         with listen(ADDRESS, self._port, short_answers=True) as sock:
-            entrance = guarded(sock, MAX_CONNECTIONS)
-        self._door = entrance.door
-        self._port = int(entrance.getsockname()[1])
-        self._listener = Listener(entrance, serve)
+            limited = guarded(sock, MAX_CONNECTIONS)
+        self._limiter = limited.limiter
+        self._port = int(limited.getsockname()[1])
+        self._listener = Listener(limited, serve)
         self._listener.start()
 
     async def close(self) -> None:
@@ -205,10 +205,12 @@ class ViewServer:
     ) -> web.StreamResponse:
         if not is_this_machine(request.headers.getall("Host", [])):
             raise _refused(web.HTTPMisdirectedRequest, "this is not a name of this machine")
-        given = request.path.split("/")[1].encode()
-        if not hmac.compare_digest(given, self._token.encode()):
+        supplied = request.path.split("/")[1].encode()
+        if not hmac.compare_digest(supplied, self._token.encode()):
             raise _refused(web.HTTPNotFound, "use the address that `kubeletpy view` has printed")
-        if self._door is not None and not self._door.admit_identity(request.transport, "viewer"):
+        if self._limiter is not None and not self._limiter.admit_identity(
+            request.transport, "viewer"
+        ):
             raise _refused(web.HTTPServiceUnavailable, "too many connections")
         return await handler(request)
 
@@ -243,11 +245,11 @@ class ViewServer:
 
     async def _send(self, response: web.StreamResponse, watcher: Watcher, path: str | None) -> None:
         """One message each second: the time, and the parts that have changed."""
-        shown: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         while True:
             now = await watcher.page(path)
-            message = {"at": round(time.time(), 3), **feed.changes(shown, now)}
-            shown = {**shown, **now}
+            message = {"at": round(time.time(), 3), **feed.changes(reported, now)}
+            reported = {**reported, **now}
             data = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
             async with asyncio.timeout(WRITE_S):
                 await response.write(f"data: {data}\n\n".encode())

@@ -111,7 +111,9 @@ class RuntimeSync(SyncStep):
                     pull_secrets=sync.pull_secrets,
                     volume_mounts=sync.mounts,
                     # a static pod's status may be in a mirror that has not been seen yet
-                    shown=None if sync.pod.is_static else self._composer.shown(sync.pod, None),
+                    api_status=None
+                    if sync.pod.is_static
+                    else self._composer.reported(sync.pod, None),
                     on_sandbox_ready=early.sandbox_ready,
                     is_terminating=sync.is_terminating,
                     on_plan=planned,
@@ -131,8 +133,8 @@ class RuntimeSync(SyncStep):
             # what was done may have had effects that the status does not show
             self._cache.invalidate(uid)
         resized = result.sync_error is None and self._resizes.synced(sync.pod, result.resize)
-        news = result.acted or result.failed or result.start_errors or resized
-        if sync.is_terminating() or not news:
+        changes = result.acted or result.failed or result.start_errors or resized
+        if sync.is_terminating() or not changes:
             return False
         sync.status = self._cache.usable(uid) or result.status or sync.status
         return self._composer.store(sync.pod, sync.mirror, sync.status)

@@ -48,7 +48,7 @@ from kubeletpy.remote.protocol import RuntimeService
 
 RESOLVER_THREADS = 4
 
-_WORDS = {
+_PARTS = {
     errno.ECONNREFUSED: "connect: connection refused",
     errno.EHOSTUNREACH: "connect: no route to host",
     errno.ENETUNREACH: "connect: network is unreachable",
@@ -85,10 +85,10 @@ def _resolve_host(host: str) -> str:
     return str(found[0][4][0])
 
 
-def in_words(error: OSError) -> str:
+def in_parts(error: OSError) -> str:
     """The text of a system call's error, as the kubelet words it."""
-    if error.errno in _WORDS:
-        return _WORDS[error.errno]
+    if error.errno in _PARTS:
+        return _PARTS[error.errno]
     if error.errno is None:
         return str(error) or type(error).__name__
     return (error.strerror or os.strerror(error.errno)).lower()
@@ -250,7 +250,7 @@ async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -
     except MalformedResponse as error:
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise HandlerExchangeFailed(f"read: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"read: {in_parts(error)}") from error
     finally:
         protocol.close()
     return protocol.reader, protocol.following
@@ -267,7 +267,7 @@ async def _connect(
         try:
             await loop.create_connection(lambda: protocol, sock=sock, **_tls(request, curve))
         except ConnectionError as error:
-            raise _HandshakeRefused(f"tls: {in_words(error)}") from error
+            raise _HandshakeRefused(f"tls: {in_parts(error)}") from error
     except ssl.SSLError as error:
         if error.reason in _ANSWERED_PLAINLY:
             raise NotTLS("http: server gave HTTP response to HTTPS client") from error
@@ -277,7 +277,7 @@ async def _connect(
         ) from error
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise HandlerExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {in_parts(error)}") from error
 
 
 def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
@@ -395,7 +395,7 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
         return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
     except OSError as error:
         raise_if_not_probed(error)
-        return Reply(HandlerResult.FAILURE, f"{where}: {in_words(error)}")
+        return Reply(HandlerResult.FAILURE, f"{where}: {in_parts(error)}")
     return Reply(HandlerResult.SUCCESS)
 
 
@@ -418,14 +418,14 @@ async def run_command(
     try:
         answer = await runtime.exec_sync(container_id, command, timeout)
     except DeadlineExceeded:
-        shown = " ".join(command)[:200]
+        reported = " ".join(command)[:200]
         return Reply(
             HandlerResult.FAILURE,
-            f'command timed out: "{shown}" timed out after {go_seconds(timeout)}',
+            f'command timed out: "{reported}" timed out after {go_seconds(timeout)}',
         )
     except CRIError as error:
         raise HandlerError(
-            f"rpc error: code = {error.code.shown} desc = {error.details or error}"
+            f"rpc error: code = {error.code.reported} desc = {error.details or error}"
         ) from error
     output = answer.stdout[:KEPT_OUTPUT]
     output += answer.stderr[: KEPT_OUTPUT - len(output)]

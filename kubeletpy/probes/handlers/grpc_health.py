@@ -66,12 +66,12 @@ async def check(
     async def connect() -> socket.socket:
         return await _connected(host, port)
 
-    asked = request(service=service).SerializeToString()
+    requested = request(service=service).SerializeToString()
     contexts = [unchecked_context(curve, "h2") for curve in curves()] if tls else [None]
     call = UnaryCall(connect, where, METHOD, agent, turns or Turns(), tls=contexts)
     try:
         async with asyncio.timeout(timeout):
-            status = _status(response, await call.answer(asked, timeout))
+            status = _status(response, await call.answer(requested, timeout))
     except TimeoutError:
         limit = go_seconds(timeout)
         if call.connected:
@@ -83,7 +83,7 @@ async def check(
     except CallFailed as error:
         if not call.connected:
             return _failed(f'error: failed to connect service at "{where}": {error.details}')
-        return _failed(_words(error, timeout))
+        return _failed(_parts(error, timeout))
     if status != SERVING:
         known = 0 <= status < len(_STATUS)
         name = _STATUS[status] if known else str(status)
@@ -113,7 +113,7 @@ def _failed(text: str) -> Reply:
     return Reply(HandlerResult.FAILURE, text)
 
 
-def _words(error: CallFailed, timeout: float) -> str:
+def _parts(error: CallFailed, timeout: float) -> str:
     if error.code is Code.UNIMPLEMENTED:
         return (
             "error: this server does not implement the grpc health protocol "
@@ -121,7 +121,7 @@ def _words(error: CallFailed, timeout: float) -> str:
         )
     if error.code is Code.DEADLINE_EXCEEDED:
         return f"timeout: health rpc did not complete within {go_seconds(timeout)}"
-    code = error.code.shown
+    code = error.code.reported
     return f"error: health rpc probe failed: rpc error: code = {code} desc = {error.details}"
 
 

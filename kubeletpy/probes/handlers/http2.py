@@ -19,7 +19,7 @@ from kubeletpy.probes.handlers.actions import (
     Resolver,
     connected,
     following,
-    in_words,
+    in_parts,
 )
 from kubeletpy.probes.handlers.http_messages import HttpRequest
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
@@ -48,17 +48,17 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
         raise HandlerExchangeFailed(
             "a probe over HTTP/2 in the clear does not follow redirects to https"
         )
-    asked = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
+    requested = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
         sock = await connected(await resolver.address(request.host), request.port)
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise HandlerExchangeFailed(f"dial tcp {where}: {in_words(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {in_parts(error)}") from error
     try:
-        await carry_out(asked, sock, turns)
+        await carry_out(requested, sock, turns)
     except http2_exchange.ExchangeFailed as error:
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise HandlerExchangeFailed(f"read: {in_words(error)}") from error
-    response = Http2Response(asked.status, bytes(asked.body[:KEPT_OUTPUT]))
-    return response, following(request, asked.status, asked.headers.get("location"))
+        raise HandlerExchangeFailed(f"read: {in_parts(error)}") from error
+    response = Http2Response(requested.status, bytes(requested.body[:KEPT_OUTPUT]))
+    return response, following(request, requested.status, requested.headers.get("location"))

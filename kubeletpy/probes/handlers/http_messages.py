@@ -129,15 +129,15 @@ def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
 
 
 def _headers(
-    wanted: Iterable[Mapping[str, object]], agent: str
+    desired: Iterable[Mapping[str, object]], agent: str
 ) -> tuple[list[tuple[str, str]], str]:
     """Headers to send, and the Host header; our own are omitted if empty."""
-    given = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in wanted]
-    names = {name.lower() for name, _ in given}
-    first = {name.lower(): value for name, value in reversed(given)}
+    supplied = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in desired]
+    names = {name.lower() for name, _ in supplied}
+    first = {name.lower(): value for name, value in reversed(supplied)}
     headers = [
         (name, value)
-        for name, value in given
+        for name, value in supplied
         if name.lower() not in _OURS
         and not (name.lower() in ("user-agent", "accept") and not first[name.lower()])
     ]

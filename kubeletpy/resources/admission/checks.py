@@ -354,8 +354,8 @@ def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:
 
 def _is_for(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     for name in ("effect", "key"):
-        wanted = toleration.get(name)
-        if wanted and wanted != taint.get(name):
+        desired = toleration.get(name)
+        if desired and desired != taint.get(name):
             return False
     match toleration.get("operator") or "Equal":
         case "Exists":

@@ -95,8 +95,8 @@ def _basics(pod: Pod, node: api.Node | None) -> checks.Rejection | None:
             AdmissionReason.POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH,
             f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
         )
-    wanted_os = pod.spec.get("os")
-    if wanted_os and wanted_os.get("name") != OS:
+    desired_os = pod.spec.get("os")
+    if desired_os and desired_os.get("name") != OS:
         return checks.Rejection(
             AdmissionReason.POD_OS_NOT_SUPPORTED,
             "Failed to admit pod as the OS field doesn't match node OS",

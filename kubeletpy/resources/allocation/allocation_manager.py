@@ -90,14 +90,14 @@ class AllocationManager:
 
     def allocated(self, pod: Pod) -> Pod:
         """The pod as it is to be run: with the cpu and memory allocated to it."""
-        given = self._state.find(pod.uid)
-        if given is None:
+        supplied = self._state.find(pod.uid)
+        if supplied is None:
             return pod
         kept = self._views.get(pod.uid)
-        if kept is not None and kept[0] is pod.object and kept[1] is given:
+        if kept is not None and kept[0] is pod.object and kept[1] is supplied:
             return kept[2]
-        view = allocation_resources.with_resources(pod, given)
-        self._views[pod.uid] = (pod.object, given, view)
+        view = allocation_resources.with_resources(pod, supplied)
+        self._views[pod.uid] = (pod.object, supplied, view)
         return view
 
     def resized(self, desired: Pod) -> Pod | allocation_resources.Infeasible:
@@ -117,12 +117,14 @@ class AllocationManager:
 
     def admitted(self, pod: Pod) -> None:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
-        given, wanted = self._state.find(pod.uid), self._requested_resources(pod)
-        if given is None:
-            if not allocation_resources.never_resized(wanted):
-                self._state.put(pod.uid, wanted)
-        elif wanted.volumes.keys() - given.volumes:  # recorded before sizes could be changed
-            self._state.put(pod.uid, replace(given, volumes={**wanted.volumes, **given.volumes}))
+        supplied, desired = self._state.find(pod.uid), self._requested_resources(pod)
+        if supplied is None:
+            if not allocation_resources.never_resized(desired):
+                self._state.put(pod.uid, desired)
+        elif desired.volumes.keys() - supplied.volumes:  # recorded before sizes could be changed
+            self._state.put(
+                pod.uid, replace(supplied, volumes={**desired.volumes, **supplied.volumes})
+            )
 
     def refused(self, uid: str) -> None:
         """A pod was rejected."""
@@ -134,12 +136,12 @@ class AllocationManager:
         """All new pods of a source have passed admission."""
         found = False
         for pod in pods:
-            shown = conditions.from_status(pod.status.get("conditions"))
+            reported = conditions.from_status(pod.status.get("conditions"))
             waits = not self._has_requested_resources(pod)
-            if shown != NONE:
+            if reported != NONE:
                 # if no resize is waiting, it was allocated but not yet reported to the API
-                pending = shown.pending if waits else None
-                self._reports.take_over(pod, ResizeConditions(pending, shown.in_progress))
+                pending = reported.pending if waits else None
+                self._reports.take_over(pod, ResizeConditions(pending, reported.in_progress))
             if waits:
                 self._queue[pod.uid] = None
                 found = True
@@ -198,8 +200,8 @@ class AllocationManager:
         """
         if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
             return False
-        given = self._state.find(pod.uid)
-        if given is not None and allocation_resources.with_resources(pod, given) is not pod:
+        supplied = self._state.find(pod.uid)
+        if supplied is not None and allocation_resources.with_resources(pod, supplied) is not pod:
             return False  # a newer resize has been allocated since; this result is outdated
         return self._reports.synced(pod, outcome)
 

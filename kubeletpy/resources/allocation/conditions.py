@@ -55,10 +55,10 @@ def pending(
 ) -> tuple[api.PodCondition, bool]:
     """The condition of a resize that is not allocated, and whether to report it (again)."""
     made = _condition(PENDING, before, reason, message, generation, now=now)
-    news = before is None or (
+    changes = before is None or (
         before.get("reason") != reason or (before.get("observedGeneration") or 0) != generation
     )
-    return made, news
+    return made, changes
 
 
 def in_progress(

@@ -97,13 +97,13 @@ class ResizeReports:
         uid, generation = pod.uid, pod.generation
         before = self.conditions(uid)
         self._priorities[uid] = priority_bucket(pod.priority)
-        made, news = conditions.pending(
+        made, changes = conditions.pending(
             before.pending, reason, message, generation, now=self._clock.now()
         )
-        if not news and message == ((before.pending or {}).get("message") or ""):
+        if not changes and message == ((before.pending or {}).get("message") or ""):
             return
         self._set_conditions(uid, ResizeConditions(made, before.in_progress))
-        if news:
+        if changes:
             text = resize_message(f"Pod resize {why}", pod, generation, message)
             self._event(pod, WARNING, _PENDING[reason], text)
             self._record_decision(uid, f"resize {reason.lower()}", f"{why}: {message}")
@@ -127,7 +127,7 @@ class ResizeReports:
 
     def _unfinished(self, pod: Pod, outcome: ResizeOutcome) -> bool:
         before = self.conditions(pod.uid)
-        made, news = conditions.in_progress(
+        made, changes = conditions.in_progress(
             before.in_progress,
             conditions.ERROR if outcome.error else "",
             outcome.error,
@@ -135,11 +135,11 @@ class ResizeReports:
             now=self._clock.now(),
         )
         self._set_conditions(pod.uid, ResizeConditions(before.pending, made))
-        if news and outcome.error:
+        if changes and outcome.error:
             generation = made.get("observedGeneration") or 0
             text = resize_message(FAILED, pod, generation, outcome.error)
             self._event(pod, WARNING, Reason.RESIZE_ERROR, text)
-        return news
+        return changes
 
     def _set_conditions(self, uid: str, found: ResizeConditions) -> None:
         if found == self.conditions(uid):

@@ -82,19 +82,19 @@ def _same_amounts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
         return False
 
 
-def with_resources(pod: Pod, given: PodResources) -> Pod:
+def with_resources(pod: Pod, supplied: PodResources) -> Pod:
     """The pod with its allocation in place of its requests; itself if they are equal.
 
     A container without a record keeps its requests.
     """
     changed = replaced_containers(
-        pod, lambda container, init: _with(container, given.containers.get(container["name"]))
+        pod, lambda container, init: _with(container, supplied.containers.get(container["name"]))
     )
     drop_pod_level = False
-    if not same(pod.spec.get("resources"), given.pod):
-        drop_pod_level = given.pod is None
-        changed["resources"] = given.pod
-    if (volumes := pods_resources.with_size_limits(pod, given.volumes)) is not None:
+    if not same(pod.spec.get("resources"), supplied.pod):
+        drop_pod_level = supplied.pod is None
+        changed["resources"] = supplied.pod
+    if (volumes := pods_resources.with_size_limits(pod, supplied.volumes)) is not None:
         changed["volumes"] = volumes
     if not changed:
         return pod
@@ -104,10 +104,10 @@ def with_resources(pod: Pod, given: PodResources) -> Pod:
     return Pod({**pod.object, "spec": spec})  # type: ignore[typeddict-item]
 
 
-def _with(container: api.Container, given: Requirements | None) -> api.Container:
-    if given is None or same(container.get("resources"), given):
+def _with(container: api.Container, supplied: Requirements | None) -> api.Container:
+    if supplied is None or same(container.get("resources"), supplied):
         return container
-    return {**container, "resources": given}
+    return {**container, "resources": supplied}
 
 
 # Finds the resources allocated to a pod, as far as its status in the API shows them.
@@ -121,7 +121,7 @@ def reported_resources(pod: Pod) -> PodResources:
 
     Limits of containers with claims are the spec's: those in force contain what the claims add.
     """
-    wanted = of_pod(pod)
+    desired = of_pod(pod)
     reported = {
         status.get("name") or "": status
         for key in ("containerStatuses", "initContainerStatuses")
@@ -131,9 +131,9 @@ def reported_resources(pod: Pod) -> PodResources:
         name: _reported(
             requirements, reported.get(name), limits=not pods_resources.raised_by_claims(pod, name)
         )
-        for name, requirements in wanted.containers.items()
+        for name, requirements in desired.containers.items()
     }
-    pod_level = wanted.pod
+    pod_level = desired.pod
     if pod_level is not None and pod.status.get("resources"):
         pod_level = _overlaid(pod_level, pod.status["resources"], None)
     return PodResources(containers, pod_level)
@@ -144,33 +144,33 @@ def _statuses(pod: Pod, key: str) -> list[api.ContainerStatus]:
 
 
 def _reported(
-    wanted: Requirements, status: api.ContainerStatus | None, *, limits: bool
+    desired: Requirements, status: api.ContainerStatus | None, *, limits: bool
 ) -> Requirements:
-    shown = (status or {}).get("resources")
-    if not shown:
-        return wanted
+    reported = (status or {}).get("resources")
+    if not reported:
+        return desired
     if not limits:
-        shown = {"requests": shown.get("requests") or {}}
-    return _overlaid(wanted, shown, (status or {}).get("allocatedResources"))
+        reported = {"requests": reported.get("requests") or {}}
+    return _overlaid(desired, reported, (status or {}).get("allocatedResources"))
 
 
 def _overlaid(
-    wanted: Requirements, shown: Requirements, allocated: dict[str, str] | None
+    desired: Requirements, reported: Requirements, allocated: dict[str, str] | None
 ) -> Requirements:
-    """``wanted`` with the compute amounts that are shown; no resource is added or dropped."""
-    made: dict[str, Any] = {**wanted}
+    """``desired`` with the compute amounts that are shown; no resource is added or dropped."""
+    made: dict[str, Any] = {**desired}
     for kind, amounts in (
-        ("requests", {**(shown.get("requests") or {}), **(allocated or {})}),
-        ("limits", shown.get("limits") or {}),
+        ("requests", {**(reported.get("requests") or {}), **(allocated or {})}),
+        ("limits", reported.get("limits") or {}),
     ):
-        asked: dict[str, str] = wanted.get(kind) or {}  # type: ignore[assignment]
-        given = {
+        requested: dict[str, str] = desired.get(kind) or {}  # type: ignore[assignment]
+        supplied = {
             name: amounts[name]
             for name in pods_resources.COMPUTE
-            if name in amounts and name in asked
+            if name in amounts and name in requested
         }
-        if given:
-            made[kind] = {**asked, **given}
+        if supplied:
+            made[kind] = {**requested, **supplied}
     return made  # type: ignore[return-value]
 
 
@@ -195,14 +195,14 @@ def resource_changes(old: Pod, new: Pod) -> Iterator[ResourceChange]:
     if old.spec is new.spec:
         return
     before, after = of_pod(old).containers, of_pod(new).containers
-    for name, wanted in after.items():
+    for name, desired in after.items():
         had = before.get(name)
         if had is None:
             continue
         for resource in pods_resources.COMPUTE:
             for kind in KINDS:
                 was = _amount(amounts(had, kind), resource)
-                will = _amount(amounts(wanted, kind), resource)
+                will = _amount(amounts(desired, kind), resource)
                 if was != will:
                     yield ResourceChange(resource, kind, _operation(was, will))
 
@@ -426,8 +426,8 @@ COMPLETED = "Pod resize completed"
 FAILED = "Pod resize error"
 
 
-def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> str:
-    """The event's message: ``words`` and a JSON summary of what the pod requests.
+def resize_message(parts: str, pod: Pod, generation: int, error: str = "") -> str:
+    """The event's message: ``parts`` and a JSON summary of what the pod requests.
 
     ``resources`` beside the containers are those of the pod itself.
     """
@@ -440,7 +440,7 @@ def resize_message(words: str, pod: Pod, generation: int, error: str = "") -> st
     summary["generation"] = generation
     if error:
         summary["error"] = error
-    return f"{words}: {json.dumps(summary, separators=(',', ':'), ensure_ascii=False)}"
+    return f"{parts}: {json.dumps(summary, separators=(',', ':'), ensure_ascii=False)}"
 
 
 def _listed(containers: Sequence[api.Container]) -> list[dict[str, Any]]:
@@ -451,11 +451,11 @@ def _listed(containers: Sequence[api.Container]) -> list[dict[str, Any]]:
 
 def _resources(container: api.Container | api.PodSpec) -> dict[str, Any]:
     resources = container.get("resources") or {}
-    shown: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     for kind in ("limits", "requests"):
         amounts: dict[str, str] = resources.get(kind) or {}  # type: ignore[assignment]
         if amounts:
-            shown[kind] = {name: amounts[name] for name in sorted(amounts)}
+            reported[kind] = {name: amounts[name] for name in sorted(amounts)}
     if resources.get("claims"):
-        shown["claims"] = resources["claims"]
-    return shown
+        reported["claims"] = resources["claims"]
+    return reported

@@ -13,7 +13,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.resources.cgroups.values import SLICE, CgroupDriver, PodCgroupNames
 
 SCOPE = ".scope"
-SHOWN = 3
+REPORTED = 3
 """Pods that a message names."""
 _RUNC_REFUSES = (
     'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, got "'
@@ -120,9 +120,9 @@ def left_running(pods: Sequence[str], kubepods: str) -> str:
     """
     if not pods:
         return ""
-    more = f" and {len(pods) - SHOWN} more" if len(pods) > SHOWN else ""
+    more = f" and {len(pods) - REPORTED} more" if len(pods) > REPORTED else ""
     return (
-        f"cgroup driver mismatch: containers of {', '.join(pods[:SHOWN])}{more} run outside "
+        f"cgroup driver mismatch: containers of {', '.join(pods[:REPORTED])}{more} run outside "
         f"{kubepods}, where a container runtime with another cgroup driver put them, so the limits "
         "of their pods do not hold: delete these pods"
     )

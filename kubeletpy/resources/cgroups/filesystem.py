@@ -149,15 +149,15 @@ class CgroupFilesystem:
             for found in _directories(mount + path)
         }
 
-    def find(self, wanted: Callable[[str], bool]) -> str | None:
+    def find(self, desired: Callable[[str], bool]) -> str | None:
         """The path of a cgroup with a requested name; None: there is none among MAX_VISITED.
 
         Parents come first, so that what lies deep in one branch hides nothing. Blocking, some
         milliseconds per thousand cgroups: call it in a thread.
         """
-        return next(self._named(wanted, ""), None)
+        return next(self._named(desired, ""), None)
 
-    def find_running(self, wanted: Callable[[str], bool], without: str) -> list[str]:
+    def find_running(self, desired: Callable[[str], bool], without: str) -> list[str]:
         """Paths of cgroups with processes with requested names, except below ``without``.
 
         Bounded and blocking like :meth:`find`.
@@ -165,11 +165,11 @@ class CgroupFilesystem:
         mount = self._needed[0]
         return [
             path
-            for path in self._named(wanted, without)
+            for path in self._named(desired, without)
             if any(_processes(directory) for directory in _walk(mount + path))
         ]
 
-    def _named(self, wanted: Callable[[str], bool], without: str) -> Iterator[str]:
+    def _named(self, desired: Callable[[str], bool], without: str) -> Iterator[str]:
         mount = self._needed[0]
         waiting, seen = deque([mount]), 0
         while waiting and seen < MAX_VISITED:
@@ -178,7 +178,7 @@ class CgroupFilesystem:
                 path = directory.removeprefix(mount)
                 if path == without:
                     continue
-                if wanted(path.rpartition("/")[2]):
+                if desired(path.rpartition("/")[2]):
                     yield path
                 else:
                     waiting.append(directory)
@@ -267,11 +267,11 @@ class CgroupFilesystem:
             directory = "/".join([mount, *parts[:depth]])
             try:
                 offered = Path(f"{directory}/cgroup.controllers").read_text().split()
-                given = Path(f"{directory}/cgroup.subtree_control").read_text().split()
+                supplied = Path(f"{directory}/cgroup.subtree_control").read_text().split()
             except OSError as error:
                 raise values.CgroupError(f"cgroup {directory} cannot be read: {error}") from error
             for name in DELEGATED:
-                if name not in offered or name in given:
+                if name not in offered or name in supplied:
                     continue
                 try:
                     _write(f"{directory}/cgroup.subtree_control", f"+{name}")
@@ -362,7 +362,7 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
 
 
 def as_requested(
-    version: int, found: values.CgroupResources, wanted: values.CgroupResources
+    version: int, found: values.CgroupResources, desired: values.CgroupResources
 ) -> values.CgroupResources:
     """The limits found, as the values requested where the kernel merely rounded them.
 
@@ -370,15 +370,17 @@ def as_requested(
     keeps a whole percentage of a CPU.
     """
     shares, memory = found.shares, found.memory
-    if version == 2 and wanted.shares is not None:
-        rounded = weight_to_shares(shares_to_weight(wanted.shares))
-        shares = wanted.shares if shares == rounded else shares
-    if memory is not None and wanted.memory and memory == wanted.memory // PAGE * PAGE:
-        memory = wanted.memory
+    if version == 2 and desired.shares is not None:
+        rounded = weight_to_shares(shares_to_weight(desired.shares))
+        shares = desired.shares if shares == rounded else shares
+    if memory is not None and desired.memory and memory == desired.memory // PAGE * PAGE:
+        memory = desired.memory
     quota = found.quota_us
-    period = wanted.period_us
-    if wanted.quota_us and period and period == found.period_us:
-        quota = wanted.quota_us if quota == values.rounded_quota(wanted.quota_us, period) else quota
+    period = desired.period_us
+    if desired.quota_us and period and period == found.period_us:
+        quota = (
+            desired.quota_us if quota == values.rounded_quota(desired.quota_us, period) else quota
+        )
     return replace(found, shares=shares, memory=memory, quota_us=quota)
 
 
@@ -388,8 +390,8 @@ def with_more(
     """Limits overlaid with others."""
     if known is None:
         return more
-    given = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
-    return replace(known, **given)
+    supplied = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
+    return replace(known, **supplied)
 
 
 def _v1(read: Callable[[str, str], str]) -> values.CgroupResources:

@@ -382,9 +382,9 @@ class KernelPodLimits:
     def current(self, pod: Pod) -> PodLimits:
         """The limits that the pod's cgroup has now. Raises PodLimitsError."""
         with _as_pod_limits_error():
-            wanted = self._tree.pod_limits(pod)
+            desired = self._tree.pod_limits(pod)
             version = self._tree.files.version
-            return _plain(as_requested(version, self._tree.read_limits(pod), wanted))
+            return _plain(as_requested(version, self._tree.read_limits(pod), desired))
 
     def memory_usage(self, pod: Pod) -> int:
         """Bytes that the pod uses now. Raises PodLimitsError."""
@@ -400,7 +400,7 @@ class KernelPodLimits:
 
         The kernel reclaims memory before the write returns, so this waits in a thread.
         """
-        given = CgroupResources(
+        supplied = CgroupResources(
             shares=limits.shares,
             quota_us=limits.quota_us,
             period_us=limits.period_us,
@@ -409,9 +409,9 @@ class KernelPodLimits:
         with _as_pod_limits_error():
             path = self._tree.pod_path(pod)
             if limits.memory is None:
-                self._tree.files.write(path, given)
+                self._tree.files.write(path, supplied)
             else:
-                await asyncio.to_thread(self._tree.files.write, path, given)
+                await asyncio.to_thread(self._tree.files.write, path, supplied)
             await self._tree.files.settle(path)
         self._cgroups.resized(pod)
 

@@ -94,11 +94,11 @@ class CgroupTree:
 
     def set_burstable(self, cpu_milli: int, *, only_more: bool = False) -> None:
         """Give the Burstable group the sum of its pods' requests. Raises CgroupError."""
-        wanted = values.qos_group(cpu_milli, self.options.pods.hugepage_sizes)
-        shares, now = wanted.shares or MIN_SHARES, self._burstable_shares
+        desired = values.qos_group(cpu_milli, self.options.pods.hugepage_sizes)
+        shares, now = desired.shares or MIN_SHARES, self._burstable_shares
         if shares == now or (only_more and now is not None and shares < now):
             return
-        self.files.write(self.names.group(QoSClass.BURSTABLE), wanted)
+        self.files.write(self.names.group(QoSClass.BURSTABLE), desired)
         self._burstable_shares = shares
 
     def protect(self, guaranteed: int, burstable: int) -> None:
@@ -169,10 +169,10 @@ class CgroupTree:
         """
         if self.names.driver is not values.CgroupDriver.SYSTEMD:
             return
-        wanted = self.pod_limits(pod)
-        found = as_requested(self.files.version, self.read_limits(pod), wanted)
-        resizing = found.memory not in (None, values.NO_LIMIT, wanted.memory)
-        self.files.create(self.pod_path(pod), found if resizing else wanted)
+        desired = self.pod_limits(pod)
+        found = as_requested(self.files.version, self.read_limits(pod), desired)
+        resizing = found.memory not in (None, values.NO_LIMIT, desired.memory)
+        self.files.create(self.pod_path(pod), found if resizing else desired)
 
     def pod_limits(self, pod: Pod) -> values.CgroupResources:
         """The limits that a pod should have. Raises CgroupError."""
@@ -236,7 +236,7 @@ async def system_bus() -> Bus:
     def unwanted(_signal: Message) -> bool:
         return False
 
-    return await Bus.connect(wanted=unwanted)
+    return await Bus.connect(desired=unwanted)
 
 
 class SliceUnits:
@@ -248,7 +248,7 @@ class SliceUnits:
         self._connect = connect
         self._bus: Bus | None = None
         self._turn = asyncio.Lock()
-        self._wanted: dict[str, values.CgroupResources] = {}
+        self._desired: dict[str, values.CgroupResources] = {}
         self._applied: dict[str, values.CgroupResources] = {}
         self._own: set[str] = set()
         """Paths of slices that the agent creates; others must exist."""
@@ -264,7 +264,7 @@ class SliceUnits:
             return
         if own:
             self._own.add(path)
-        self._wanted[path] = with_more(self._wanted.get(path), resources)
+        self._desired[path] = with_more(self._desired.get(path), resources)
 
     def again(self, path: str) -> None:
         """Pass a unit's limits again at the next :meth:`settle`."""
@@ -275,15 +275,15 @@ class SliceUnits:
 
         Raises CgroupError, after the other units were tried.
         """
-        paths = [path] if path is not None else list(self._wanted)
+        paths = [path] if path is not None else list(self._desired)
         failures: list[values.CgroupError] = []
         for each in paths:
-            wanted = self._wanted.get(each)
-            if wanted is None or self._applied.get(each) == wanted:
+            desired = self._desired.get(each)
+            if desired is None or self._applied.get(each) == desired:
                 continue
             try:
                 async with self._turn:
-                    await self._apply(each, wanted)
+                    await self._apply(each, desired)
             except values.CgroupError as error:
                 failures.append(error)
         if failures:
@@ -291,7 +291,7 @@ class SliceUnits:
 
     async def stop(self, path: str) -> None:
         """Stop the slice of a pod whose cgroup was removed. Raises CgroupError."""
-        self._wanted.pop(path, None)
+        self._desired.pop(path, None)
         self._applied.pop(path, None)
         self._own.discard(path)
         unit = values.unit_name(path)
@@ -317,10 +317,10 @@ class SliceUnits:
         if bus is not None:
             await bus.close()
 
-    async def _apply(self, path: str, wanted: values.CgroupResources) -> None:
+    async def _apply(self, path: str, desired: values.CgroupResources) -> None:
         unit = values.unit_name(path)
         assert unit is not None  # set_limits() keeps no other path
-        limits = values.limit_properties(self._version, wanted)
+        limits = values.limit_properties(self._version, desired)
         try:
             if path in self._own and path not in self._applied:
                 await self._start(path, unit, limits)
@@ -331,7 +331,7 @@ class SliceUnits:
                 f"systemd did not take the limits of {unit}, which therefore do not last: "
                 f"{_why(error)}"
             ) from error
-        self._applied[path] = wanted
+        self._applied[path] = desired
 
     async def _start(self, path: str, unit: str, limits: values.Properties) -> None:
         properties = _variants({**values.new_slice(self._version), **limits})

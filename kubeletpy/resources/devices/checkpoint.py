@@ -63,10 +63,10 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
         bookings = {}
         for entry in data["PodDeviceEntries"] or ():
             holder = DeviceHolder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
-            given = base64.b64decode(entry["AllocResp"] or "", validate=True)
+            supplied = base64.b64decode(entry["AllocResp"] or "", validate=True)
             devices = entry["DeviceIDs"] or {}
             at = {int(node): tuple(ids or ()) for node, ids in devices.items()}
-            bookings[holder] = Booking(at, given)
+            bookings[holder] = Booking(at, supplied)
         return bookings, tuple(data["RegisteredDevices"] or ())
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadDeviceCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
@@ -92,7 +92,7 @@ def checksum(data: Mapping[str, Any]) -> int:
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
-    given, devices = entry["AllocResp"], entry["DeviceIDs"]
+    supplied, devices = entry["AllocResp"], entry["DeviceIDs"]
     by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
     return state.struct(
         [
@@ -103,7 +103,9 @@ def _entry(entry: Mapping[str, Any]) -> str:
             (
                 "AllocResp",
                 "[]uint8",
-                state.items(None if given is None else base64.b64decode(given, validate=True)),
+                state.items(
+                    None if supplied is None else base64.b64decode(supplied, validate=True)
+                ),
             ),
         ]
     )

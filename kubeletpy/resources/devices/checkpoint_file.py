@@ -60,9 +60,9 @@ class CheckpointFile:
         # finish it even if the waiter is cancelled: the next must not be written before it
         await self._lasting.finish(self._write(self._changes))
 
-    async def _write(self, wanted: int) -> None:
+    async def _write(self, desired: int) -> None:
         async with self._writing:
-            if self._written >= wanted:
+            if self._written >= desired:
                 return
             writes = self._changes
             text = self._text()

@@ -40,7 +40,7 @@ from kubeletpy.runtime_manager.protocol import ContainerAdditions
 log = logging.getLogger(__name__)
 
 
-class NotGiven(Exception):
+class NotSupplied(Exception):
     """A container does not get its devices; the text contains the reason."""
 
     def __init__(self, why: str, container: str) -> None:
@@ -81,7 +81,7 @@ class Allocator:
                         wish, frozenset(devices_pick.pick(choice))
                     )
                 case devices_pick.No(message):
-                    raise NotGiven(message, wish.holder.container)
+                    raise NotSupplied(message, wish.holder.container)
                 case devices_pick.Nothing():
                     pass
         self._state.reserved.update(made)
@@ -107,7 +107,7 @@ class Allocator:
             agreed = True
         except OSError as error:
             why = f"failed to write checkpoint file: {error}"
-            raise NotGiven(why, holders[0].container if holders else "") from None
+            raise NotSupplied(why, holders[0].container if holders else "") from None
         finally:
             if not agreed:
                 self._take_back(holders)
@@ -124,10 +124,10 @@ class Allocator:
         choice = self._chosen(pod, holder)
         if plugin is not None and plugin.prefers and choice.preferred_request:
             try:
-                liked = await plugin.preferred(*choice.preferred_request, choice.wanted)
+                liked = await plugin.preferred(*choice.preferred_request, choice.desired)
             except PluginCallFailed as error:
                 text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
-                raise NotGiven(text, holder.container) from None
+                raise NotSupplied(text, holder.container) from None
             choice = self._chosen(pod, holder, liked)
         await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
 
@@ -141,7 +141,7 @@ class Allocator:
         """
         reserved = self._state.reserved
         if holder not in reserved:
-            raise NotGiven("its pod does not use the node any more", holder.container)
+            raise NotSupplied("its pod does not use the node any more", holder.container)
         same = [h for h in reserved if (h.uid, h.resource) == (holder.uid, holder.resource)]
         wishes = [reserved.pop(each).wish for each in same]
         first: devices_pick.DeviceChoice | None = None
@@ -153,7 +153,7 @@ class Allocator:
                     reserved[wish.holder] = devices_model.Reservation(wish, ids)
                     first = choice if mine else first
                 case devices_pick.No(message) | devices_pick.Nothing(message):
-                    raise NotGiven(message, wish.holder.container)
+                    raise NotSupplied(message, wish.holder.container)
         assert first is not None, "it was among them"
         return first
 
@@ -163,7 +163,7 @@ class Allocator:
         resource = holder.resource
         plugin = self._plugins.get(resource)
         if plugin is None:
-            raise NotGiven(f"unknown Device Plugin {resource}", holder.container)
+            raise NotSupplied(f"unknown Device Plugin {resource}", holder.container)
         listed = self._state.resources[resource].listed
         devices = [listed[each] for each in ids]
         loop = asyncio.get_running_loop()
@@ -171,11 +171,11 @@ class Allocator:
         try:
             response = await plugin.allocate(ids)
         except (PluginCallFailed, PluginAnswer) as error:
-            raise NotGiven(str(error), holder.container) from None
+            raise NotSupplied(str(error), holder.container) from None
         finally:
             self._metrics.allocations.labels(resource).observe(loop.time() - began)
         if self._state.reserved.pop(holder, None) is None:
-            raise NotGiven("its pod does not use the node any more", holder.container)
+            raise NotSupplied("its pod does not use the node any more", holder.container)
         self._state.bookings[holder] = devices_model.Booking(
             devices_model.by_node(devices), response
         )
@@ -262,9 +262,9 @@ class DeviceManager:
 
     # -- the node ------------------------------------------------------------------------------
 
-    def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
-        """The devices in the node's status. ``shown``: capacity as the API has it."""
-        return self._report.counts(shown)
+    def counts(self, reported: Mapping[str, str]) -> DeviceCounts:
+        """The devices in the node's status. ``reported``: capacity as the API has it."""
+        return self._report.counts(reported)
 
     def resources_status(self, uid: str) -> Mapping[str, list[api.ResourceStatus]]:
         """allocatedResourcesStatus of each container of a pod that has devices."""
@@ -361,31 +361,31 @@ class DeviceManager:
         if self._pod_runs(pod.uid):
             return {}
         if container is not None:
-            name, wanted = container["name"], devices_pick.requests(container, self.state)
-            wanted = {
-                each: n for each, n in wanted.items() if not devices_pick.by_claim(pod, name, each)
+            name, desired = container["name"], devices_pick.requests(container, self.state)
+            desired = {
+                each: n for each, n in desired.items() if not devices_pick.by_claim(pod, name, each)
             }
-            return devices_pick.device_hints(pod, name, wanted, self.state, self._nodes)
+            return devices_pick.device_hints(pod, name, desired, self.state, self._nodes)
         totals = pod_limits(pod, overhead=False)
-        wanted = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
-        return devices_pick.device_hints(pod, None, wanted, self.state, self._nodes)
+        desired = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
+        return devices_pick.device_hints(pod, None, desired, self.state, self._nodes)
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """See ResourceProvider."""
-        wanted = devices_pick.requests(container, self.state)
-        if not wanted:
+        desired = devices_pick.requests(container, self.state)
+        if not desired:
             return False
-        wishes = _wishes(pod, container["name"], wanted, hint.mask)
+        wishes = _wishes(pod, container["name"], desired, hint.mask)
         try:
             return self._allocator.reserve(pod, wishes, pod_runs=self._pod_runs(pod.uid))
-        except NotGiven as error:
+        except NotSupplied as error:
             raise _refused(error) from None
 
     async def settle(self, pod: Pod) -> None:
         """See ResourceProvider. Takes as long as the plugins."""
         try:
             await self._allocator.call_plugins(pod)
-        except NotGiven as error:
+        except NotSupplied as error:
             raise _refused(error) from None
 
     def release(self, uids: Collection[str]) -> None:
@@ -402,7 +402,7 @@ class DeviceManager:
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """Everything that a container that is about to be created gets with its devices.
 
@@ -411,44 +411,44 @@ class DeviceManager:
         """
         name = container["name"]
         try:
-            wanted = {
+            desired = {
                 each: n for each, n in devices_pick.requests(container, self.state).items() if n > 0
             }
-            wanted = {
-                each: n for each, n in wanted.items() if not devices_pick.by_claim(pod, name, each)
+            desired = {
+                each: n for each, n in desired.items() if not devices_pick.by_claim(pod, name, each)
             }
         except ValueError as error:
             raise ContainerConfigError(str(error)) from None
         have = self.state.of_container(pod.uid, name)
-        missing = {each: number for each, number in wanted.items() if each not in have}
+        missing = {each: number for each, number in desired.items() if each not in have}
         if missing and self._is_active(pod.uid):
             try:
                 if self._allocator.reserve(pod, _wishes(pod, name, missing), pod_runs=False):
                     await self._allocator.call_plugins(pod, name)
-            except NotGiven as error:
+            except NotSupplied as error:
                 raise ContainerConfigError(str(error)) from None
-        for resource in wanted:
+        for resource in desired:
             await self.plugins.before_start(devices_model.DeviceHolder(pod.uid, name, resource))
         more = devices_pick.from_plugins(self.state.of_container(pod.uid, name))
         return replace(
-            given,
-            envs=(*more.envs, *given.envs),
-            mounts=(*more.mounts, *given.mounts),
-            devices=(*more.devices, *given.devices),
-            annotations={**more.annotations, **given.annotations},
-            cdi_devices=tuple(dict.fromkeys((*given.cdi_devices, *more.cdi_devices))),
+            supplied,
+            envs=(*more.envs, *supplied.envs),
+            mounts=(*more.mounts, *supplied.mounts),
+            devices=(*more.devices, *supplied.devices),
+            annotations={**more.annotations, **supplied.annotations},
+            cdi_devices=tuple(dict.fromkeys((*supplied.cdi_devices, *more.cdi_devices))),
         )
 
 
 def _wishes(
-    pod: Pod, container: str, wanted: Mapping[str, int], mask: int | None = None
+    pod: Pod, container: str, desired: Mapping[str, int], mask: int | None = None
 ) -> list[devices_model.Wish]:
     return [
         devices_model.Wish(devices_model.DeviceHolder(pod.uid, container, resource), number, mask)
-        for resource, number in wanted.items()
+        for resource, number in desired.items()
     ]
 
 
-def _refused(error: NotGiven) -> AllocationRefused:
+def _refused(error: NotSupplied) -> AllocationRefused:
     text = f"Allocate failed due to {error}, which is unexpected"
     return AllocationRefused(text, container=error.container)

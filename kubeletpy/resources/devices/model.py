@@ -143,7 +143,7 @@ class Listing(Struct, frozen=True):
     listed: dict[str, PluginDevice]
     healthy: frozenset[str]
     unhealthy: frozenset[str]
-    news: frozenset[str]
+    changes: frozenset[str]
     changed: bool
     before: dict[str, PluginDevice]
 
@@ -155,13 +155,13 @@ def compare(resource: PluginResource | None, devices: Iterable[PluginDevice]) ->
     before, now = known.listed, listed.values()
     healthy = frozenset(device.id for device in now if device.healthy)
     unhealthy = frozenset(device.id for device in now if not device.healthy)
-    news = frozenset(
+    changes = frozenset(
         device.id
         for device in now
         if device.id not in before or before[device.id].health != device.health
     )
     changed = resource is None or (healthy, unhealthy) != (known.healthy, known.unhealthy)
-    return Listing(listed, healthy, unhealthy, news, changed, before)
+    return Listing(listed, healthy, unhealthy, changes, changed, before)
 
 
 class DeviceState:
@@ -200,7 +200,7 @@ class DeviceState:
         return frozenset(
             holder.uid
             for holder, booking in self.bookings.items()
-            if holder.resource == name and booking.ids & listing.news
+            if holder.resource == name and booking.ids & listing.changes
         )
 
     def stopped(self, name: str, now: float) -> None:
@@ -215,14 +215,14 @@ class DeviceState:
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Forget resources whose plugins stopped long ago; return their names."""
-        gone = tuple(
+        removed = tuple(
             name
             for name, resource in self.resources.items()
             if resource.stopped_at is not None and now - resource.stopped_at >= FORGOTTEN_AFTER_S
         )
-        for name in gone:
+        for name in removed:
             del self.resources[name]
-        return gone
+        return removed
 
     def expires_at(self) -> float | None:
         """When there will next be something to forget."""
@@ -295,9 +295,9 @@ class RegistrationRefused(Exception):
 def check_version(versions: Collection[str]) -> None:
     """Raise RegistrationRefused when none of a plugin's versions is supported."""
     if VERSION not in versions:
-        shown = ", ".join(versions)[:200] or "none"
+        reported = ", ".join(versions)[:200] or "none"
         raise RegistrationRefused(
-            f"requested API version {shown!r} is not supported by kubelet. "
+            f"requested API version {reported!r} is not supported by kubelet. "
             f"Supported version is {VERSION!r}"
         )
 
@@ -354,8 +354,8 @@ def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.Reso
             listed = resource.listed.get(each) if resource is not None else None
             healthy = listed is None or listed.healthy
             health.append({"resourceID": each, "health": HEALTHY if healthy else UNHEALTHY})
-        shown: api.ResourceStatus = {"name": holder.resource, "resources": health}
-        found.setdefault(holder.container, []).append(shown)
+        reported: api.ResourceStatus = {"name": holder.resource, "resources": health}
+        found.setdefault(holder.container, []).append(reported)
     return found
 
 

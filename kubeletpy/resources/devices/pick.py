@@ -44,7 +44,7 @@ class No(Struct, frozen=True):
 
 
 class DeviceChoice(Struct, frozen=True):
-    """The devices from which a container gets ``wanted``.
+    """The devices from which a container gets ``desired``.
 
     Attributes:
         taken: it gets these in any case: those of earlier init containers.
@@ -53,7 +53,7 @@ class DeviceChoice(Struct, frozen=True):
         anywhere: free ones that are on none.
     """
 
-    wanted: int
+    desired: int
     taken: frozenset[str]
     aligned: frozenset[str] = frozenset()
     unaligned: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class DeviceChoice(Struct, frozen=True):
     @property
     def needed(self) -> int:
         """How many are still to be chosen."""
-        return self.wanted - len(self.taken)
+        return self.desired - len(self.taken)
 
     @property
     def preferred_request(self) -> tuple[frozenset[str], frozenset[str]] | None:
@@ -111,14 +111,14 @@ def decide(
             use, whatever its plugin reports (or has not reported yet).
     """
     _, container, resource = wish.holder
-    wanted, mask = wish.number, wish.mask
+    desired, mask = wish.number, wish.mask
     if by_claim(pod, container, resource):
         return Nothing("a claim serves it")
     own = state.bookings.get(wish.holder)
-    if own is not None and len(own.ids) != wanted:  # 2
+    if own is not None and len(own.ids) != desired:  # 2
         return No(
             f'pod "{pod.uid}" container "{container}" changed request for resource "{resource}" '
-            f"from {len(own.ids)} to {wanted}"
+            f"from {len(own.ids)} to {desired}"
         )
     if pod_runs:  # 3
         return Nothing("its pod runs already")
@@ -132,22 +132,22 @@ def decide(
             "previously allocated devices are no longer healthy; "
             f"cannot allocate unhealthy devices {resource}"
         )
-    if own is not None or wanted <= 0:  # 7
+    if own is not None or desired <= 0:  # 7
         return Nothing("it has them" if own is not None else "it requests none")
     again = reusable(pod, container, resource, state) & known.healthy
 
     def is_far(each: str) -> bool:
         return mask is not None and not mask_of(known.listed[each].nodes) & mask
 
-    taken = frozenset(sorted(again, key=lambda each: (is_far(each), each))[:wanted])  # 8
+    taken = frozenset(sorted(again, key=lambda each: (is_far(each), each))[:desired])  # 8
     free = known.healthy - state.held_ids(resource)
-    if len(free) < wanted - len(taken):  # 9
+    if len(free) < desired - len(taken):  # 9
         return No(
             f"requested number of devices unavailable for {resource}. "
-            f"Requested: {wanted - len(taken)}, Available: {len(free)}"
+            f"Requested: {desired - len(taken)}, Available: {len(free)}"
         )
     if mask is None:  # 10
-        return DeviceChoice(wanted, taken, anywhere=free)
+        return DeviceChoice(desired, taken, anywhere=free)
     aligned: list[str] = []
     unaligned: list[str] = []
     anywhere: list[str] = []
@@ -158,7 +158,7 @@ def decide(
             where[nodes] = aligned if mask_of(nodes) & mask else unaligned
         where[nodes].append(each)
     return DeviceChoice(
-        wanted,
+        desired,
         taken,
         aligned=frozenset(aligned),
         unaligned=frozenset(unaligned),
@@ -175,7 +175,7 @@ def pick(choice: DeviceChoice, preferred: Collection[str] = ()) -> tuple[str, ..
         groups = (choice.aligned, liked, choice.unaligned, choice.anywhere)
     chosen = set(choice.taken)
     for group in groups:
-        missing = choice.wanted - len(chosen)
+        missing = choice.desired - len(chosen)
         if missing > 0:
             chosen.update(nsmallest(missing, group if group.isdisjoint(chosen) else group - chosen))
     return tuple(sorted(chosen))
@@ -237,7 +237,11 @@ def _masks(
     having = [node for node in nodes if any(mask >> node & 1 for mask in there)] or list(nodes)
     found: list[int] = []
     narrowest = len(having)
-    near, near_usable, given = touching(there, having), touching(usable, having), sum(kept.values())
+    near, near_usable, supplied = (
+        touching(there, having),
+        touching(usable, having),
+        sum(kept.values()),
+    )
     for number, mask in enumerate(masks(having)):
         if not mask:
             continue
@@ -245,7 +249,7 @@ def _masks(
             narrowest = min(narrowest, mask.bit_count())
         if any(not at & mask for at in kept):
             continue  # what init containers had is taken in any case
-        if near_usable[number] + given >= count:
+        if near_usable[number] + supplied >= count:
             found.append(mask)
     return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
 

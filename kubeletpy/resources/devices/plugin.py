@@ -30,7 +30,7 @@ MAX_ANSWER = 4 << 20
 """Bytes; what gRPC in Go takes."""
 MAX_DEVICES, MAX_ID = 100_000, 1024
 """Devices per resource, and characters of an id."""
-MAX_GIVEN = 1024
+MAX_SUPPLIED = 1024
 """Variables, mounts, device nodes, annotations, and CDI devices of one container, of each."""
 MANY_DEVICES = 500
 """A longer list is processed in a thread."""
@@ -134,14 +134,14 @@ class DevicePlugin:
         answer = await self._calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
         if not answer.container_responses:
             raise PluginAnswer("no containers return in allocation response")
-        given = answer.container_responses[0]
+        supplied = answer.container_responses[0]
         for field in ("envs", "mounts", "devices", "annotations", "cdi_devices"):
-            if (number := len(getattr(given, field))) > MAX_GIVEN:
+            if (number := len(getattr(supplied, field))) > MAX_SUPPLIED:
                 raise PluginAnswer(
                     f"device plugin {self.resource}: Allocate gives {number} {field}, more than "
-                    f"{MAX_GIVEN}; the container cannot start"
+                    f"{MAX_SUPPLIED}; the container cannot start"
                 )
-        return given.SerializeToString(deterministic=True)
+        return supplied.SerializeToString(deterministic=True)
 
     async def before_start(self, ids: Iterable[str]) -> None:
         """A container with these devices is about to start. Raises PluginCallFailed."""

@@ -155,14 +155,14 @@ class NodeReport:
         self._to_zero.update(resources)
         self._node_changed()
 
-    def counts(self, shown: Mapping[str, str]) -> DeviceCounts:
-        """The devices in the node's status. ``shown``: capacity as the API has it."""
-        if shown and self._zero_all:
+    def counts(self, reported: Mapping[str, str]) -> DeviceCounts:
+        """The devices in the node's status. ``reported``: capacity as the API has it."""
+        if reported and self._zero_all:
             self._zero_all = False
-            self._to_zero |= model.extended(shown) - self._state.resources.keys()
+            self._to_zero |= model.extended(reported) - self._state.resources.keys()
         total, free = model.capacity(self._state), model.allocatable(self._state)
         self._to_zero -= total.keys()
-        self._to_zero -= {name for name in self._to_zero if shown.get(name, "0") == "0"}
+        self._to_zero -= {name for name in self._to_zero if reported.get(name, "0") == "0"}
         zero = dict.fromkeys(self._to_zero, 0)
         return DeviceCounts({**zero, **total}, {**zero, **free})
 
@@ -270,16 +270,18 @@ class DevicePlugins:
             except TimeoutError:
                 if self._unheard:
                     await self.listen()
-                gone = self._state.expire(loop.time())
-                if not gone:
+                removed = self._state.expire(loop.time())
+                if not removed:
                     continue
-                log.info("resources of device plugins forgotten", extra={"resources": list(gone)})
-                for name in gone:
+                log.info(
+                    "resources of device plugins forgotten", extra={"resources": list(removed)}
+                )
+                for name in removed:
                     if not self._state.concerns(name):
                         self._problems.pop(name, None)
                         self._prepares.pop(name, None)
                 self._file.write_soon()
-                self._report.forgotten(gone)
+                self._report.forgotten(removed)
 
     async def close(self) -> None:
         """Disconnect from the plugins; pods keep what they have."""

@@ -72,11 +72,11 @@ def health_service(versions: Collection[str]) -> str:
 def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
     """``NodePrepareResources`` or ``NodeUnprepareResources`` for these claims."""
     messages = SERVICES[version]
-    asked = [
+    requested = [
         messages.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
         for claim in claims
     ]
-    return getattr(messages, f"{name}Request")(claims=asked)
+    return getattr(messages, f"{name}Request")(claims=requested)
 
 
 def claim_answers(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:

@@ -151,7 +151,7 @@ class _Lock:
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 60.0
+CHECK_S = 60.0
 """Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
 
@@ -180,7 +180,7 @@ class ClaimManager:
         self._may_skip = may_skip
         self._calls = DriverCalls(drivers, wake)
         self._locks = ClaimLocks()
-        self._gone: set[str] = set()
+        self._absent: set[str] = set()
         """Uids of pods that have left claims behind."""
         self._retry = asyncio.Event()
         drivers.on_change(self._retry_leftovers)
@@ -189,10 +189,10 @@ class ClaimManager:
 
     async def prepare(self, pod: Pod) -> None:
         """Have all claims of a pod prepared. Raises ClaimProblem."""
-        self._gone.discard(pod.uid)
-        if wanted := dra.uses(pod):
+        self._absent.discard(pod.uid)
+        if desired := dra.uses(pod):
             async with self._measured("PrepareResources"):
-                await self._prepare(pod, wanted)
+                await self._prepare(pod, desired)
 
     async def unprepare(self, uid: str) -> None:
         """Unprepare the claims that no other pod uses. Raises ClaimProblem."""
@@ -209,18 +209,18 @@ class ClaimManager:
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """Add the devices of the container's claims. Raises ContainerConfigError."""
         if not dra.container_uses(pod, container):
-            return given
+            return supplied
         try:
-            asked = dra.asked_for(pod, container)
-            found = model.cdi_devices(self._state.claims, pod, dra.uses(pod), asked)
+            requested = dra.requested_for(pod, container)
+            found = model.cdi_devices(self._state.claims, pod, dra.uses(pod), requested)
         except dra.ClaimProblem as error:
             raise ContainerConfigError(str(error)) from None
-        both = dict.fromkeys((*given.cdi_devices, *found))
-        return replace(given, cdi_devices=tuple(both))
+        both = dict.fromkeys((*supplied.cdi_devices, *found))
+        return replace(supplied, cdi_devices=tuple(both))
 
     def container_claims(
         self, pod: Pod, container: api.Container
@@ -229,7 +229,7 @@ class ClaimManager:
         if not dra.container_uses(pod, container):
             return ()
         try:
-            names = [name for name, _ in dra.asked_for(pod, container)]
+            names = [name for name, _ in dra.requested_for(pod, container)]
             return model.container_claims(self._state.claims, pod, dra.uses(pod), names)
         except dra.ClaimProblem:
             return ()  # a claim is not made yet: the container cannot have started
@@ -253,7 +253,7 @@ class ClaimManager:
     def pods_known(self, uids: Collection[str]) -> None:
         """Set the pods that exist; claims of others are unprepared."""
         # only now is it known which pods left something: later there are others
-        self._gone = self._users().difference(uids)
+        self._absent = self._users().difference(uids)
         self._calls.forget_others(uids)
         if self._left():
             self._retry.set()
@@ -266,7 +266,7 @@ class ClaimManager:
             await run_together(*(self._clear(uid) for uid in self._left()))
             if self._left():
                 try:
-                    async with asyncio.timeout(LOOK_S):
+                    async with asyncio.timeout(CHECK_S):
                         await self._retry.wait()
                 except TimeoutError:
                     self._retry.set()
@@ -277,23 +277,23 @@ class ClaimManager:
         except dra.ClaimProblem as error:
             log.warning(
                 "claims of a removed pod could not be unprepared",
-                extra={"uid": uid, "why": str(error), "again_in": LOOK_S},
+                extra={"uid": uid, "why": str(error), "again_in": CHECK_S},
             )
 
     def _left(self) -> list[str]:
-        return sorted(self._gone & self._users()) if self._gone else []
+        return sorted(self._absent & self._users()) if self._absent else []
 
     def _users(self) -> set[str]:
         return {uid for claim in self._state.claims.values() for uid in claim.pods}
 
     # -- prepare -------------------------------------------------------------------------------
 
-    async def _prepare(self, pod: Pod, wanted: Sequence[dra.ClaimUse]) -> None:
-        objects = await run_all(*(self._read_claim(pod, use) for use in wanted))
+    async def _prepare(self, pod: Pod, desired: Sequence[dra.ClaimUse]) -> None:
+        objects = await run_all(*(self._read_claim(pod, use) for use in desired))
         found = {
             claim.name: claim
             for claim in (
-                dra.allocated(pod, use, obj) for use, obj in zip(wanted, objects, strict=True)
+                dra.allocated(pod, use, obj) for use, obj in zip(desired, objects, strict=True)
             )
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
@@ -331,16 +331,16 @@ class ClaimManager:
         """Call the drivers; keep what they gave even when one of them failed."""
         answers = await self._calls.call_drivers(todo, prepare=True)
         problems: list[str] = []
-        given: dict[str, dict[str, tuple[dra.ClaimDevice, ...]]] = {}
+        supplied: dict[str, dict[str, tuple[dra.ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
             problems += answer.problems
             for uid, each in answer.devices.items():
-                given.setdefault(uid, {})[driver] = each
+                supplied.setdefault(uid, {})[driver] = each
         done = []
         for claim in claims:
             if claim.prepared:
                 continue
-            mine = given.get(claim.uid, {})
+            mine = supplied.get(claim.uid, {})
             done.append(
                 replace(
                     claim,
@@ -368,7 +368,7 @@ class ClaimManager:
             answers = await self._calls.call_drivers(
                 model.to_call(ending, dra.UNPREPARE), prepare=False
             )
-            gone = [
+            removed = [
                 claim
                 for claim in ending
                 if all(
@@ -377,8 +377,8 @@ class ClaimManager:
                     if driver in claim.called(dra.UNPREPARE)
                 )
             ]
-            if gone:
-                await self._state.drop(gone)
+            if removed:
+                await self._state.drop(removed)
             problems = [each for answer in answers.values() for each in answer.problems]
             if problems:
                 raise dra.ClaimProblem("; ".join(problems))
@@ -402,5 +402,7 @@ class ClaimManager:
 
 def _listed(devices: Mapping[str, Sequence[dra.ClaimDevice]]) -> str:
     return ", ".join(
-        f"{driver}/{each.pool}/{each.name}" for driver, given in devices.items() for each in given
+        f"{driver}/{each.pool}/{each.name}"
+        for driver, supplied in devices.items()
+        for each in supplied
     )

@@ -123,15 +123,15 @@ class DraDrivers:
     async def deregister(self, info: PluginInfo) -> None:
         """Stop using an endpoint."""
         endpoints = self._endpoints.get(info.name, [])
-        gone = [client for known, client in endpoints if known == info]
-        if not gone:
+        removed = [client for known, client in endpoints if known == info]
+        if not removed:
             return
         left = [(known, client) for known, client in endpoints if known != info]
         if left:
             self._endpoints[info.name] = left
         else:
             del self._endpoints[info.name]
-        for client in gone:
+        for client in removed:
             self._let_go(client)
         self._changed(info.name)
 
@@ -288,7 +288,7 @@ class DriverClient:
             answer = await self._calls.call(method, request, kind, CALL_S)
             code = "OK"
         except PluginCallFailed as error:
-            code = error.code.shown if error.answered else NO_ANSWER
+            code = error.code.reported if error.answered else NO_ANSWER
             raise ClaimProblem(str(error)) from None
         finally:
             self._metrics.called(
@@ -384,7 +384,10 @@ class DriverCalls:
     ) -> dict[str, DriverResponse]:
         """Call drivers side by side, each with its claims; the answers by driver."""
         found = await run_together(
-            *(self._call(driver, asked, prepare=prepare) for driver, asked in claims.items())
+            *(
+                self._call(driver, requested, prepare=prepare)
+                for driver, requested in claims.items()
+            )
         )
         return dict(zip(claims, found, strict=True))
 
@@ -395,7 +398,7 @@ class DriverCalls:
 
         return [
             ClaimWait(
-                ", ".join(claim.shown for claim in each.claims),
+                ", ".join(claim.reported for claim in each.claims),
                 each.driver,
                 PREPARE if each.prepare else UNPREPARE,
                 each.since,
@@ -420,9 +423,9 @@ class DriverCalls:
             return DriverResponse({}, [str(error)])
         finally:
             del self._under_way[number]
-        shown = {claim.uid: claim.shown for claim in claims}
+        reported = {claim.uid: claim.reported for claim in claims}
         problems = [
-            f"ResourceClaim {shown[uid]}: DRA driver {driver}: {error}"
+            f"ResourceClaim {reported[uid]}: DRA driver {driver}: {error}"
             for uid, error in found.errors.items()
         ]
         return DriverResponse(found.devices, problems)

@@ -65,8 +65,8 @@ def with_report(
         key = (each.device.pool_name, each.device.device_name)
         if key not in merged and len(merged) >= MAX_DEVICES:
             continue
-        given = float(each.health_check_timeout_seconds)
-        timeout = min(given, MAX_TIMEOUT_S) if given > 0 else TIMEOUT_S
+        supplied = float(each.health_check_timeout_seconds)
+        timeout = min(supplied, MAX_TIMEOUT_S) if supplied > 0 else TIMEOUT_S
         state = _STATES.get(each.health, UNKNOWN)
         found = DeviceHealth(state, _cut(each.message), now, timeout)
         before = merged.get(key)
@@ -118,15 +118,15 @@ def users(claims: Claims, devices: Collection[tuple[str, DeviceKey]]) -> set[str
         for claim in claims.values()
         if any(
             (driver, (each.pool, each.name)) in devices
-            for driver, given in claim.drivers.items()
-            for each in given
+            for driver, supplied in claim.drivers.items()
+            for each in supplied
         )
         for uid in claim.pods
     }
 
 
 def statuses(
-    claims: Claims, known: Known, pod: Pod, uses: Iterable[ClaimUse], now: float, *, words: bool
+    claims: Claims, known: Known, pod: Pod, uses: Iterable[ClaimUse], now: float, *, parts: bool
 ) -> dict[str, list[api.ResourceStatus]]:
     """allocatedResourcesStatus of each of a pod's containers that uses claims.
 
@@ -136,8 +136,8 @@ def statuses(
     objects = {use.name: use.claim for use in uses}
     found: dict[str, list[api.ResourceStatus]] = {}
     for container in pod.containers:
-        for asked in (container.get("resources") or {}).get("claims") or ():
-            name, request = asked.get("name") or "", asked.get("request") or ""
+        for requested in (container.get("resources") or {}).get("claims") or ():
+            name, request = requested.get("name") or "", requested.get("request") or ""
             claim = claims.get((pod.namespace, objects.get(name, "")))
             if claim is None or pod.uid not in claim.pods:
                 continue
@@ -145,8 +145,8 @@ def statuses(
             for driver, devices in claim.drivers.items():
                 for device in devices:
                     if _is_for(device, request):
-                        shown = _shown(driver, device, known, now, words=words)
-                        resources.setdefault(shown["resourceID"], shown)
+                        reported = _reported(driver, device, known, now, parts=parts)
+                        resources.setdefault(reported["resourceID"], reported)
             if resources:
                 status: api.ResourceStatus = {
                     "name": f"claim:{name}/{request}" if request else f"claim:{name}",
@@ -160,16 +160,16 @@ def _is_for(device: ClaimDevice, request: str) -> bool:
     return not request or not device.requests or request.partition("/")[0] in device.requests
 
 
-def _shown(
-    driver: str, device: ClaimDevice, known: Known, now: float, *, words: bool
+def _reported(
+    driver: str, device: ClaimDevice, known: Known, now: float, *, parts: bool
 ) -> api.ResourceHealth:
     report = known.get(driver, {}).get((device.pool, device.name))
     health, message = report.now(now) if report is not None else (UNKNOWN, "")
     name = device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.name}"
-    shown: api.ResourceHealth = {"resourceID": name, "health": health}
-    if words and message:
-        shown["message"] = message
-    return shown
+    reported: api.ResourceHealth = {"resourceID": name, "health": health}
+    if parts and message:
+        reported["message"] = message
+    return reported
 
 
 # -- the file dra_health_state -----------------------------------------------------------------

@@ -85,7 +85,7 @@ def container_uses(pod: Pod, container: api.Container) -> bool:
     return bool(extended_requests(pod, container["name"]))
 
 
-def asked_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
+def requested_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
     """A container's requests: each a claim by its name in the pod, with one of its requests or
     ""."""
     named = [
@@ -238,7 +238,7 @@ class ClaimInfo(Struct, frozen=True):
         return self.namespace, self.name
 
     @property
-    def shown(self) -> str:
+    def reported(self) -> str:
         """For people."""
         return f"{self.namespace}/{self.name}"
 
@@ -346,7 +346,7 @@ def cdi_devices(
     claims: Claims,
     pod: Pod,
     uses: Collection[ClaimUse],
-    asked: Iterable[tuple[str, str]],
+    requested: Iterable[tuple[str, str]],
 ) -> tuple[str, ...]:
     """The CDI devices of one container, each once.
 
@@ -358,7 +358,7 @@ def cdi_devices(
     """
     objects = {use.name: use.claim for use in uses}
     found: dict[str, None] = {}
-    for name, request in asked:
+    for name, request in requested:
         if name not in objects:
             continue  # its template needs no claim
         claim = claims.get((pod.namespace, objects[name]))
@@ -374,7 +374,7 @@ def cdi_devices(
 
 
 def container_claims(
-    claims: Claims, pod: Pod, uses: Collection[ClaimUse], asked: Iterable[str]
+    claims: Claims, pod: Pod, uses: Collection[ClaimUse], requested: Iterable[str]
 ) -> tuple[ContainerClaim, ...]:
     """The claims of one container, each once; those that are not prepared are left out.
 
@@ -383,7 +383,7 @@ def container_claims(
     """
     objects = {use.name: use.claim for use in uses}
     found = []
-    for name in dict.fromkeys(asked):
+    for name in dict.fromkeys(requested):
         claim = claims.get((pod.namespace, objects.get(name, "")))
         if claim is not None and claim.usable and pod.uid in claim.pods:
             found.append(ContainerClaim(claim.name, claim.namespace, claim.drivers))

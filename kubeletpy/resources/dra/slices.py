@@ -18,7 +18,7 @@ from kubeletpy.resources.dra.drivers import DraDrivers
 
 log = logging.getLogger(__name__)
 
-GONE_S = 30.0
+REMOVED_S = 30.0
 """How long a driver may be away. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 300.0
@@ -100,7 +100,7 @@ class SliceCleaner:
             self._pending[driver] = task
 
     async def _later(self, driver: str) -> None:
-        await asyncio.sleep(GONE_S)
+        await asyncio.sleep(REMOVED_S)
         await self._delete(driver)
         self._pending.pop(driver, None)
 

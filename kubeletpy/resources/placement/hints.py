@@ -127,11 +127,11 @@ def _resources(provided: Sequence[Hints]) -> dict[str, Sequence[Hint]]:
     """The hints of each resource, with no preference and impossible made explicit."""
     found: dict[str, Sequence[Hint]] = {}
     for hints in provided:
-        for resource, given in hints.items():
-            if given is None:
+        for resource, supplied in hints.items():
+            if supplied is None:
                 found[resource] = (ANY,)
             else:
-                found[resource] = given or (NOT_TO_BE_HAD,)
+                found[resource] = supplied or (NOT_TO_BE_HAD,)
     return found
 
 
@@ -162,11 +162,11 @@ def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int
         for hints in resources
         if (widths := [h.mask.bit_count() for h in hints if h.mask is not None])
     ]
-    wanted = max(smallest, default=every.bit_count())
+    desired = max(smallest, default=every.bit_count())
 
     def key(mask: int) -> tuple[bool, int, tuple[float, ...]]:
         width = mask.bit_count()
-        return width > wanted, width if width > wanted else wanted - width, rank(mask)
+        return width > desired, width if width > desired else desired - width, rank(mask)
 
     return min(reached, key=key, default=every)
 

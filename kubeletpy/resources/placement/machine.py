@@ -75,9 +75,9 @@ def _cache(directory: Path, socket: int) -> int:
 
 def _memory(directory: Path) -> int:
     for line in (directory / "meminfo").read_text().splitlines():
-        words = line.split()
-        if "MemTotal:" in words:
-            return int(words[words.index("MemTotal:") + 1]) * 1024
+        parts = line.split()
+        if "MemTotal:" in parts:
+            return int(parts[parts.index("MemTotal:") + 1]) * 1024
     raise ValueError(f"{directory}/meminfo has no MemTotal")
 
 

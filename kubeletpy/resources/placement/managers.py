@@ -140,14 +140,14 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """The CPUs that a container runs on, for its config."""
         mine = self.placement(pod, container["name"])
         placement = replace(
-            given.placement, cpuset_cpus=mine.cpuset_cpus, no_cfs_quota=mine.no_cfs_quota
+            supplied.placement, cpuset_cpus=mine.cpuset_cpus, no_cfs_quota=mine.no_cfs_quota
         )
-        return replace(given, placement=placement)
+        return replace(supplied, placement=placement)
 
     def placement(self, pod: Pod, container: str) -> Placement:
         """The CPUs that a container runs on, and whether it has a CFS quota."""
@@ -207,10 +207,10 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     # -- inside ---------------------------------------------------------------------------------
 
     def _note(self, pod: Pod, container: str, source: str) -> None:
-        given = self.state.container_cpus(pod.uid, container) or frozenset()
+        supplied = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
-            extra={"pod": pod.key, "container": container, "cpus": hints.format_ids(given)},
+            extra={"pod": pod.key, "container": container, "cpus": hints.format_ids(supplied)},
         )
         self._count_allocation(pod, container, source)
 
@@ -397,14 +397,14 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """The NUMA nodes that a container's memory comes from, for its config."""
         nodes = self.nodes_of(pod.uid, container["name"])
         if not nodes:
-            return given
+            return supplied
         return replace(
-            given, placement=replace(given.placement, cpuset_mems=hints.format_ids(nodes))
+            supplied, placement=replace(supplied.placement, cpuset_mems=hints.format_ids(nodes))
         )
 
     def nodes_of(self, uid: str, container: str) -> frozenset[int]:

@@ -76,7 +76,7 @@ class CpuOptions(Struct, frozen=True):
         )
 
 
-def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
+def read_cpu_options(supplied: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
     """The options of the settings.
 
     Args:
@@ -86,8 +86,8 @@ def read_cpu_options(given: Mapping[str, str], enabled: Callable[[str], bool]) -
     Raises:
         OptionError: a value is invalid, a gate is off, or two options exclude each other.
     """
-    on = {name for name, text in given.items() if boolean(CPU_FIELD, name, text)}
-    for name in sorted(given):
+    on = {name for name, text in supplied.items() if boolean(CPU_FIELD, name, text)}
+    for name in sorted(supplied):
         gate = GATES.get(name)
         if gate is not None and not enabled(gate):
             raise OptionError(CPU_FIELD, f"{name} needs the feature gate {gate}")
@@ -150,16 +150,18 @@ class TopologyOptions(Struct, frozen=True):
     max_nodes: int = MAX_NODES
 
 
-def read_topology_options(given: Mapping[str, str]) -> TopologyOptions:
+def read_topology_options(supplied: Mapping[str, str]) -> TopologyOptions:
     """The options of the settings; names are valid. Raises OptionError."""
     max_nodes = MAX_NODES
-    if (text := given.get(MAX_ALLOWED)) is not None:
+    if (text := supplied.get(MAX_ALLOWED)) is not None:
         if not text.isdecimal() or int(text) < MAX_NODES:
             raise OptionError(
                 TOPOLOGY_FIELD, f"{MAX_ALLOWED} must be a number not below {MAX_NODES}"
             )
         max_nodes = int(text)
-    return TopologyOptions(boolean(TOPOLOGY_FIELD, CLOSEST, given.get(CLOSEST, "false")), max_nodes)
+    return TopologyOptions(
+        boolean(TOPOLOGY_FIELD, CLOSEST, supplied.get(CLOSEST, "false")), max_nodes
+    )
 
 
 # Which CPUs are kept for the system under cpuManagerPolicy static.

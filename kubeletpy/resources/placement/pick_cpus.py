@@ -97,10 +97,10 @@ def _packed(
 class _Picking:
     """The free CPUs, those taken, and how many are still needed."""
 
-    def __init__(self, topology: CpuTopology, free: set[int], wanted: int) -> None:
+    def __init__(self, topology: CpuTopology, free: set[int], desired: int) -> None:
         self._topology = topology
         self._free = free
-        self.wanted = wanted
+        self.desired = desired
         self.taken: set[int] = set()
         self.big: tuple[Unit, ...] = (
             (by_numa, by_socket) if topology.numa_first else (by_socket, by_numa)
@@ -109,11 +109,11 @@ class _Picking:
     def take_cpus(self, ids: Iterable[int]) -> None:
         """Take the first of these, as many as are needed."""
         for each in ids:
-            if self.wanted <= 0:
+            if self.desired <= 0:
                 return
             self._free.remove(each)
             self.taken.add(each)
-            self.wanted -= 1
+            self.desired -= 1
 
     def in_order(self, units: Sequence[Unit]) -> list[int]:
         """All free CPUs: those in units with the fewest free first; outer units decide first."""
@@ -148,7 +148,7 @@ class _Picking:
         """Take entirely free units, as long as one fits into the number needed."""
         units = self._whole(unit)
         for members in sorted(units, key=len, reverse=True) if largest_first else units:
-            if len(members) <= self.wanted:
+            if len(members) <= self.desired:
                 self.take_cpus(members)
 
     def take_caches(self) -> None:
@@ -160,21 +160,21 @@ class _Picking:
         self.take_whole(by_uncore)
         for cache in caches:
             fits = self._part_of(cache)
-            if len(fits) == self.wanted:
+            if len(fits) == self.desired:
                 self.take_cpus(fits)
                 return
         for cache in caches:
             free = self._topology.within(self._free, by_uncore, cache)
-            if len(free) >= self.wanted:
-                self.take_cpus(_packed(self._topology, free, self.wanted, PACKED))
+            if len(free) >= self.desired:
+                self.take_cpus(_packed(self._topology, free, self.desired, PACKED))
 
     def _part_of(self, cache: int) -> list[int]:
         """Free CPUs of a cache's lowest cores that have any: enough of them, if there are."""
         per_core = self._topology.threads_per_core
         free = self._topology.within(self._free, by_uncore, cache)
-        cores = sorted(self._topology.grouped(free, by_core))[: ceil(self.wanted / per_core)]
+        cores = sorted(self._topology.grouped(free, by_core))[: ceil(self.desired / per_core)]
         found = sorted(each for each in free if self._topology.cpus[each].core in cores)
-        if self.wanted % 2 and per_core > 1 and len(found) > self.wanted:
+        if self.desired % 2 and per_core > 1 and len(found) > self.desired:
             found.pop()
         return found
 
@@ -237,10 +237,10 @@ def _over_nodes(
 def _most_even(found: Sequence[dict[int, int]], have: dict[int, int]) -> dict[int, int]:
     """Those shares that leave the rest of all nodes most even."""
 
-    def unevenness(given: dict[int, int]) -> float:
+    def unevenness(supplied: dict[int, int]) -> float:
         from statistics import pstdev  # seldom used, and 2 ms of imports
 
-        return round(pstdev(free - given.get(node, 0) for node, free in have.items()), 3)
+        return round(pstdev(free - supplied.get(node, 0) for node, free in have.items()), 3)
 
     return min(found, key=unevenness)
 
@@ -257,24 +257,24 @@ def _levelled(have: dict[int, int], count: int, group: int) -> Iterable[dict[int
     groups = {node: free // group for node, free in have.items()}
     left = count // group
     if 0 < left <= sum(groups.values()):
-        given = {}
+        supplied = {}
         for done, node in enumerate(sorted(groups, key=lambda each: groups[each])):
             number = min(groups[node], left // (len(groups) - done))
-            given[node] = number * group
+            supplied[node] = number * group
             left -= number
-        yield given
+        yield supplied
 
 
 def _with_rest(
-    have: dict[int, int], given: dict[int, int], left: int, group: int
+    have: dict[int, int], supplied: dict[int, int], left: int, group: int
 ) -> Iterable[dict[int, int]]:
     """The ways of taking what does not divide evenly, widest first."""
     if left == 0:
-        yield given
+        yield supplied
         return
-    for width in range(len(given), 0, -1):
-        for some in combinations(given, width):
-            more, rest = dict(given), left
+    for width in range(len(supplied), 0, -1):
+        for some in combinations(supplied, width):
+            more, rest = dict(supplied), left
             while rest:
                 before = rest
                 for node in some:
@@ -288,13 +288,13 @@ def _with_rest(
 
 
 def _shares(
-    topology: CpuTopology, free: frozenset[int], given: dict[int, int], options: PickOptions
+    topology: CpuTopology, free: frozenset[int], supplied: dict[int, int], options: PickOptions
 ) -> frozenset[int]:
-    share = min(given.values())
+    share = min(supplied.values())
     left = set(free)
-    for node in given:
+    for node in supplied:
         left -= _packed(topology, topology.within(left, by_numa, node), share, options)
-    for node, count in given.items():
+    for node, count in supplied.items():
         for _ in range((count - share) // options.group):
             here = topology.within(left, by_numa, node)
             left -= _packed(topology, here, options.group, options)

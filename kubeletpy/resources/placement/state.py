@@ -225,13 +225,13 @@ class CpuState(Struct, frozen=True):
 
     def without_all_but(self, uids: Collection[str]) -> CpuState:
         """The state after all other pods give back what they had; itself if they had nothing."""
-        gone = {*self.entries, *self.pools} - set(uids)
-        if not gone:
+        removed = {*self.entries, *self.pools} - set(uids)
+        if not removed:
             return self
         after = replace(
             self,
-            entries={uid: of_pod for uid, of_pod in self.entries.items() if uid not in gone},
-            pools={uid: cpus for uid, cpus in self.pools.items() if uid not in gone},
+            entries={uid: of_pod for uid, of_pod in self.entries.items() if uid not in removed},
+            pools={uid: cpus for uid, cpus in self.pools.items() if uid not in removed},
         )
         return replace(after, pool=self.pool | (self.exclusive - after.exclusive))
 

@@ -150,17 +150,17 @@ class StaticCpus(Struct, frozen=True):
         if container is None:
             pools = self.pod_level.pools(pod)
             return self._pool_hints(state, pod) if pools else self._pod_hints(state, pod)
-        wanted = self.requested(pod, container)
-        if not wanted:
+        desired = self.requested(pod, container)
+        if not desired:
             return {}
         if (held := state.container_cpus(pod.uid, container["name"])) is not None:
-            return {CPU: self._masks(held, NOTHING, wanted) if len(held) == wanted else ()}
+            return {CPU: self._masks(held, NOTHING, desired) if len(held) == desired else ()}
         reusable = self.reusable(state, pod, container)
-        return {CPU: self._masks(self._assignable(state, reusable), reusable, wanted)}
+        return {CPU: self._masks(self._assignable(state, reusable), reusable, desired)}
 
     def _pod_hints(self, state: CpuState, pod: Pod) -> Hints:
-        wanted = exclusive_cpus_of_pod(pod)
-        if not wanted:
+        desired = exclusive_cpus_of_pod(pod)
+        if not desired:
             return {}
         held = NOTHING
         for container in containers_in_order(pod):
@@ -169,19 +169,19 @@ class StaticCpus(Struct, frozen=True):
                 if len(found) != exclusive_cpus(pod, container):
                     return {CPU: ()}
                 held |= found
-        return {CPU: self._masks(self._assignable(state, held) | held, held, wanted)}
+        return {CPU: self._masks(self._assignable(state, held) | held, held, desired)}
 
     def _pool_hints(self, state: CpuState, pod: Pod) -> Hints:
-        wanted = _whole_cpus(pool_requests(pod))
-        if not wanted:
+        desired = _whole_cpus(pool_requests(pod))
+        if not desired:
             return {}
-        if self._check_pool(pod, wanted):
+        if self._check_pool(pod, desired):
             return {CPU: ()}
         held = state.pod_cpus(pod.uid)
-        return {CPU: self._masks(held or self._assignable(state), NOTHING, len(held) or wanted)}
+        return {CPU: self._masks(held or self._assignable(state), NOTHING, len(held) or desired)}
 
     def _masks(
-        self, usable_cpus: frozenset[int], reusable: frozenset[int], wanted: int
+        self, usable_cpus: frozenset[int], reusable: frozenset[int], desired: int
     ) -> tuple[Hint, ...]:
         """Sets of nodes with this many CPUs, including all reusable ones."""
         cpus, nodes = self.topology.cpus, tuple(self.topology.nodes)
@@ -191,9 +191,9 @@ class StaticCpus(Struct, frozen=True):
         needed = mask_of({by_numa(cpus[each]) for each in reusable})
         as_mask, narrowest, found = masks(nodes), len(nodes), []
         for index, places in subsets(len(nodes)):
-            if has[index] >= wanted:
+            if has[index] >= desired:
                 narrowest = min(narrowest, len(places))
-            if usable[index] >= wanted and needed & ~as_mask[index] == 0:
+            if usable[index] >= desired and needed & ~as_mask[index] == 0:
                 found.append(as_mask[index])
         return tuple(Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)
 
@@ -221,12 +221,12 @@ class StaticCpus(Struct, frozen=True):
         Raises:
             AllocationRefused: not that many CPUs, or whole cores, are free.
         """
-        wanted = self.requested(pod, container)
+        desired = self.requested(pod, container)
         name = container["name"]
-        if not wanted or state.container_cpus(pod.uid, name) is not None:
+        if not desired or state.container_cpus(pod.uid, name) is not None:
             return state
         free = self._assignable(state, self.reusable(state, pod, container))
-        return state.with_container(pod.uid, name, self._pick_near(free, wanted, hint))
+        return state.with_container(pod.uid, name, self._pick_near(free, desired, hint))
 
     def allocate_pool(self, state: CpuState, pod: Pod, hint: Hint) -> CpuState:
         """The state after a pod gets its pool, and each container its part of it.
@@ -237,16 +237,16 @@ class StaticCpus(Struct, frozen=True):
         Raises:
             AllocationRefused: not that many CPUs are free, or none is left to share.
         """
-        wanted = _whole_cpus(pool_requests(pod))
+        desired = _whole_cpus(pool_requests(pod))
         pool = state.pools.get(pod.uid)
         have = state.entries.get(pod.uid, {}).keys()
         every = {container["name"] for container in containers_in_order(pod)}
-        if not wanted or every <= have or (have and pool is None):
+        if not desired or every <= have or (have and pool is None):
             return state
-        if why := self._check_pool(pod, wanted):
+        if why := self._check_pool(pod, desired):
             raise AllocationRefused(why, EMPTY_POOL)
         if pool is None:
-            pool = self._pick_near(self._assignable(state), wanted, hint)
+            pool = self._pick_near(self._assignable(state), desired, hint)
         return state.with_pool(pod.uid, pool, self.divide(pod, pool, hint).parts)
 
     def divide(self, pod: Pod, pool: frozenset[int], hint: Hint) -> Division[frozenset[int]]:
@@ -256,8 +256,8 @@ class StaticCpus(Struct, frozen=True):
             pod, pool, lambda each, left: self._pick(left, self.requested(pod, each), nodes)
         )
 
-    def _check_pool(self, pod: Pod, wanted: int) -> str:
-        return check_pool(pod, Counter({CPU: wanted}), lambda c: {CPU: self.requested(pod, c)})
+    def _check_pool(self, pod: Pod, desired: int) -> str:
+        return check_pool(pod, Counter({CPU: desired}), lambda c: {CPU: self.requested(pod, c)})
 
     def _pick_near(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
         """CPUs of the hint's nodes first, then those of its sockets. Raises AllocationRefused."""
@@ -283,20 +283,20 @@ class StaticCpus(Struct, frozen=True):
         except NotEnoughCpus as error:
             raise _unexpected(error) from error
 
-    def _check_cores(self, free: frozenset[int], wanted: int) -> None:
+    def _check_cores(self, free: frozenset[int], desired: int) -> None:
         if not self.options.full_cores:
             return
         per_core = self.topology.threads_per_core
-        if wanted % per_core:
+        if desired % per_core:
             raise AllocationRefused(
-                f"SMT Alignment Error: requested {wanted} cpus not multiple cpus per core "
+                f"SMT Alignment Error: requested {desired} cpus not multiple cpus per core "
                 f"= {per_core}",
                 SMT,
             )
-        if wanted > len(free):
+        if desired > len(free):
             raise AllocationRefused(
                 "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
-                f"{len(free)}, requested CPUs = {wanted}, CPUs per core = {per_core}",
+                f"{len(free)}, requested CPUs = {desired}, CPUs per core = {per_core}",
                 SMT,
             )
 

@@ -57,9 +57,9 @@ def released(nodes: Nodes, block: Block) -> Nodes:
     for node in block.nodes or ():
         found = after[node]
         table = found.tables.get(block.type, Table())
-        given = min(size, table.reserved)
-        size -= given
-        table = replace(table, reserved=table.reserved - given, free=table.free + given)
+        supplied = min(size, table.reserved)
+        size -= supplied
+        table = replace(table, reserved=table.reserved - supplied, free=table.free + supplied)
         count = found.assignments - 1
         cells = found.cells if count else (node,)
         after[node] = NodeMemory(count, {**found.tables, block.type: table}, cells)
@@ -92,16 +92,16 @@ def difference(expected: Nodes, found: Nodes) -> str:
     """How a state's nodes differ from what follows from the machine and the assignments."""
     if expected.keys() != found.keys():
         return f"it is of a machine with the NUMA nodes {sorted(found)}, not {sorted(expected)}"
-    for node, wanted_node in expected.items():
+    for node, desired_node in expected.items():
         seen = found[node]
-        if seen.assignments != wanted_node.assignments or seen.cells != wanted_node.cells:
+        if seen.assignments != desired_node.assignments or seen.cells != desired_node.cells:
             return f"the assignments of NUMA node {node} are not those of its containers"
-        if seen.tables.keys() != wanted_node.tables.keys():
+        if seen.tables.keys() != desired_node.tables.keys():
             return f"NUMA node {node} has other types of memory"
-        for kind, table in wanted_node.tables.items():
+        for kind, table in desired_node.tables.items():
             if table.numbers()[:3] != seen.tables[kind].numbers()[:3]:
                 return f"{kind} of NUMA node {node}, or what is reserved of it, has changed"
-            group = wanted_node.cells or ()
+            group = desired_node.cells or ()
             for what in ("free", "reserved"):
                 sums = [
                     sum(getattr(side[each].tables.get(kind, Table()), what) for each in group)
@@ -349,15 +349,15 @@ class StaticMemory(Struct, frozen=True):
 
     def without_all_but(self, state: MemoryState, uids: Collection[str]) -> MemoryState:
         """The state after all other pods give back what they had; itself if they had nothing."""
-        gone = {*state.entries, *state.pools} - set(uids)
-        if not gone:
+        removed = {*state.entries, *state.pools} - set(uids)
+        if not removed:
             return state
         nodes: Nodes = state.nodes
-        for uid in sorted(gone):
+        for uid in sorted(removed):
             for block in state.booked_blocks(uid):
                 nodes = released(nodes, block)
-        kept = {uid: of_pod for uid, of_pod in state.entries.items() if uid not in gone}
-        pools = {uid: blocks for uid, blocks in state.pools.items() if uid not in gone}
+        kept = {uid: of_pod for uid, of_pod in state.entries.items() if uid not in removed}
+        pools = {uid: blocks for uid, blocks in state.pools.items() if uid not in removed}
         return MemoryState(state.policy, nodes, kept, pools)
 
 

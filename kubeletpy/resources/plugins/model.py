@@ -82,7 +82,7 @@ class Registrations(Protocol):
 class PluginCounts(Protocol):
     """Receives the socket counts."""
 
-    def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
+    def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
         """These sockets exist, and these are registered."""
         ...
 

@@ -145,11 +145,11 @@ class PluginSockets:
 
     def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
         """Watch exactly these directories; whether a watch is new, whether one can't be set."""
-        wanted = set(directories.items())
-        for key in self._ends.keys() - wanted:
+        desired = set(directories.items())
+        for key in self._ends.keys() - desired:
             self._ends.pop(key)()
         new = failed = False
-        for key in wanted - self._ends.keys():
+        for key in desired - self._ends.keys():
             try:
                 self._ends[key] = self._watches.watch(Path(key[0]), self._changed.set)
                 new = True
@@ -371,8 +371,8 @@ class _PluginConversation:
     async def info(self) -> plugins_model.PluginInfo:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 
-        said = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
-        return read_info(said, self._socket, self._stamp)
+        stated = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
+        return read_info(stated, self._socket, self._stamp)
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
@@ -417,7 +417,7 @@ class _PluginConversation:
             raise plugins_model.PluginRefused(text) from None
         except CallFailed as error:
             details = scrub(error.details)
-            text = f"{what}: rpc error: code = {error.code.shown} desc = {details}"
+            text = f"{what}: rpc error: code = {error.code.reported} desc = {details}"
             raise plugins_model.PluginRefused(text) from None
         except DecodeError:
             raise plugins_model.PluginRefused(
@@ -436,23 +436,23 @@ class _PluginConversation:
 
 
 def read_info(
-    said: pb.PluginInfo, socket: str, stamp: plugins_model.Stamp
+    stated: pb.PluginInfo, socket: str, stamp: plugins_model.Stamp
 ) -> plugins_model.PluginInfo:
     """A plugin's answer, if it is usable. Raises PluginRefused."""
-    for what, text in (("type", said.type), ("name", said.name)):
+    for what, text in (("type", stated.type), ("name", stated.name)):
         if not text:
             raise plugins_model.PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
         if len(text) > MAX_NAME or not text.isprintable():
             raise plugins_model.PluginRefused(
                 f"plugin at {socket}: the {what} that GetInfo gives is no {what}"
             )
-    if len(said.supported_versions) > MAX_VERSIONS:
+    if len(stated.supported_versions) > MAX_VERSIONS:
         raise plugins_model.PluginRefused(
             f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions"
         )
     try:
-        endpoint = socket_path(said.endpoint) if said.endpoint else socket
+        endpoint = socket_path(stated.endpoint) if stated.endpoint else socket
     except EndpointError as error:
-        raise plugins_model.PluginRefused(f"plugin {said.name} at {socket}: {error}") from None
-    versions = tuple(version[:MAX_NAME] for version in said.supported_versions)
-    return plugins_model.PluginInfo(said.type, said.name, endpoint, versions, socket, stamp)
+        raise plugins_model.PluginRefused(f"plugin {stated.name} at {socket}: {error}") from None
+    versions = tuple(version[:MAX_NAME] for version in stated.supported_versions)
+    return plugins_model.PluginInfo(stated.type, stated.name, endpoint, versions, socket, stamp)

@@ -25,7 +25,7 @@ from kubeletpy.runtime_manager.act.garbage_collection import Remover
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.resize_pod import Resizer
 from kubeletpy.runtime_manager.act.run_pod_sandbox import (
-    NotWanted,
+    NotDesired,
     SandboxFailed,
     SandboxMaker,
     SandboxUnchecked,
@@ -88,7 +88,7 @@ class Executor:
                 return
             try:
                 await step(run)
-            except (StopSync, NotWanted):
+            except (StopSync, NotDesired):
                 return
 
     async def _kill_pod(self, run: SyncRun) -> None:
@@ -255,7 +255,7 @@ class Executor:
                 },
             )
             return False
-        except NotWanted:
+        except NotDesired:
             return False
         _started(run, action, None)
         return True

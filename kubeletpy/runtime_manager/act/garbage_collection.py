@@ -22,7 +22,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.act.sync_run import CREATE_ERROR, StatusDraft, SyncRun, fail
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_labels
@@ -108,7 +108,7 @@ class Remover:
         running when this sync began: nobody has seen yet how it ended.
         """
         if not run.request.reported():
-            keep = max(keep, gc_selection.SHOWN)
+            keep = max(keep, gc_selection.REPORTED)
         for container in run.pod.init_containers:
             ended = [
                 record
@@ -213,8 +213,8 @@ class ContainerGarbageCollector:
             dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
         del dead, ended
-        gone = await self._remove_containers(going)
-        left = [container for container in containers if container.id not in gone]
+        removed = await self._remove_containers(going)
+        left = [container for container in containers if container.id not in removed]
         sandboxes = await self._runtime.list_pod_sandbox()
         in_use = frozenset(container.sandbox_id for container in left)
         known = {container.pod_uid for container in left}
@@ -228,7 +228,7 @@ class ContainerGarbageCollector:
                 _not_removed("sandbox", sandbox_id, error)
         await self._remove_files(left, removable, all_sources_ready)
         self._mutations.forget_except(known)
-        return Collected(known, len(gone))
+        return Collected(known, len(removed))
 
     async def _listed(self) -> tuple[list[_Listed], list[gc_selection.DeadContainer]]:
         """All containers, and those that do not run; none holds the runtime's answer."""
@@ -240,7 +240,7 @@ class ContainerGarbageCollector:
         return [_Listed.from_cri(container) for container in containers], dead
 
     async def _remove_containers(self, going: Sequence[gc_selection.DeadContainer]) -> set[str]:
-        gone: set[str] = set()
+        removed: set[str] = set()
         for container in going:
             try:
                 if container.unknown:
@@ -249,8 +249,8 @@ class ContainerGarbageCollector:
             except CRIError as error:
                 _not_removed("container", container.id, error)
             else:
-                gone.add(container.id)
-        return gone
+                removed.add(container.id)
+        return removed
 
     async def _without_abandoned(
         self, dead: Sequence[gc_selection.DeadContainer]
@@ -385,7 +385,7 @@ async def remove_unstarted(
             if found.state != cri.CONTAINER_CREATED and not own_starts.is_abandoned(found):
                 # it is running by now: to remove it would kill it
                 run.draft.touch(record.id, record.sandbox_id)
-                raise NotWanted
+                raise NotDesired
             await runtime.remove_container(record.id)
         except NotFound:
             logger.debug("container no longer exists", extra={"container_id": record.id})

@@ -29,7 +29,7 @@ from kubeletpy.runtime_manager.protocol import HookFailed
 
 logger = logging.getLogger(__name__)
 
-MAX_SHOWN = 1024
+MAX_REPORTED = 1024
 """Maximum characters of a command or path in a message."""
 
 
@@ -86,9 +86,9 @@ class LifecycleHookRunner:
         what, of = "lifecycle hook", f'Container "{name}" in Pod "{_described(pod)}"'
         try:
             if isinstance(command := handler.get("exec"), Mapping):
-                words = command.get("command") or ()
-                what = f"Exec lifecycle hook ([{_shown(words)}])"
-                await self._command(container_id, list(map(str, words)))
+                parts = command.get("command") or ()
+                what = f"Exec lifecycle hook ([{_reported(parts)}])"
+                await self._command(container_id, list(map(str, parts)))
             elif isinstance(get := handler.get("httpGet"), Mapping):
                 what = f"HTTP lifecycle hook ({_cut(get.get('path') or '')})"
                 await self._http_get(pod, container_id, get, ports)
@@ -103,11 +103,11 @@ class LifecycleHookRunner:
             text = f"{what} for {of} failed - error: {error}" if of else f"{what}: {error}"
             raise HookFailed(text) from error
 
-    async def _command(self, container_id: str, words: list[str]) -> None:
-        reply = await run_command(self._runtime, container_id, words, 0)
+    async def _command(self, container_id: str, parts: list[str]) -> None:
+        reply = await run_command(self._runtime, container_id, parts, 0)
         if reply.answer is not HandlerResult.SUCCESS:
             ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
-            raise HandlerError(f"command '{_shown(words)}' {ended}, message: {reply.output!r}")
+            raise HandlerError(f"command '{_reported(parts)}' {ended}, message: {reply.output!r}")
 
     async def _sleep(self, seconds: object) -> None:
         """0 is allowed: it does nothing."""
@@ -168,13 +168,13 @@ class LifecycleHookRunner:
         raise HandlerError("failed to find networking container: the sandbox has no IP address")
 
 
-def _shown(words: Sequence[object]) -> str:
+def _reported(parts: Sequence[object]) -> str:
     """A command as shown in messages: they end up in logs, and in the pod's status."""
-    return _cut(" ".join(map(str, words)))
+    return _cut(" ".join(map(str, parts)))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return text if len(text) <= MAX_REPORTED else text[: MAX_REPORTED - 1] + "…"
 
 
 def _described(pod: Pod | None) -> str:

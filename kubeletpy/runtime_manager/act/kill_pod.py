@@ -139,13 +139,13 @@ class Killer:
         for target in targets:
             draft.touch(target.id, target.sandbox_id)
         stopped = bool(targets) and all(result.error is None for result in results)
-        look = [self._report_stopped(draft, on_stopped)] if stopped else []
+        check = [self._report_stopped(draft, on_stopped)] if stopped else []
         ends = await run_all(
             *(
                 self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
                 for sandbox in status.sandboxes
             ),
-            *look,
+            *check,
         )
         return results + [end for end in ends if end is not None]
 

@@ -27,7 +27,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, StartError, SyncActi
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.act.sync_run import SyncRun
 from kubeletpy.runtime_manager.config.resources import NO_QUOTA, container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
@@ -125,26 +125,26 @@ class _Resize:
     async def carry_out(self) -> None:
         """Do all of it. Raises what a failure is."""
         run, plan = self._run, self._run.plan.resize
-        wanted = self._by.limits.requested(run.pod)
-        if wanted is not None:
+        desired = self._by.limits.requested(run.pod)
+        if desired is not None:
             self._current = self._by.limits.current(run.pod)
-        await self._check_memory(wanted)
+        await self._check_memory(desired)
         for volume in plan.volumes.shrinking:
             await self._finish(partial(self._remount, volume))
-        await self._change(ResizableResource.MEMORY, wanted)
+        await self._change(ResizableResource.MEMORY, desired)
         for volume in plan.volumes.growing:
             await self._finish(partial(self._remount, volume))
-        await self._change(ResizableResource.CPU, wanted)
+        await self._change(ResizableResource.CPU, desired)
         if plan.pod_level is not None:
             self._by.records.set_pod_level(run.pod.uid, plan.pod_level)
 
-    async def _change(self, resource: ResizableResource, wanted: PodLimits | None) -> None:
+    async def _change(self, resource: ResizableResource, desired: PodLimits | None) -> None:
         """Change one resource of the containers and of the pod."""
         plan = self._run.plan.resize
         updates = plan.updates(resource)
         steps = None
-        if wanted is not None and (updates or plan.pod):
-            steps = pod_steps(resource, self._current, wanted)
+        if desired is not None and (updates or plan.pod):
+            steps = pod_steps(resource, self._current, desired)
         for step in steps.before if steps else ():
             await self._finish(partial(self._limit_pod, resource, step))
         for update in updates:
@@ -164,13 +164,13 @@ class _Resize:
 
     # -- memory in use -----------------------------------------------------------------------
 
-    async def _check_memory(self, wanted: PodLimits | None) -> None:
+    async def _check_memory(self, desired: PodLimits | None) -> None:
         """Refuse what would cause an OOM kill; best effort, the use may grow meanwhile."""
         run, plan = self._run, self._run.plan.resize
         shrinking = shrinking_containers(plan.memory)
         pod_limit = 0
-        if wanted is not None and (plan.memory or plan.pod):
-            pod_limit = shrinking_pod_memory(self._current, wanted)
+        if desired is not None and (plan.memory or plan.pod):
+            pod_limit = shrinking_pod_memory(self._current, desired)
         pod_usage = self._by.limits.memory_usage(run.pod) if pod_limit else 0
         usages = {name: await self._usage(update) for name, update in shrinking.items()}
         if why := refusal(pod_limit, pod_usage, shrinking, usages):
@@ -259,7 +259,7 @@ class _Resize:
         Raises NotWanted: the pod is to end.
         """
         if self._run.request.is_terminating():
-            raise NotWanted
+            raise NotDesired
         await self._by.mutations.finish(self._run.pod.uid, change())
 
 
@@ -270,15 +270,15 @@ class _Resize:
 # change a limit.
 
 
-def record_given(records: ActuatedResources, pod: Pod, container: api.Container) -> None:
+def record_supplied(records: ActuatedResources, pod: Pod, container: api.Container) -> None:
     """Record what a container is about to be created with.
 
     Before it is created: an agent that dies then, and comes back, does not treat it as still to be
     resized. Raises ValueError.
     """
-    given = effective_resources(pod, container)
-    if given or records.get(pod.uid, container["name"]) is not None:
-        records.set(pod.uid, container["name"], given)
+    supplied = effective_resources(pod, container)
+    if supplied or records.get(pod.uid, container["name"]) is not None:
+        records.set(pod.uid, container["name"], supplied)
 
 
 class ResourcesInEffect:
@@ -336,8 +336,8 @@ class ResourcesInEffect:
         if not status.running_containers:
             return ""
         try:
-            wanted = self._limits.requested(pod)
-            differs = "" if wanted is None else difference(self._limits.current(pod), wanted)
+            desired = self._limits.requested(pod)
+            differs = "" if desired is None else difference(self._limits.current(pod), desired)
         except PodLimitsError as error:
             logger.info("limits not known", extra={"pod": pod.key, "why": str(error)})
             differs = ""

@@ -51,7 +51,7 @@ class SandboxUnchecked(Exception):
     """The sandbox was created, but its state is not known; the next sync checks again."""
 
 
-class NotWanted(Exception):
+class NotDesired(Exception):
     """The pod is to end: nothing was created."""
 
 
@@ -166,7 +166,7 @@ class SandboxMaker:
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, error) from error
         async with self._slots.slot(StartKind.SANDBOX):
             if unwanted():
-                raise NotWanted
+                raise NotDesired
             try:
                 with span(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
                     sandbox_id = await self._mutations.finish(

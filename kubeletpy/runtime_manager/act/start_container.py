@@ -39,8 +39,8 @@ from kubeletpy.runtime_manager.act.container_files import (
 from kubeletpy.runtime_manager.act.garbage_collection import remove_unstarted
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
-from kubeletpy.runtime_manager.act.resize_pod import record_given
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotWanted
+from kubeletpy.runtime_manager.act.resize_pod import record_supplied
+from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
@@ -59,7 +59,7 @@ from kubeletpy.runtime_manager.names import (
 from kubeletpy.runtime_manager.plan.actions import (
     StartContainer,
     attempt_by_logs,
-    last_run_shown,
+    last_run_reported,
     target_id,
 )
 from kubeletpy.runtime_manager.protocol import (
@@ -175,11 +175,11 @@ class ContainerStarter:
             if turn.after is not None:
                 await turn.after.wait()
             # before it takes a slot: a device plugin may keep it waiting
-            given = await self._gather_additions(run, action, mounts)
+            supplied = await self._gather_additions(run, action, mounts)
             async with self._slots.slot(StartKind.CONTAINER):
                 if run.request.is_terminating():
-                    raise NotWanted
-                config = await self._config(run, action, image, given)
+                    raise NotDesired
+                config = await self._config(run, action, image, supplied)
                 container_id = await self._mutations.finish(
                     run.pod.uid, self._create_and_start(run, action, config, turn)
                 )
@@ -196,11 +196,11 @@ class ContainerStarter:
         mounts = list(run.request.volume_mounts.get(action.name, ()))
         for index, mount in enumerate(mounts):
             if mount.image:
-                wanted: api.Container = {"name": action.name, "image": mount.image}
+                desired: api.Container = {"name": action.name, "image": mount.image}
                 if mount.image_pull_policy:
-                    wanted["imagePullPolicy"] = mount.image_pull_policy
+                    desired["imagePullPolicy"] = mount.image_pull_policy
                 try:
-                    image = await self._image(run, action, wanted)
+                    image = await self._image(run, action, desired)
                 except sync_run.StartFailed as failed:
                     failed.error = replace(failed.error, mounted_image=mount.image)
                     raise
@@ -208,16 +208,16 @@ class ContainerStarter:
         return mounts
 
     async def _image(
-        self, run: sync_run.SyncRun, action: StartContainer, wanted: api.Container
+        self, run: sync_run.SyncRun, action: StartContainer, desired: api.Container
     ) -> LocalImage:
         """Get an image onto the node: the container's, or one that it mounts."""
-        if problem := pull_policy_problem(wanted):
+        if problem := pull_policy_problem(desired):
             message = f"container {action.name} has a malformed field: {problem}"
             sync_run.fail(self._recorder, run, action, sync_run.CONFIG_ERROR, message)
         try:
             return await self._images.ensure_image_exists(
                 run.pod,
-                wanted,
+                desired,
                 action.kind,
                 run.request.pull_secrets,
                 run.sandbox_config,
@@ -230,7 +230,7 @@ class ContainerStarter:
                 error.code,
                 error.message,
                 error.retry_at,
-                shown_retry_at=error.tries_at,
+                reported_retry_at=error.tries_at,
                 fault=machine_fault(error),
             ) from error
 
@@ -238,22 +238,24 @@ class ContainerStarter:
         self, run: sync_run.SyncRun, action: StartContainer, mounts: Sequence[Mount]
     ) -> ContainerAdditions:
         """Collect from the providers what the container is made with besides its spec."""
-        given = ContainerAdditions(EnvironmentInputs(facts=NodeFacts(pod_ips=run.pod_ips)), mounts)
+        supplied = ContainerAdditions(
+            EnvironmentInputs(facts=NodeFacts(pod_ips=run.pod_ips)), mounts
+        )
         try:
             for provider in self._providers:
-                given = await provider.provide(run.pod, action.container, run.pod_ips, given)
+                supplied = await provider.provide(run.pod, action.container, run.pod_ips, supplied)
         except (ContainerConfigError, UnsafeName, OSError) as error:
             sync_run.fail(
                 self._recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
             )
-        return given
+        return supplied
 
     async def _config(
         self,
         run: sync_run.SyncRun,
         action: StartContainer,
         image: LocalImage,
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> cri.ContainerConfig:
         pod, container, name = run.pod, action.container, action.name
         try:
@@ -267,16 +269,16 @@ class ContainerStarter:
                 restart_count=self._attempt(run, action, log_directory),
                 image_ref=image.ref,
                 image_user=image.uid if image.uid is not None else image.username or None,
-                environment=given.environment,
-                mounts=given.mounts,
+                environment=supplied.environment,
+                mounts=supplied.mounts,
                 termination_log=termination_log,
                 target_container_id=target_id(run.status, action.container),
-                extra_groups=given.groups,
-                extra_annotations=given.annotations,
-                extra_envs=given.envs,
-                devices=given.devices,
-                cdi_devices=given.cdi_devices,
-                placement=given.placement,
+                extra_groups=supplied.groups,
+                extra_annotations=supplied.annotations,
+                extra_envs=supplied.envs,
+                devices=supplied.devices,
+                cdi_devices=supplied.cdi_devices,
+                placement=supplied.placement,
                 userns=self._user_namespace(pod),
             )
             # in a thread: expanding the variables of a large pod may take a while
@@ -306,7 +308,7 @@ class ContainerStarter:
         known = run.status.newest(action.name)
         if known is None:
             logs = log_sizes(log_directory)
-            return attempt_by_logs(logs, last_run_shown(run.request.shown, action.name))
+            return attempt_by_logs(logs, last_run_reported(run.request.api_status, action.name))
         unstarted = known.state is ContainerState.CREATED
         uncounted = unstarted and not self._own_starts.has_failed(known.id)
         return known.restart_count + (0 if uncounted else 1)
@@ -346,7 +348,7 @@ class ContainerStarter:
         taken = await remove_unstarted(
             run, action, self._runtime, self._recorder, self._own_starts, but=container_id
         )
-        record_given(self._actuated, run.pod, action.container)
+        record_supplied(self._actuated, run.pod, action.container)
         if not adopted:
             config.metadata.attempt = max(config.metadata.attempt, taken)
             container_id = await self._create(run, action, config)
@@ -354,7 +356,7 @@ class ContainerStarter:
         turn.created.set()
         self._recorder.event(run.reference(action), NORMAL, Reason.CREATED, "Container created")
         if run.request.is_terminating():
-            raise NotWanted
+            raise NotDesired
         try:
             with span(TraceCall.START_CONTAINER, action.name, milestone=True):
                 await self._runtime.start_container(container_id)

@@ -169,13 +169,13 @@ class StartFailed(Exception):
         retry_at: float | None = None,
         *,
         about: runtime_status.SpecField | None = None,
-        shown_retry_at: float | None = None,
+        reported_retry_at: float | None = None,
         fault: MachineFault | None = None,
     ) -> None:
-        """``shown_retry_at``: when it is tried again, where that is another time."""
+        """``reported_retry_at``: when it is tried again, where that is another time."""
         super().__init__(message)
-        shown = retry_at if shown_retry_at is None else shown_retry_at
-        self.error = runtime_status.StartError(code, message, shown, about=about, fault=fault)
+        reported = retry_at if reported_retry_at is None else reported_retry_at
+        self.error = runtime_status.StartError(code, message, reported, about=about, fault=fault)
         self.retry_at = retry_at
 
 

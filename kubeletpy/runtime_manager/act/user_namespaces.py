@@ -267,9 +267,9 @@ def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> SubordinateIds
     if not any(found.values()):
         return None
     if len(set(found.values())) != 1:
-        shown = "; ".join(f"{file} has {line or 'none'!r}" for file, line in found.items())
+        reported = "; ".join(f"{file} has {line or 'none'!r}" for file, line in found.items())
         raise UnusableIds(
-            " and ".join(map(str, found)), f"must have the same ids of the user {OWNER}: {shown}"
+            " and ".join(map(str, found)), f"must have the same ids of the user {OWNER}: {reported}"
         )
     source, line = next(iter(found.items()))
     numbers = [number(part) for part in line.split(":")[1:]]

@@ -28,7 +28,7 @@ ImageUser = int | str | None
 
 MAX_APPARMOR_NAME = 4095
 """The longest that an API server takes."""
-_SHOWN_NAME = 100
+_REPORTED_NAME = 100
 APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 MASKED_PATHS = (
     "/proc/asound",
@@ -240,11 +240,11 @@ def _apparmor(pod: Pod, container: api.Container) -> tuple[cri.SecurityProfile |
     if len(name) > MAX_APPARMOR_NAME or not name.isprintable() or name != name.strip():
         # the name is a line for the kernel, and a part of a file's name for some runtimes
         raise ContainerConfigError(
-            f"the localhost apparmor profile name is no name: {name[:_SHOWN_NAME]!r}"
+            f"the localhost apparmor profile name is no name: {name[:_REPORTED_NAME]!r}"
         )
     if ".." in name.split("/"):
         raise ContainerConfigError(
-            f"the localhost apparmor profile name leads upwards: {name[:_SHOWN_NAME]!r}"
+            f"the localhost apparmor profile name leads upwards: {name[:_REPORTED_NAME]!r}"
         )
     local = cri.SecurityProfile(profile_type=cri.SecurityProfile.Localhost, localhost_ref=name)
     return local, f"localhost/{name}"

@@ -125,7 +125,7 @@ class PodActions(Struct, frozen=True):
         return self.ephemeral_to_start + self.init_to_start + self.regular_to_start
 
 
-_KIND_WORDS = {
+_KIND_PARTS = {
     ContainerKind.REGULAR: "container",
     ContainerKind.INIT: "init container",
     ContainerKind.EPHEMERAL: "ephemeral container",
@@ -134,14 +134,14 @@ _KIND_WORDS = {
 
 def start_decision(start: StartContainer) -> Decision:
     """A start, in words."""
-    what = f"start {_KIND_WORDS[start.kind]} {start.name}"
+    what = f"start {_KIND_PARTS[start.kind]} {start.name}"
     return Decision(what, start.reason, restarts=start.again, starts=start.name)
 
 
 def kill_decision(kill: KillContainer) -> Decision:
     """A kill, in words."""
     return Decision(
-        f"kill {_KIND_WORDS[kill.kind]} {kill.name} ({kill.id})",
+        f"kill {_KIND_PARTS[kill.kind]} {kill.name} ({kill.id})",
         kill.message,
         killed=kill.name,
         kill_reason=kill.reason,
@@ -184,7 +184,7 @@ def attempt_by_logs(logs: Mapping[str, int], last_run: int | None) -> int:
 
     Args:
         logs: names of the files in the container's log directory, with their sizes in bytes.
-        last_run: as :func:`last_run_shown` gives it.
+        last_run: as :func:`last_run_reported` gives it.
     """
     sizes: dict[int, list[tuple[str, int]]] = {}
     for name, size in logs.items():
@@ -204,7 +204,7 @@ def _is_empty_log(files: list[tuple[str, int]]) -> bool:
     return all(name.endswith(".log") and size == 0 for name, size in files)
 
 
-def last_run_shown(status: api.PodStatus | None, container: str) -> int | None:
+def last_run_reported(status: api.PodStatus | None, container: str) -> int | None:
     """The restart count of a container's last run that a pod's status shows.
 
     Returns:

@@ -59,8 +59,8 @@ def judge_regular(
     record = status.newest(container["name"])
     if record is not None and record.state is runtime_status.ContainerState.RUNNING:
         return _judge_running(pod, container, record, probes, in_effect)
-    wanted, why = runtime_status.should_container_be_restarted(pod, container, status)
-    if not wanted:
+    desired, why = runtime_status.should_container_be_restarted(pod, container, status)
+    if not desired:
         return ContainerVerdict(
             decisions=(runtime_status.Decision(f"leave container {container['name']}", why),)
         )

@@ -21,7 +21,7 @@ from kubeletpy.runtime_manager.names import (
     sandbox_rank,
 )
 
-SHOWN = 2
+REPORTED = 2
 """Ended runs of a container that a pod's status can show."""
 
 
@@ -114,7 +114,7 @@ def containers_to_remove(
     unreported: Counter[tuple[str, str]] = Counter()
     for container in sorted(dead, key=lambda c: c.rank, reverse=True):
         unit = (container.pod_uid, container.name)
-        if not (container.unstarted or reported(container.pod_uid)) and unreported[unit] < SHOWN:
+        if not (container.unstarted or reported(container.pod_uid)) and unreported[unit] < REPORTED:
             unreported[unit] += 1
         elif all_sources_ready and removable(container.pod_uid):
             going.append(container)
@@ -180,8 +180,8 @@ def dead_links_to_remove(names: Iterable[str], live_ids: Iterable[str]) -> list[
 def _keep_newest(
     units: dict[tuple[str, str], list[DeadContainer]], keep: int
 ) -> list[DeadContainer]:
-    gone: list[DeadContainer] = []
+    removed: list[DeadContainer] = []
     for key, newest_first in units.items():
-        gone += newest_first[keep:]
+        removed += newest_first[keep:]
         units[key] = newest_first[:keep]
-    return gone
+    return removed

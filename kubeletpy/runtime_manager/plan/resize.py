@@ -419,11 +419,11 @@ def _runtime_has_it(
         reported.cpu_shares or reported.cpu_quota or reported.memory_limit_bytes
     ):
         return None
-    wanted = container_resources(pod, container, kind, settings)
+    desired = container_resources(pod, container, kind, settings)
     return (
-        max(reported.cpu_shares or MIN_SHARES, MIN_SHARES) == wanted.cpu_shares
-        and max(reported.cpu_quota or UNLIMITED, 0) == wanted.cpu_quota
-        and max(reported.memory_limit_bytes or UNLIMITED, 0) == wanted.memory_limit_in_bytes
+        max(reported.cpu_shares or MIN_SHARES, MIN_SHARES) == desired.cpu_shares
+        and max(reported.cpu_quota or UNLIMITED, 0) == desired.cpu_quota
+        and max(reported.memory_limit_bytes or UNLIMITED, 0) == desired.memory_limit_in_bytes
     )
 
 

@@ -31,18 +31,18 @@ class PodSteps(Struct, frozen=True):
     """After them: requests shrink before limits."""
 
 
-def pod_steps(resource: ResizableResource, current: PodLimits, wanted: PodLimits) -> PodSteps:
+def pod_steps(resource: ResizableResource, current: PodLimits, desired: PodLimits) -> PodSteps:
     """How a pod's limits get from what they are to what they should be.
 
     Limits that are not requested stay as they are: a pod's limits can be changed, not removed.
     """
     if resource is ResizableResource.MEMORY:
-        return _ordered([(PodLimits(memory=wanted.memory), current.memory, wanted.memory)])
-    quota = PodLimits(quota_us=wanted.quota_us, period_us=wanted.period_us)
+        return _ordered([(PodLimits(memory=desired.memory), current.memory, desired.memory)])
+    quota = PodLimits(quota_us=desired.quota_us, period_us=desired.period_us)
     return _ordered(
         [
-            (quota, current.quota_us, wanted.quota_us),
-            (PodLimits(shares=wanted.shares), current.shares, wanted.shares),
+            (quota, current.quota_us, desired.quota_us),
+            (PodLimits(shares=desired.shares), current.shares, desired.shares),
         ]
     )
 
@@ -53,19 +53,19 @@ def applied(current: PodLimits, step: PodLimits) -> PodLimits:
     return replace(current, **{name: new for name, new in changed.items() if new is not None})
 
 
-def difference(current: PodLimits, wanted: PodLimits) -> str:
+def difference(current: PodLimits, desired: PodLimits) -> str:
     """How the limits of a pod's cgroup differ from those it should have; empty: not at all."""
     pairs = (
-        ("cpu shares", current.shares, wanted.shares),
-        ("cpu quota", current.quota_us, wanted.quota_us),
-        ("memory limit", current.memory, wanted.memory),
+        ("cpu shares", current.shares, desired.shares),
+        ("cpu quota", current.quota_us, desired.quota_us),
+        ("memory limit", current.memory, desired.memory),
     )
-    words = [
+    parts = [
         f"{name} {_word(old)} -> {_word(new)}"
         for name, old, new in pairs
         if new is not None and _size(old) != _size(new)
     ]
-    return f"the pod's cgroup: {', '.join(words)}" if words else ""
+    return f"the pod's cgroup: {', '.join(parts)}" if parts else ""
 
 
 def sandbox_resources(
@@ -89,11 +89,11 @@ def sandbox_resources(
     return overhead_resources(pod, settings), resources
 
 
-def shrinking_pod_memory(current: PodLimits, wanted: PodLimits) -> int:
+def shrinking_pod_memory(current: PodLimits, desired: PodLimits) -> int:
     """The pod's new memory limit in bytes if it is lowered or added, else 0."""
-    if wanted.memory is None or _size(wanted.memory) >= _size(current.memory):
+    if desired.memory is None or _size(desired.memory) >= _size(current.memory):
         return 0
-    return wanted.memory
+    return desired.memory
 
 
 def shrinking_containers(updates: Iterable[ContainerUpdate]) -> Mapping[str, ContainerUpdate]:
@@ -141,10 +141,10 @@ def _refusals(
 
 
 def _ordered(changes: list[tuple[PodLimits, int | None, int | None]]) -> PodSteps:
-    wanted = [(step, _size(old), _size(new)) for step, old, new in changes if new is not None]
+    desired = [(step, _size(old), _size(new)) for step, old, new in changes if new is not None]
     return PodSteps(
-        before=tuple(step for step, old, new in wanted if new > old),
-        after=tuple(step for step, old, new in reversed(wanted) if new < old),
+        before=tuple(step for step, old, new in desired if new > old),
+        after=tuple(step for step, old, new in reversed(desired) if new < old),
     )
 
 

@@ -28,8 +28,8 @@ _RESTARTING_ALL = "AllContainersRestarting"
 _Entries = dict[tuple[ContainerKind, str], api.ContainerStatus]
 
 
-def with_shown_ends(
-    pod: Pod, status: runtime_status.PodRuntimeStatus, shown: api.PodStatus | None
+def with_reported_ends(
+    pod: Pod, status: runtime_status.PodRuntimeStatus, reported: api.PodStatus | None
 ) -> runtime_status.PodRuntimeStatus:
     """The pod's status with the ends that the API shows in place of records that are absent.
 
@@ -37,14 +37,14 @@ def with_shown_ends(
         status: what the runtime has.
         shown: the status that the API has or is about to get; None: not known.
     """
-    if shown is None:
+    if reported is None:
         return status
     recorded = {record.name for record in status.containers}
     absent = [each for each in pod.all_containers() if each[1]["name"] not in recorded]
     if not absent:
         return status
-    entries = _by_name(shown)
-    if _restarts_all(pod, recorded, shown, entries):
+    entries = _by_name(reported)
+    if _restarts_all(pod, recorded, reported, entries):
         return status
     ran_here = _before_the_last_in_its_sandbox(pod, status)
     ends = [
@@ -75,7 +75,7 @@ def _before_the_last_in_its_sandbox(pod: Pod, status: runtime_status.PodRuntimeS
 
 
 def _restarts_all(
-    pod: Pod, recorded: Collection[str], shown: api.PodStatus, entries: _Entries
+    pod: Pod, recorded: Collection[str], reported: api.PodStatus, entries: _Entries
 ) -> bool:
     """Whether records may be absent because all containers are to restart.
 
@@ -83,7 +83,7 @@ def _restarts_all(
     """
     if not runtime_status.could_restart_all(pod):
         return False
-    conditions = shown.get("conditions") or ()
+    conditions = reported.get("conditions") or ()
     if any(c["type"] == _RESTARTING_ALL and c["status"] == "True" for c in conditions):
         return True
     return any(
@@ -132,11 +132,11 @@ def _termination(entry: api.ContainerStatus) -> api.ContainerStateTerminated | N
     return state.get("terminated")
 
 
-def _by_name(shown: api.PodStatus) -> _Entries:
+def _by_name(reported: api.PodStatus) -> _Entries:
     """The entries of a status; the first of a name counts."""
     found: _Entries = {}
     for kind, field in _LISTS.items():
-        for entry in shown.get(field) or ():  # type: ignore[attr-defined]
+        for entry in reported.get(field) or ():  # type: ignore[attr-defined]
             found.setdefault((kind, entry.get("name") or ""), entry)
     return found
 
@@ -153,7 +153,7 @@ def sync_intent(
     """The actions a sync would take; the arguments are those of :func:`compute_pod_actions`."""
     plan = compute_pod_actions(
         pod,
-        with_shown_ends(pod, status, pod.status),
+        with_reported_ends(pod, status, pod.status),
         probes,
         all_containers_restarting=runtime_status.restart_all_active(pod, status),
         in_effect=in_effect,

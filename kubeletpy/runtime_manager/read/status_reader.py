@@ -311,7 +311,7 @@ def _message(name: str, condition: cri.RuntimeCondition | None) -> str:
 HIDDEN = "***"
 SHORTEST = 4
 """Minimum length of a value to search for: shorter ones would be found everywhere."""
-MAX_CHARACTERS, MAX_PARTS = 1 << 20, 20_000
+MAX_CHARACTERS, MAX_MESSAGE = 1 << 20, 20_000
 """Maximum values to search for: each line of them costs a search of the text."""
 UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
 
@@ -325,7 +325,7 @@ def hide_secrets(text: str, container: api.Container, variables: Mapping[str, st
         if left < 0:
             return UNSHOWN
         values.update(_parts(variable))
-        if len(values) > MAX_PARTS:
+        if len(values) > MAX_MESSAGE:
             return UNSHOWN
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)

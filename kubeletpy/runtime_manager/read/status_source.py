@@ -73,9 +73,9 @@ class StatusSource:
             CRIError: a call failed (except for records that vanish meanwhile).
         """
         observed_at = self.now()
-        asked, ended, containers = await self._listed(uid)
+        requested, ended, containers = await self._listed(uid)
         statuses, read = await run_together(
-            self._sandbox_statuses(asked), self._container_statuses(uid, containers)
+            self._sandbox_statuses(requested), self._container_statuses(uid, containers)
         )
         identity = status_reader.PodIdentity(uid, name, namespace)
         return status_reader.pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
@@ -93,11 +93,11 @@ class StatusSource:
         )
         ours = [s for s in sandboxes if s.labels.get(POD_UID) == uid]
         newest = max(ours, key=sandbox_rank, default=None)
-        asked = [s.id for s in ours if s is newest or _is_ready(s)]
+        requested = [s.id for s in ours if s is newest or _is_ready(s)]
         ended = [
             status_reader.sandbox_from_list(s) for s in ours if s is not newest and not _is_ready(s)
         ]
-        return asked, ended, {c.id: c.pod_sandbox_id for c in containers}
+        return requested, ended, {c.id: c.pod_sandbox_id for c in containers}
 
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod, dead ones included. Raises CRIError."""

@@ -43,8 +43,10 @@ def tasks_text() -> str:
         found[tuple(_of_awaitable(task.get_coro()))].append(task.get_name())
     lines = [f"tasks: total {len(tasks)}\n"]
     for stack, names in sorted(found.items(), key=lambda each: -len(each[1]))[:MAX_DUMP_STACKS]:
-        shown = ", ".join(sorted(names)[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
-        lines.append(f"\n{len(names)} @ {shown}\n" + "".join(f"#\t{line}\n" for line in stack))
+        reported = ", ".join(sorted(names)[:MAX_NAMES]) + (
+            ", ..." if len(names) > MAX_NAMES else ""
+        )
+        lines.append(f"\n{len(names)} @ {reported}\n" + "".join(f"#\t{line}\n" for line in stack))
     return "".join(lines)
 
 
@@ -212,15 +214,15 @@ def handler(command_line: Sequence[str], clock: Clock) -> Handler:
 
 
 async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.StreamResponse:
-    given = request.query.get("seconds", "") or str(DEFAULT_S)
-    if not (given.isascii() and given.isdigit() and 0 < int(given[:6]) <= MAX_S):
+    supplied = request.query.get("seconds", "") or str(DEFAULT_S)
+    if not (supplied.isascii() and supplied.isdigit() and 0 < int(supplied[:6]) <= MAX_S):
         return _text(f"seconds: must be from 1 to {MAX_S}\n", 400)
     began = int(clock.now() * 1e9)
     try:
-        stacks = await sampler.sample(int(given))
+        stacks = await sampler.sample(int(supplied))
     except SamplingBusy:
         return web.Response(
-            status=429, text="a profile is being taken\n", headers={"Retry-After": given}
+            status=429, text="a profile is being taken\n", headers={"Retry-After": supplied}
         )
     except ValueError:
         return _text("only a process whose event loop is in the main thread has a profile\n", 501)
@@ -230,7 +232,7 @@ async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.
         encode,
         stacks,
         began_ns=began,
-        took_ns=int(given) * 10**9,
+        took_ns=int(supplied) * 10**9,
         period_ns=int(PERIOD_S * 1e9),
     )
     headers = {"Content-Disposition": 'attachment; filename="profile"'}

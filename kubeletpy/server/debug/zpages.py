@@ -77,15 +77,15 @@ def _answer(
 ) -> web.StreamResponse:
     """In the first available form of the Accept header."""
     accept = ",".join(request.headers.getall("Accept", [])) or "*/*"
-    for wanted in accept.split(","):
-        kind, *parameters = (part.strip() for part in wanted.split(";"))
+    for desired in accept.split(","):
+        kind, *parameters = (part.strip() for part in desired.split(";"))
         if kind in ("text/plain", "text/*", "*/*"):
             return web.Response(text=_HEAD.format(name=_COMPONENT, page=page) + text)
-        given = dict(part.split("=", 1) for part in parameters if "=" in part)
-        version = given.get("v", "")
+        supplied = dict(part.split("=", 1) for part in parameters if "=" in part)
+        version = supplied.get("v", "")
         if (
             kind in ("application/json", "application/*")
-            and (given.get("as"), given.get("g")) == (page.capitalize(), "config.k8s.io")
+            and (supplied.get("as"), supplied.get("g")) == (page.capitalize(), "config.k8s.io")
             and version in _VERSIONS
         ):
             body = {
@@ -114,8 +114,8 @@ async def set_verbosity(request: web.Request) -> web.StreamResponse:
     """PUT: the body is the new verbosity."""
     text = (await request.text()).strip()
     if not _LEVEL.fullmatch(text):
-        shown = text[:40].encode("ascii", "backslashreplace").decode()
-        why = f'failed set klog.logging.verbosity {shown}: parsing "{shown}": invalid syntax'
+        reported = text[:40].encode("ascii", "backslashreplace").decode()
+        why = f'failed set klog.logging.verbosity {reported}: parsing "{reported}": invalid syntax'
         return web.Response(status=400, text=f"{why}\n")
     for sink in sinks():
         sink.set_verbosity(int(text))

@@ -129,7 +129,7 @@ def _find_entry(root: str, log: LogFile) -> LogFileEntry | None:
 
 READERS = 4
 """Threads that read logs for clients; separate from those that start pods."""
-LOOK_S = 10.0
+CHECK_S = 10.0
 """How long to wait for a notification about a file before checking it anyway."""
 
 CLOSED_WITHIN_S = 5.0
@@ -216,7 +216,7 @@ class LogStreams:
                 ended = not self._runs(uid, container_id)
                 if not ended:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(LOOK_S):
+                        async with asyncio.timeout(CHECK_S):
                             await changed.wait()
         finally:
             end_watch()

@@ -125,7 +125,7 @@ class Formatter:
         return self._show([rest])
 
     def _show(self, lines: list[bytes]) -> bytes:
-        shown: list[bytes] = []
+        reported: list[bytes] = []
         plain = not self._timestamps and self._since is None and not self._stream
         for line in lines:
             if self.done:
@@ -133,14 +133,14 @@ class Formatter:
             record = self._record(line)
             if record is None:
                 continue
-            if not plain and not self._passes(record, shown):
+            if not plain and not self._passes(record, reported):
                 continue
-            shown.append(record.text)
+            reported.append(record.text)
             self._new_line = record.text.endswith(b"\n") or not record.text
             if self._records is not None:
                 self._records -= 1
                 self.done = self._records <= 0
-        return self._cut(b"".join(shown))
+        return self._cut(b"".join(reported))
 
     @property
     def _is_plain(self) -> bool:
@@ -171,7 +171,7 @@ class Formatter:
             return None
         return self._read(line)
 
-    def _passes(self, record: LogLine, shown: list[bytes]) -> bool:
+    def _passes(self, record: LogLine, reported: list[bytes]) -> bool:
         if self._stream and record.stream != self._stream:
             return False
         time = nine_digits(record.time)
@@ -182,7 +182,7 @@ class Formatter:
             if moment is None or moment < self._since:
                 return False
         if self._timestamps and self._new_line:
-            shown += (time, b" ")
+            reported += (time, b" ")
         return True
 
     def _cut(self, text: bytes) -> bytes:
@@ -321,17 +321,17 @@ def _bare(full_id: str) -> str:
 
 
 def _stream(query: Mapping[str, str], *, split_streams: bool, tail: int | None) -> str:
-    wanted = query.get("stream") or "All"
-    if wanted not in _STREAM_NAMES:
+    desired = query.get("stream") or "All"
+    if desired not in _STREAM_NAMES:
         raise InvalidOptions("stream: supported values: All, Stdout, Stderr")
-    if wanted != "All" and not split_streams:
+    if desired != "All" and not split_streams:
         raise UnreadableOptions(
-            f'unable to return the given log stream: "{wanted}". Please enable '
+            f'unable to return the given log stream: "{desired}". Please enable '
             "PodLogsQuerySplitStreams feature gate in kubelet"
         )
-    if wanted != "All" and tail is not None:
+    if desired != "All" and tail is not None:
         raise InvalidOptions("`tailLines` and specific `stream` are mutually exclusive for now")
-    return _STREAM_NAMES[wanted]
+    return _STREAM_NAMES[desired]
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -64,7 +64,7 @@ class NodeLogFile(HidesFields, Struct):
                     names.append(entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
                     if len(names) == MAX_ENTRIES:
                         break
-        lines = (f'<a href="{_link(name)}">{_shown(name)}</a>\n' for name in sorted(names))
+        lines = (f'<a href="{_link(name)}">{_reported(name)}</a>\n' for name in sorted(names))
         return f"<!doctype html>\n<pre>\n{''.join(lines)}</pre>\n"
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def _link(name: str) -> str:
     return "./" * (":" in name) + quote(name.encode("utf-8", "surrogateescape"))
 
 
-def _shown(name: str) -> str:
+def _reported(name: str) -> str:
     return html.escape(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
@@ -262,11 +262,11 @@ class NodeLogs:
         }
         start, end, status = 0, entry.size, 200
         try:
-            asked = request.http_range
+            requested = request.http_range
         except ValueError:
-            asked = slice(0)  # not a range of bytes: the whole file, as RFC 9110 requires
-        if asked.start is not None:
-            start, end, _ = asked.indices(entry.size)
+            requested = slice(0)  # not a range of bytes: the whole file, as RFC 9110 requires
+        if requested.start is not None:
+            start, end, _ = requested.indices(entry.size)
             if start >= end:
                 return web.Response(
                     status=416, headers={**_SAFE, "Content-Range": f"bytes */{entry.size}"}

@@ -162,10 +162,10 @@ def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
         UnreadableQuery, InvalidQuery.
     """
     first = dict(reversed(query))
-    asked = [value for key, value in query if key == "query"]
-    files = [value for value in asked if "/" in value or "\\" in value]
-    services = [value for value in asked if value not in files and value.strip()]
-    if asked and not files and not services:
+    requested = [value for key, value in query if key == "query"]
+    files = [value for value in requested if "/" in value or "\\" in value]
+    services = [value for value in requested if value not in files and value.strip()]
+    if requested and not files and not services:
         raise UnreadableQuery("query: query cannot be empty")
     found = LogQuery(
         tuple(services),

@@ -81,45 +81,45 @@ class NodeAllocations(Struct, frozen=True):
     claims: PreparedClaims
 
 
-def list_v1(pods: Iterable[Pod], given: NodeAllocations) -> v1.ListPodResourcesResponse:
+def list_v1(pods: Iterable[Pod], supplied: NodeAllocations) -> v1.ListPodResourcesResponse:
     """The answer for all active pods."""
-    held = given.devices.by_container()
-    found = [_pod_v1(pod, given, held) for pod in pods if not pod.is_terminal_in_api]
+    held = supplied.devices.by_container()
+    found = [_pod_v1(pod, supplied, held) for pod in pods if not pod.is_terminal_in_api]
     return v1.ListPodResourcesResponse(pod_resources=found)
 
 
-def pod_v1(pod: Pod, given: NodeAllocations) -> v1.PodResources:
+def pod_v1(pod: Pod, supplied: NodeAllocations) -> v1.PodResources:
     """The resources of one pod: its sidecars, then its containers."""
-    return _pod_v1(pod, given, given.devices.by_container())
+    return _pod_v1(pod, supplied, supplied.devices.by_container())
 
 
 def _pod_v1(
-    pod: Pod, given: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
+    pod: Pod, supplied: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
 ) -> v1.PodResources:
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
-        cpu_ids=sorted(given.cpus.pool_of(pod.uid)),
-        memory=memory_v1(given.memory.pool_of(pod.uid)),
+        cpu_ids=sorted(supplied.cpus.pool_of(pod.uid)),
+        memory=memory_v1(supplied.memory.pool_of(pod.uid)),
         containers=[
             v1.ContainerResources(
                 name=each["name"],
                 devices=devices_v1(held.get((pod.uid, each["name"]), {})),
-                cpu_ids=sorted(given.cpus.own_cpus(pod, each["name"])),
-                memory=memory_v1(given.memory.own_blocks(pod, each["name"])),
-                dynamic_resources=claims_v1(given.claims.container_claims(pod, each)),
+                cpu_ids=sorted(supplied.cpus.own_cpus(pod, each["name"])),
+                memory=memory_v1(supplied.memory.own_blocks(pod, each["name"])),
+                dynamic_resources=claims_v1(supplied.claims.container_claims(pod, each)),
             )
             for each in _lasting(pod)
         ],
     )
 
 
-def allocatable_v1(given: NodeAllocations) -> v1.AllocatableResourcesResponse:
+def allocatable_v1(supplied: NodeAllocations) -> v1.AllocatableResourcesResponse:
     """The resources that can be allocated on this node."""
     return v1.AllocatableResourcesResponse(
-        devices=devices_v1(given.devices.healthy_devices()),
-        cpu_ids=sorted(given.cpus.allocatable()),
-        memory=memory_v1(given.memory.allocatable()),
+        devices=devices_v1(supplied.devices.healthy_devices()),
+        cpu_ids=sorted(supplied.cpus.allocatable()),
+        memory=memory_v1(supplied.memory.allocatable()),
     )
 
 
@@ -171,9 +171,11 @@ def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
     return found
 
 
-def list_v1alpha1(pods: Iterable[Pod], given: NodeAllocations) -> v1alpha1.ListPodResourcesResponse:
+def list_v1alpha1(
+    pods: Iterable[Pod], supplied: NodeAllocations
+) -> v1alpha1.ListPodResourcesResponse:
     """The answer for all pods while they are known; a resource's devices share an entry."""
-    found, held = [], given.devices.by_container()
+    found, held = [], supplied.devices.by_container()
     for pod in pods:
         containers = [
             v1alpha1.ContainerResources(

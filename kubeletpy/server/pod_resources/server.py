@@ -138,9 +138,9 @@ class PodResourcesServer:
         from kubeletpy.server.pod_resources import answers
 
         request = parsed(pb.GetPodResourcesRequest, data)
-        wanted = (request.pod_namespace, request.pod_name)
+        desired = (request.pod_namespace, request.pod_name)
         for pod in self._active():
-            if (pod.namespace, pod.name) == wanted and not pod.is_terminal_in_api:
+            if (pod.namespace, pod.name) == desired and not pod.is_terminal_in_api:
                 found = answers.pod_v1(pod, self._sources())
                 return pb.GetPodResourcesResponse(pod_resources=found)
         text = f"pod {request.pod_name[:253]} in namespace {request.pod_namespace[:253]} not found"

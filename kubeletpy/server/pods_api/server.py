@@ -22,7 +22,7 @@ from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, StreamStall, parsed
-from kubeletpy.server.pods_api.watch import View, last_words, news, unconfirmed
+from kubeletpy.server.pods_api.watch import View, changes, last_message, unconfirmed
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class _Watcher:
     """One WatchPods call."""
 
     def __init__(self) -> None:
-        self.told: dict[str, View] = {}
+        self.notified: dict[str, View] = {}
         self.changed: dict[str, None] = {}
         """Uids, in the order of their first change that was not sent to it."""
         self.woken = asyncio.Event()
@@ -61,7 +61,7 @@ class PodsServer:
         pod: Callable[[str], Pod | None],
         status: Callable[[str], api.PodStatus | None],
         known: Callable[[], Collection[str]],
-        shown: Callable[[str], tuple[Pod, api.PodStatus] | None],
+        reported: Callable[[str], tuple[Pod, api.PodStatus] | None],
     ) -> None:
         """Args:
         directory: ``{root}/pods-api``.
@@ -79,7 +79,7 @@ class PodsServer:
         self._pod = pod
         self._status = status
         self._known = known
-        self._shown = shown
+        self._reported = reported
         self._server: LocalServer | None = None
         self._unheard = ""
         self._watchers: set[_Watcher] = set()
@@ -122,7 +122,7 @@ class PodsServer:
             await self._server.close()
 
     def _ended(self, service: str, method: str, code: Code) -> None:
-        self._metrics.ended(service.partition(".")[0], method, code.shown)
+        self._metrics.ended(service.partition(".")[0], method, code.reported)
 
     def _require_ready(self) -> None:
         """Raise CallRefused while pods may be missing: a list would be taken for all of them."""
@@ -186,20 +186,20 @@ class PodsServer:
         """The next event about a pod for a watcher, serialized; None: nothing is new."""
         from kubeletpy.remote.generated import pods_pb2 as pb
 
-        before, shown = watcher.told.get(uid), self._shown(uid)
-        now = None if shown is None else View(*shown)
-        event = news(before, now)
+        before, reported = watcher.notified.get(uid), self._reported(uid)
+        now = None if reported is None else View(*reported)
+        event = changes(before, now)
         if event is None:
             return None
         if now is None:
             assert before is not None
-            del watcher.told[uid]
-            found = self._marshalled(uid, last_words(before.pod))
+            del watcher.notified[uid]
+            found = self._marshalled(uid, last_message(before.pod))
         else:
             found = self._marshalled(uid, now.object)
             if found is None:
                 return None
-            watcher.told[uid] = now
+            watcher.notified[uid] = now
         return pb.WatchPodsEvent(type=event.value, pod=found).SerializeToString()
 
     def _object(self, pod: Pod) -> Mapping[str, Any]:

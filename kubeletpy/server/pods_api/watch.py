@@ -46,7 +46,7 @@ class View(Struct, frozen=True):
         return {**self.pod.object, "status": self.status}
 
 
-def news(before: View | None, now: View | None) -> Event | None:
+def changes(before: View | None, now: View | None) -> Event | None:
     """The event about a pod for a watcher that last received ``before``; None: nothing."""
     if now is None:
         return None if before is None else Event.DELETED
@@ -69,7 +69,7 @@ def unconfirmed(status: api.PodStatus) -> api.PodStatus:
     return known
 
 
-def last_words(pod: Pod) -> Mapping[str, Any]:
+def last_message(pod: Pod) -> Mapping[str, Any]:
     """The remains of a deleted pod: its name, namespace and uid."""
     return {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}}
 

@@ -69,7 +69,7 @@ class StreamHandlers:
         except BadStreamRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         pod = self._find(request)
-        wanted = cri.ExecRequest(
+        desired = cri.ExecRequest(
             container_id=self._container_of(request, pod),
             cmd=_command(request.query.getall("command", [])),
             tty=streams.tty,
@@ -79,7 +79,7 @@ class StreamHandlers:
         )
         _need_upgrade(request)
         try:
-            url = await self._view.runtime.exec(wanted)
+            url = await self._view.runtime.exec(desired)
         except CRIError as error:
             return refused(error)
         return await self._link.join(request, url, "exec", streams)
@@ -92,7 +92,7 @@ class StreamHandlers:
         pod = self._find(request)
         declared = declared_container(pod, request.match_info["container"])
         tty = bool(declared and declared.get("tty"))
-        wanted = cri.AttachRequest(
+        desired = cri.AttachRequest(
             container_id=self._container_of(request, pod),
             stdin=streams.stdin,
             tty=tty,
@@ -101,7 +101,7 @@ class StreamHandlers:
         )
         _need_upgrade(request)
         try:
-            url = await self._view.runtime.attach(wanted)
+            url = await self._view.runtime.attach(desired)
         except CRIError as error:
             return refused(error)
         return await self._link.join(request, url, "attach", streams)
@@ -145,10 +145,10 @@ class StreamHandlers:
         return web.Response(body=output, content_type="text/plain")
 
 
-def _command(given: Sequence[str]) -> list[str]:
-    if len(given) > MAX_ARGUMENTS:
+def _command(supplied: Sequence[str]) -> list[str]:
+    if len(supplied) > MAX_ARGUMENTS:
         raise web.HTTPBadRequest(text="too many arguments\n")
-    return list(given)
+    return list(supplied)
 
 
 def _need_upgrade(request: web.Request) -> None:

@@ -213,15 +213,15 @@ class Translation(_BothWays):
 
     def _open(self, streams: Streams) -> None:
         encoder = spdy.Encoder()
-        wanted = {
+        desired = {
             ERROR: True,
             STDIN: streams.stdin,
             STDOUT: streams.stdout,
             STDERR: streams.stderr,
             RESIZE: streams.tty,
         }
-        for channel, is_wanted in wanted.items():
-            if is_wanted:
+        for channel, is_desired in desired.items():
+            if is_desired:
                 number, frame = encoder.open_stream({"streamtype": _NAMES[channel]})
                 self._numbers[channel] = number
                 self._writer.write(frame)

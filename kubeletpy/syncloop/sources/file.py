@@ -116,7 +116,7 @@ RETRY = 1.0
 """Seconds until the runtime is queried again for static pods that run."""
 SETTLE = 0.05
 """Seconds to wait after a change: a file being written is read once, when it is complete."""
-MOST_TOLD = 10
+MOST_NOTIFIED = 10
 """Bad manifests that are named to people."""
 
 
@@ -209,8 +209,8 @@ class FileSource:
     def _take_back(self, deleted: set[str]) -> None:
         """Deliver the set without the deleted files, as if it had been read in between."""
         self._deleted = set()
-        gone = {file for file in deleted if self._good.pop(file, None)}
-        if gone and self._last is not None:
+        removed = {file for file in deleted if self._good.pop(file, None)}
+        if removed and self._last is not None:
             rest: list[api.Pod] = [pod for each in self._good.values() for pod in each]
             self._last = [*rest, NAMELESS] if NAMELESS in self._last else rest
             self._deliveries.deliver(SOURCE_FILE, self._last)
@@ -218,8 +218,8 @@ class FileSource:
     def problem(self) -> str:
         """The manifests that can't be used, each with its reason; empty: none."""
         found = [f"static pod manifest {file}: {why}" for file, why in self._logged.items()]
-        more = f"; and {len(found) - MOST_TOLD} more" if len(found) > MOST_TOLD else ""
-        return "; ".join(found[:MOST_TOLD]) + more
+        more = f"; and {len(found) - MOST_NOTIFIED} more" if len(found) > MOST_NOTIFIED else ""
+        return "; ".join(found[:MOST_NOTIFIED]) + more
 
     def _log(self, problems: dict[str, str]) -> None:
         for file, problem in problems.items():
@@ -336,7 +336,7 @@ class PodSource(Protocol):
         ...
 
 
-class GivenSource:
+class SuppliedSource:
     """Delivers what a PodSource shows."""
 
     def __init__(self, source: PodSource, node_name: str, deliveries: Deliveries) -> None:

@@ -221,9 +221,9 @@ def _yaml_problem(error: Exception) -> str:
     """The error and its position, without the text itself."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return str(error).partition("\n")[0]
-    said = ", ".join(each for each in (error.context, error.problem) if each)
+    stated = ", ".join(each for each in (error.context, error.problem) if each)
     mark = error.problem_mark or error.context_mark
-    return said if mark is None else f"{said} (line {mark.line + 1}, column {mark.column + 1})"
+    return stated if mark is None else f"{stated} (line {mark.line + 1}, column {mark.column + 1})"
 
 
 def _parse(data: bytes) -> Mapping[str, Any]:
@@ -280,10 +280,10 @@ def _spec(spec: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     """The spec as that of a pod on this node."""
     made: dict[str, Any] = {**spec, "nodeName": origin.node_name}
     if origin.is_file:
-        wanted = {"operator": "Exists", "effect": "NoExecute"}
+        desired = {"operator": "Exists", "effect": "NoExecute"}
         tolerations = spec.get("tolerations") or []
-        if isinstance(tolerations, list) and wanted not in tolerations:
-            made["tolerations"] = [*tolerations, wanted]
+        if isinstance(tolerations, list) and desired not in tolerations:
+            made["tolerations"] = [*tolerations, desired]
     return made
 
 

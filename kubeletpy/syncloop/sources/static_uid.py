@@ -99,14 +99,14 @@ def choose_uid(
         return UidChoice(pod.uid, UidReason.UNPROVEN, f"it is no static pod of source {source}")
     if differs := _recorded_difference(pod, found):
         return UidChoice(pod.uid, UidReason.CHANGED, differs)
-    shown = _mirror_difference(pod, found, mirror)
-    if shown is not None and shown.contradicts:
-        return UidChoice(pod.uid, UidReason.CHANGED, shown.path)
-    if shown is None and mirror is not None and _is_mirror_of(mirror, found):
+    reported = _mirror_difference(pod, found, mirror)
+    if reported is not None and reported.contradicts:
+        return UidChoice(pod.uid, UidReason.CHANGED, reported.path)
+    if reported is None and mirror is not None and _is_mirror_of(mirror, found):
         return UidChoice(found.uid, UidReason.MIRROR)
     if changed_at is not None and 0 < changed_at < found.seen - MARGIN_S:
         return UidChoice(found.uid, UidReason.UNTOUCHED)
-    return UidChoice(pod.uid, UidReason.UNPROVEN, _missing(shown, mirror, found, changed_at))
+    return UidChoice(pod.uid, UidReason.UNPROVEN, _missing(reported, mirror, found, changed_at))
 
 
 class _Difference(Struct, frozen=True):
@@ -194,13 +194,13 @@ def _differences(ours: Any, theirs: Any, path: str) -> Iterator[_Difference]:
 
 
 def _missing(
-    shown: _Difference | None,
+    reported: _Difference | None,
     mirror: JSON | None,
     found: RunningStaticPod,
     changed_at: float | None,
 ) -> str:
-    if shown is not None:
-        witness = f"its mirror pod also has {shown.path}"
+    if reported is not None:
+        witness = f"its mirror pod also has {reported.path}"
     elif mirror is None:
         witness = "its mirror pod could not be read"
     else:

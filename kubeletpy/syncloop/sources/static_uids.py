@@ -109,12 +109,14 @@ class StaticUids:
         self, source: str, pods: Sequence[Pod], changed: Mapping[str, float | None]
     ) -> list[tuple[Pod, UidChoice]]:
         """The choice for each pod with a computed uid. Changes nothing. Raises CRIError."""
-        asked = [pod for pod in pods if pod.uid in changed]
-        if not asked:
+        requested = [pod for pod in pods if pod.uid in changed]
+        if not requested:
             return []
         running = await self._running()
-        here = {pod.uid: running.get((pod.namespace, pod.name), []) for pod in asked}
-        unknown = [pod for pod in asked if here[pod.uid] and self._may_adopt(pod, here[pod.uid])]
+        here = {pod.uid: running.get((pod.namespace, pod.name), []) for pod in requested}
+        unknown = [
+            pod for pod in requested if here[pod.uid] and self._may_adopt(pod, here[pod.uid])
+        ]
         found = await run_together(*(self._mirror(pod) for pod in unknown))
         mirrors = {pod.uid: mirror for pod, mirror in zip(unknown, found, strict=True)}
         return [
@@ -129,7 +131,7 @@ class StaticUids:
                     mirror=mirrors.get(pod.uid),
                 ),
             )
-            for pod in asked
+            for pod in requested
         ]
 
     def _may_adopt(self, pod: Pod, running: Sequence[RunningStaticPod]) -> bool:

@@ -94,8 +94,8 @@ def resolve(
         return problem
     assert claim is not None, "it would be a problem"
     assert not isinstance(claim, UnreadObject), "it would be a problem"
-    wanted = str(claim["spec"]["volumeName"])
-    problem = _pv_problem(pod, name, claim, wanted, pv)
+    desired = str(claim["spec"]["volumeName"])
+    problem = _pv_problem(pod, name, claim, desired, pv)
     if problem is not None:
         return problem
     assert pv is not None, "it would be a problem"
@@ -211,8 +211,8 @@ def _bound(
     spec = pv["spec"]
     mode = spec.get("volumeMode")
     if mode not in ("Filesystem", "Block"):
-        said = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
-        return Waits(WaitCause.MODE_DIFFERS, subject, f"PV {name} has {said}")
+        stated = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
+        return Waits(WaitCause.MODE_DIFFERS, subject, f"PV {name} has {stated}")
     if mode == "Block" and volume.mounted:
         why = f"volume {volume.name} has volumeMode Block, but is specified in volumeMounts"
         return Waits(WaitCause.MODE_DIFFERS, subject, why)
@@ -323,12 +323,12 @@ def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
     )
 
 
-def volumes_in_use(wanted: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
+def volumes_in_use(desired: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
     """``volumesInUse``: attachable volumes that pods need, and those with something left here.
 
     ``there``: unique names of the latter.
     """
-    return sorted({spec.unique_name for spec in wanted if spec.attachable} | set(there))
+    return sorted({spec.unique_name for spec in desired if spec.attachable} | set(there))
 
 
 class Attached(Struct, frozen=True):
@@ -462,8 +462,8 @@ def observe_node(
         wait = affinity_conflict(spec, labels, node_name)
         if wait is not None:
             blocked[spec.unique_name] = wait
-    shown = bool(metadata.get("resourceVersion"))
-    return NodeObservation(status.in_use if shown else None, attachments, blocked)
+    reported = bool(metadata.get("resourceVersion"))
+    return NodeObservation(status.in_use if reported else None, attachments, blocked)
 
 
 def affinity_conflict(spec: VolumeSpec, labels: Mapping[str, str], node_name: str) -> Waits | None:

@@ -27,23 +27,23 @@ async def read_secret(
     name, where = reference.get("name"), namespace or reference.get("namespace")
     if not (isinstance(name, str) and name and isinstance(where, str) and where):
         raise _failed("a secret is referred to without name or namespace", FailureOutcome.FINAL)
-    shown = f'secret "{where}/{name}"'
+    reported = f'secret "{where}/{name}"'
     if kube_api is None:
-        raise _failed(f"{shown}: this node has no API")
+        raise _failed(f"{reported}: this node has no API")
     try:
         found = await kube_api.get(SECRETS, name, where)
     except ApiError as error:
-        raise _failed(f"{shown} could not be read: {error.message}") from None
-    return _decoded(found.get("data"), shown)
+        raise _failed(f"{reported} could not be read: {error.message}") from None
+    return _decoded(found.get("data"), reported)
 
 
-def _decoded(data: Any, shown: str) -> dict[str, str]:
+def _decoded(data: Any, reported: str) -> dict[str, str]:
     values = {}
     for key, text in data.items() if isinstance(data, dict) else ():
         try:
             values[str(key)] = base64.b64decode(text, validate=True).decode()
         except (binascii.Error, ValueError, TypeError):
-            raise _failed(f"{shown}: the value of key {key!r} is no text") from None
+            raise _failed(f"{reported}: the value of key {key!r} is no text") from None
     return values
 
 

@@ -133,9 +133,9 @@ def _affinity(found: JsonObject | None, labels: JsonObject, kind: _Kind) -> Json
         values = {each.strip() for each in label.split(between)} - {""}  # a label has no blanks
         if values:
             terms = terms or [{"matchExpressions": []}]
-            wanted = {"key": new, "operator": "In", "values": sorted(values)}
+            desired = {"key": new, "operator": "In", "values": sorted(values)}
             for term in terms:
-                term["matchExpressions"].append(wanted)
+                term["matchExpressions"].append(desired)
     return {**(found or {}), "required": {"nodeSelectorTerms": terms}} if terms else found
 
 

@@ -78,14 +78,14 @@ def path_inside(volume: str, parts: Sequence[str], *, read_only: bool) -> str:
     return str(Path(volume, *parts))
 
 
-def _same_file(target: str, wanted: os.stat_result) -> bool:
+def _same_file(target: str, desired: os.stat_result) -> bool:
     """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
     the caller replaces whatever cannot be examined."""
     try:
         there = os.lstat(target)
     except OSError:
         return False
-    return (there.st_dev, there.st_ino) == (wanted.st_dev, wanted.st_ino)
+    return (there.st_dev, there.st_ino) == (desired.st_dev, desired.st_ino)
 
 
 def _make_target(target: str, *, is_directory: bool) -> None:
@@ -238,15 +238,15 @@ class ContainerMounts:
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """The container's mounts. Raises ContainerConfigError."""
-        mounted = [mount for mount in given.mounts if not mount.device]
-        devices = [mount for mount in given.mounts if mount.device]
-        made = await self.prepare(pod, container, pod_ips, given.environment, mounted)
-        needed = volume_groups(pod, given.mounts)
-        groups = [*given.groups, *(group for group in needed if group not in given.groups)]
-        return replace(given, mounts=[*made, *devices], groups=groups)
+        mounted = [mount for mount in supplied.mounts if not mount.device]
+        devices = [mount for mount in supplied.mounts if mount.device]
+        made = await self.prepare(pod, container, pod_ips, supplied.environment, mounted)
+        needed = volume_groups(pod, supplied.mounts)
+        groups = [*supplied.groups, *(group for group in needed if group not in supplied.groups)]
+        return replace(supplied, mounts=[*made, *devices], groups=groups)
 
     async def prepare(
         self,
@@ -357,17 +357,17 @@ def recursive_read_only(spec: Mapping[str, Any], mount: Mount, supported: bool) 
     Raises:
         ContainerConfigError: it must be, but cannot be.
     """
-    asked = spec.get("recursiveReadOnly")
-    if asked in (None, "Disabled"):
+    requested = spec.get("recursiveReadOnly")
+    if requested in (None, "Disabled"):
         return False
     if not mount.readonly:
         problem = "requires readOnly"
     elif mount.propagation != "PRIVATE":
         problem = "requires mountPropagation to be unset or None"
-    elif asked == "IfPossible":
+    elif requested == "IfPossible":
         return supported
-    elif asked != "Enabled":
-        problem = f"unknown value {asked!r}"
+    elif requested != "Enabled":
+        problem = f"unknown value {requested!r}"
     elif supported:
         return True
     else:
@@ -387,11 +387,11 @@ def bind_mount_options(spec: Mapping[str, Any], mount: Mount, refused: str) -> t
         ContainerConfigError: options can't be honored. A container never starts without them: they
             are there to keep it from running or using what the volume holds.
     """
-    asked = spec.get("bindMountOptions")
-    if not asked:
+    requested = spec.get("bindMountOptions")
+    if not requested:
         return ()
-    unknown = next((each for each in asked if each not in BIND_MOUNT_OPTIONS), None)
+    unknown = next((each for each in requested if each not in BIND_MOUNT_OPTIONS), None)
     problem = refused if unknown is None else f"unknown option {pod_mounts.shortened(unknown)!r}"
     if problem:
         raise ContainerConfigError(f'volumeMount "{mount.volume}": bindMountOptions: {problem}')
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(requested))

@@ -166,10 +166,10 @@ class ContainerEnvironment:
         pod: Pod,
         container: api.Container,
         pod_ips: tuple[str, ...],
-        given: ContainerAdditions,
+        supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """The container's variables. Raises ContainerConfigError."""
-        return replace(given, environment=await self.inputs(pod, container, pod_ips))
+        return replace(supplied, environment=await self.inputs(pod, container, pod_ips))
 
     async def inputs(
         self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]

@@ -27,7 +27,7 @@ from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
 
 MAX_MISSING = 10
 """Variables that an error names."""
-MAX_SHOWN = 256
+MAX_REPORTED = 256
 """Characters of an expression shown in an error."""
 PROPAGATION = {
     None: "PRIVATE",
@@ -57,26 +57,26 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
             if container.get("volumeDevices")
         }
         self._volumes = {volume.name: (volume, host_path(volume, paths)) for volume in plan.volumes}
-        self._wanted = {
+        self._desired = {
             container["name"]: container["volumeMounts"]
             for _, container in pod.all_containers()
             if container.get("volumeMounts")
         }
 
     def __getitem__(self, name: str) -> Sequence[Mount]:
-        if name not in self._wanted and name not in self._devices:
+        if name not in self._desired and name not in self._devices:
             raise KeyError(name)
         mounts = [
             self._mount(mount, index, self._first_uses[mount["name"]] == (name, index))
-            for index, mount in enumerate(self._wanted.get(name, ()))
+            for index, mount in enumerate(self._desired.get(name, ()))
         ]
         return (*mounts, *(self._device(use) for use in self._devices.get(name, ())))
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._wanted, **self._devices})
+        return iter({**self._desired, **self._devices})
 
     def __len__(self) -> int:
-        return len(self._wanted.keys() | self._devices.keys())
+        return len(self._desired.keys() | self._devices.keys())
 
     def _mount(self, mount: Mapping[str, Any], index: int, is_first: bool) -> Mount:
         name, path = mount["name"], mount.get("mountPath") or ""
@@ -121,8 +121,8 @@ class PodMounts(Mapping[str, Sequence[Mount]]):
     def _first_uses(self) -> Mapping[str, tuple[str, int]]:
         """The use of each volume that sets its SELinux label."""
         found: dict[str, tuple[str, int]] = {}
-        for name, wanted in self._wanted.items():
-            for index, mount in enumerate(wanted):
+        for name, desired in self._desired.items():
+            for index, mount in enumerate(desired):
                 found.setdefault(mount["name"], (name, index))
         return found
 
@@ -175,7 +175,7 @@ def _parts(path: str, expression: str) -> list[str]:
 
 def shortened(text: str) -> str:
     """A text of a spec for an error."""
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+    return text if len(text) <= MAX_REPORTED else text[: MAX_REPORTED - 1] + "…"
 
 
 def expand_strictly(expression: str, variables: Mapping[str, str]) -> str:

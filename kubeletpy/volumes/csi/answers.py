@@ -83,10 +83,10 @@ def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
         raise BadCsiAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
         raise BadCsiAnswer("what it gives as node_id cannot be one")
-    given = answer.accessible_topology.segments
-    if len(given) > MAX_SEGMENTS:
+    supplied = answer.accessible_topology.segments
+    if len(supplied) > MAX_SEGMENTS:
         raise BadCsiAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
-    segments = dict(given)
+    segments = dict(supplied)
     for key, value in segments.items():
         _must_be_label(key, value)
     count, odd = answer.max_volumes_per_node, ""
@@ -164,11 +164,11 @@ def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> 
         else:
             continue
         numbers |= dict(zip(names, figures, strict=True))
-    given = condition and answer.HasField("volume_condition")
+    supplied = condition and answer.HasField("volume_condition")
     return VolumeStats(
         **numbers,
-        abnormal=answer.volume_condition.abnormal if given else None,
-        message=scrub(answer.volume_condition.message)[:1024] if given else "",
+        abnormal=answer.volume_condition.abnormal if supplied else None,
+        message=scrub(answer.volume_condition.message)[:1024] if supplied else "",
     )
 
 

@@ -231,7 +231,7 @@ class NodeClient:
             code = "OK"
             return answer
         except PluginCallFailed as error:
-            code = error.code.shown if error.answered else NO_ANSWER
+            code = error.code.reported if error.answered else NO_ANSWER
             self._capabilities_until = float("-inf")  # the next to answer may be another version
             raise
         finally:

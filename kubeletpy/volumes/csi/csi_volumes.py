@@ -191,8 +191,8 @@ class FilesystemVolumes:
         place = plugin + left.path.partition(f"/{plugin}")[2]
         others = await on_disk("staging directory", disk.other_references, left.path, place)
         if others:
-            shown = " ".join(others[:8])
-            text = f"{left.path} is still mounted by other references [{shown}]"
+            reported = " ".join(others[:8])
+            text = f"{left.path} is still mounted by other references [{reported}]"
             raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text)
         if left.driver and left.handle:
             client = self._host.client(left.driver)

@@ -210,23 +210,23 @@ class Credentials:
 
         return await read_secret(self._api, reference, namespace)
 
-    async def tokens(self, pod: Pod, wanted: Sequence[TokenRequest]) -> dict[str, str]:
+    async def tokens(self, pod: Pod, desired: Sequence[TokenRequest]) -> dict[str, str]:
         """The pod's tokens in the form that drivers expect; empty when none is requested.
 
         Raises OperationFailed.
         """
-        tokens = await run_together(*(self._token(pod, each) for each in wanted))
-        made = {each.audience: token for each, token in zip(wanted, tokens, strict=True)}
+        tokens = await run_together(*(self._token(pod, each) for each in desired))
+        made = {each.audience: token for each, token in zip(desired, tokens, strict=True)}
         return {TOKENS_KEY: json.dumps(made, separators=(",", ":"))} if made else {}
 
-    async def _token(self, pod: Pod, wanted: TokenRequest) -> dict[str, str]:
+    async def _token(self, pod: Pod, desired: TokenRequest) -> dict[str, str]:
         account = pod.spec.get("serviceAccountName") or "default"
         try:
             bound = await self._tokens.bound(
-                pod, TokenKey(account, wanted.audience, wanted.seconds)
+                pod, TokenKey(account, desired.audience, desired.seconds)
             )
         except TokenError as error:
-            audience = wanted.audience or "the API server"
+            audience = desired.audience or "the API server"
             message = f"token for {audience}: {error}"
             raise OperationFailed(FailureOutcome.TRANSIENT, message) from None
         return {"token": bound.token, "expirationTimestamp": format_time(bound.expires_at)}

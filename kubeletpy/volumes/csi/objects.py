@@ -225,10 +225,10 @@ def gives_to_group(
     return bool(fs_type) and (inline or bool(single))
 
 
-def lifecycle_problem(driver: str, wanted: DriverObject, *, inline: bool) -> str:
+def lifecycle_problem(driver: str, desired: DriverObject, *, inline: bool) -> str:
     """Why a volume of this kind is rejected; empty: it is not."""
     mode = EPHEMERAL if inline else PERSISTENT
-    if mode in wanted.lifecycles:
+    if mode in desired.lifecycles:
         return ""
     if not inline:
         return f"volume mode {mode!r} not supported by driver {driver}"
@@ -241,13 +241,13 @@ def _texts(found: Any) -> list[str]:
 
 
 def _tokens(found: Any) -> list[TokenRequest]:
-    wanted = []
+    desired = []
     for each in found if isinstance(found, list) else []:
         if isinstance(each, Mapping):
             seconds = each.get("expirationSeconds")
             life = seconds if isinstance(seconds, int) and seconds > 0 else TOKEN_SECONDS
-            wanted.append(TokenRequest(str(each.get("audience") or ""), life))
-    return wanted
+            desired.append(TokenRequest(str(each.get("audience") or ""), life))
+    return desired
 
 
 # The node's CSI drivers as the cluster reads them: the CSINode object, an annotation, labels.
@@ -298,7 +298,10 @@ class DriverOnNode(Struct, frozen=True):
 
 
 def node_patch(
-    node: Mapping[str, Any], present: Mapping[str, DriverOnNode], gone: Set[str], subject: str = ""
+    node: Mapping[str, Any],
+    present: Mapping[str, DriverOnNode],
+    removed: Set[str],
+    subject: str = "",
 ) -> JSON | None:
     """The changes of the Node object for its drivers; None: nothing to change.
 
@@ -307,8 +310,8 @@ def node_patch(
     """
     metadata = node.get("metadata") or {}
     ids = _ids((metadata.get("annotations") or {}).get(ANNOTATION))
-    wanted = {name: node_id for name, node_id in ids.items() if name not in gone}
-    wanted |= {driver.name: driver.node_id for driver in present.values()}
+    desired = {name: node_id for name, node_id in ids.items() if name not in removed}
+    desired |= {driver.name: driver.node_id for driver in present.values()}
     have = metadata.get("labels") or {}
     labels: dict[str, str] = {}
     for driver in present.values():
@@ -323,8 +326,8 @@ def node_patch(
                 )
     labels = {key: value for key, value in labels.items() if key not in have}
     patch: JSON = {}
-    if wanted != ids:
-        text = json.dumps(wanted, separators=(",", ":"), sort_keys=True) if wanted else None
+    if desired != ids:
+        text = json.dumps(desired, separators=(",", ":"), sort_keys=True) if desired else None
         patch["annotations"] = {ANNOTATION: text}
     if labels:
         patch["labels"] = labels
@@ -355,17 +358,17 @@ def owned_by(csi_node: JSON, uid: str) -> bool:
 
 
 def changed_csi_node(
-    found: JSON, present: Mapping[str, DriverOnNode], gone: Set[str]
+    found: JSON, present: Mapping[str, DriverOnNode], removed: Set[str]
 ) -> JSON | None:
     """The CSINode updated to the current drivers; None when nothing changes.
 
-    Entries of drivers in neither ``present`` nor ``gone`` stay: they have not registered yet.
+    Entries of drivers in neither ``present`` nor ``removed`` stay: they have not registered yet.
     """
     entries = [e for e in (found.get("spec") or {}).get("drivers") or [] if isinstance(e, dict)]
     by_name: dict[Any, JSON] = {entry.get("name"): entry for entry in entries}
     new = {driver.name: driver.entry() for driver in present.values()}
     changed = {name for name, entry in new.items() if _differs(by_name.get(name), entry)}
-    kept = [e for e in entries if e.get("name") not in gone | changed]
+    kept = [e for e in entries if e.get("name") not in removed | changed]
     drivers = [*kept, *(new[name] for name in new if name in changed)]
     metadata = found.get("metadata") or {}
     annotations = metadata.get("annotations") or {}

@@ -59,7 +59,7 @@ class CsiNodeWriter:
         self._api = kube_api
         self._rng = rng or random.Random()
         self._present: dict[str, csi_objects.DriverOnNode] = {}
-        self._gone: set[str] = set()
+        self._absent: set[str] = set()
         self._writing = asyncio.Lock()
         self._untold = asyncio.Event()
         self._ready = kube_api is None
@@ -82,7 +82,7 @@ class CsiNodeWriter:
         if not self._ready:
             self._soon.set()
 
-    def node_shown(self, node: Mapping[str, Any] | None) -> None:
+    def node_reported(self, node: Mapping[str, Any] | None) -> None:
         """The API shows this Node object; None: it has none."""
         self._node = node
 
@@ -134,7 +134,10 @@ class CsiNodeWriter:
     async def _removed(self, api: KubeApi) -> str:
         """The part of the drivers that the API lacks; empty: none. Raises ApiError."""
         node = self._node
-        if node is not None and csi_objects.node_patch(node, self._present, self._gone) is not None:
+        if (
+            node is not None
+            and csi_objects.node_patch(node, self._present, self._absent) is not None
+        ):
             return "annotation or labels of the Node"
         try:
             found = await api.get(CSINODES, self._name)
@@ -143,7 +146,7 @@ class CsiNodeWriter:
         uid = ((node or {}).get("metadata") or {}).get("uid") or ""
         if uid and not csi_objects.owned_by(found, uid):
             return "the CSINode of this Node object"
-        changed = csi_objects.changed_csi_node(found, self._present, self._gone)
+        changed = csi_objects.changed_csi_node(found, self._present, self._absent)
         return "" if changed is None else "entries of the CSINode"
 
     async def _wait(self, seconds: float) -> None:
@@ -158,7 +161,7 @@ class CsiNodeWriter:
         """Report a driver. Raises NodeNotUpdated; then it is as if it had never been added."""
         before = self._present.get(driver.name)
         self._present[driver.name] = driver
-        self._gone.discard(driver.name)
+        self._absent.discard(driver.name)
         try:
             await self._tries(driver.name)
         except BaseException as error:
@@ -166,7 +169,7 @@ class CsiNodeWriter:
             if self._present.get(driver.name) is driver:
                 self._take_away(driver.name)
                 if before is not None:
-                    self._gone.discard(driver.name)
+                    self._absent.discard(driver.name)
                     self._present[driver.name] = before
             if isinstance(error, ApiError | csi_objects.NodeObjectConflict):
                 raise NodeNotUpdated(f"driver {driver.name}: {error}") from None
@@ -183,7 +186,7 @@ class CsiNodeWriter:
 
     def _take_away(self, name: str) -> None:
         self._present.pop(name, None)
-        self._gone.add(name)
+        self._absent.add(name)
         self._untold.set()
 
     async def _tries(self, subject: str = "") -> None:
@@ -203,20 +206,20 @@ class CsiNodeWriter:
             return
         async with self._writing:
             self._untold.clear()
-            gone = set(self._gone)
+            removed = set(self._absent)
             try:
                 await self._write_objects(self._api, subject)
             except BaseException:
                 self._untold.set()
                 raise
-            self._gone -= gone
+            self._absent -= removed
         if not self._ready:
             self._ready = True
             self._when_ready()
 
     async def _write_objects(self, api: KubeApi, subject: str) -> None:
         node = await api.get(NODES, self._name)
-        patch = csi_objects.node_patch(node, self._present, self._gone, subject)
+        patch = csi_objects.node_patch(node, self._present, self._absent, subject)
         if patch is not None:
             await api.patch(NODES, self._name, patch, subresource="status")
         uid = (node.get("metadata") or {}).get("uid") or ""
@@ -231,7 +234,7 @@ class CsiNodeWriter:
         if found is None:
             await api.create(CSINODES, csi_objects.new_csi_node(self._name, uid, self._present))
             return
-        changed = csi_objects.changed_csi_node(found, self._present, self._gone)
+        changed = csi_objects.changed_csi_node(found, self._present, self._absent)
         if changed is not None:
             await api.update(CSINODES, changed)
 
@@ -251,7 +254,7 @@ class CsiDriverHandler:
         self._writer = writer
         self._renewing: dict[str, asyncio.Task[None]] = {}
         self._asking: set[asyncio.Task[None]] = set()
-        self._asked_at: dict[str, float] = {}
+        self._requested_at: dict[str, float] = {}
         objects.on_change(self._retime)
 
     def validate(self, info: PluginInfo) -> None:
@@ -281,7 +284,7 @@ class CsiDriverHandler:
     async def deregister(self, info: PluginInfo) -> None:
         """Stop using a driver, unless another has its name."""
         if self._drivers.remove(info):
-            self._asked_at.pop(info.name, None)
+            self._requested_at.pop(info.name, None)
             self._retime(info.name)
             await self._writer.uninstall(info.name)
 
@@ -306,8 +309,8 @@ class CsiDriverHandler:
         if rules is None or rules.allocatable_period is None or self._drivers.get(name) is None:
             return False
         now = asyncio.get_running_loop().time()
-        if now >= self._asked_at.get(name, float("-inf")) + ASK_AGAIN_S:
-            self._asked_at[name] = now
+        if now >= self._requested_at.get(name, float("-inf")) + ASK_AGAIN_S:
+            self._requested_at[name] = now
             task = asyncio.create_task(self._renew_now(name), name=f"csi limit of {name}")
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -424,8 +427,8 @@ class StorageHealthMonitor:
         """Query every registered driver once, and write what differs."""
         names = self._drivers.names
         self._metrics.storage_unknown(names)
-        for gone in self._problems.keys() - {"", *names}:
-            del self._problems[gone]
+        for removed in self._problems.keys() - {"", *names}:
+            del self._problems[removed]
         answers = zip(names, await run_together(*map(self._query_health, names)), strict=True)
         reported = {name: found for name, found in answers if found is not None}
         for name, conditions in reported.items():

@@ -143,8 +143,8 @@ def _same(version: Path, payload: Payload) -> bool:
     for directory, _, files in os.walk(version):
         for name in files:
             path = Path(directory, name)
-            wanted = payload.get(str(path.relative_to(version)))
-            if wanted is None or not _holds(path, wanted.data):
+            desired = payload.get(str(path.relative_to(version)))
+            if desired is None or not _holds(path, desired.data):
                 return False
             found += 1
     return found == len(payload)

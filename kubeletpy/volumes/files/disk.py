@@ -329,7 +329,7 @@ MAX_FILES = 1024
 """Open files that are checked for each process."""
 MAX_S = 0.5
 """CPU seconds of one scan, so that a busy machine does not shorten it."""
-SHOWN = 3
+REPORTED = 3
 _LONGEST = 16
 """Bytes of a command's name, as the kernel has it."""
 
@@ -353,12 +353,12 @@ def holders(
     ours = _link(f"{proc}/self/ns/mnt")
     found: list[HoldingProcess] = []
     for pid in itertools.islice(_pids(proc), MAX_PROCESSES):
-        if now() > ends or sum(not each.apart for each in found) >= SHOWN:
+        if now() > ends or sum(not each.apart for each in found) >= REPORTED:
             break
         if any(_is_below(link, mount_point) for link in _links(f"{proc}/{pid}")):
             apart = _link(f"{proc}/{pid}/ns/mnt") != ours
             found.append(HoldingProcess(pid, _command(f"{proc}/{pid}"), apart))
-    return sorted(found, key=lambda each: each.apart)[:SHOWN]
+    return sorted(found, key=lambda each: each.apart)[:REPORTED]
 
 
 def holders_text(found: list[HoldingProcess]) -> str:
@@ -422,7 +422,7 @@ def _command(process: str) -> str:
 _SCANS = PatientThreads(1)
 
 
-async def held_by(words: str, path: str) -> str:
+async def held_by(parts: str, path: str) -> str:
     """The processes that hold a mount, as the end of a sentence; empty: not busy, or none found.
 
     A text that mentions "busy" for another reason costs one scan of /proc, and adds nothing.
@@ -431,7 +431,7 @@ async def held_by(words: str, path: str) -> str:
         words: the error text.
         path: the mount point.
     """
-    if not (path and mentions_busy(words)):
+    if not (path and mentions_busy(parts)):
         return ""
     try:
         return await _SCANS.run(_scan_holders, path)

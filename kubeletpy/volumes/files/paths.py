@@ -166,6 +166,6 @@ READ = 4096
 """Characters at the end of the text that are checked."""
 
 
-def mentions_busy(words: str) -> bool:
+def mentions_busy(parts: str) -> bool:
     """Whether an error text, of libc, umount(8) or a driver, states that the volume is in use."""
-    return _BUSY.search(words[-READ:]) is not None
+    return _BUSY.search(parts[-READ:]) is not None

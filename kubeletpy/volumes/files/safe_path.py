@@ -233,8 +233,8 @@ def owned_mode(mode: int, *, read_only: bool) -> int:
 def belongs_to(directory: str, group: int, *, read_only: bool) -> bool:
     """Whether :func:`give_to_group` has finished with a directory. Raises OSError."""
     found = os.lstat(directory)
-    wanted = owned_mode(found.st_mode, read_only=read_only)
-    return found.st_gid == group and stat.S_IMODE(found.st_mode) == stat.S_IMODE(wanted)
+    desired = owned_mode(found.st_mode, read_only=read_only)
+    return found.st_gid == group and stat.S_IMODE(found.st_mode) == stat.S_IMODE(desired)
 
 
 def give_to_group(

@@ -178,7 +178,7 @@ class AttachedDiskPlugin(InTreePlugin):
         """Unmount and detach it."""
         place = left.path.removeprefix(f"{self._maps}/").removeprefix(f"{self.base}/")
         call = f"unmount of {left.path}"
-        others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._shown_elsewhere
+        others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._reported_elsewhere
         found = await self.in_thread(partial(others, left.path), call)
         if found:
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
@@ -219,11 +219,11 @@ class AttachedDiskPlugin(InTreePlugin):
     def _of_device(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
         """The place of the disk whose device a pod has; empty: there is none."""
         with contextlib.suppress(OSError):
-            wanted = Path(left.path).stat().st_rdev
+            desired = Path(left.path).stat().st_rdev
             for place in self.places(claims.Mode.BLOCK):
                 with contextlib.suppress(OSError):
                     bound = f"{self._maps}/{place}/{left.pod_uid}"
-                    if Path(bound).stat().st_rdev == wanted:
+                    if Path(bound).stat().st_rdev == desired:
                         return place
         return ""
 
@@ -231,7 +231,7 @@ class AttachedDiskPlugin(InTreePlugin):
     def _maps(self) -> str:
         return f"{self.base}/{BLOCK_DIRECTORY}"
 
-    def _shown_elsewhere(self, path: str) -> list[str]:
+    def _reported_elsewhere(self, path: str) -> list[str]:
         return disk.other_references(path, path.removeprefix(str(self.root)))
 
     def _remove(self, path: str) -> None:
@@ -332,10 +332,10 @@ async def format_and_mount(
         await check(device)
     make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
     await in_thread(make, f"mkdir {target}")
-    words = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
+    parts = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
     try:
         await run(
-            "mount", ["-t", fs_type, "-o", words, device, target], call=call, event_word=_EVENT_WORD
+            "mount", ["-t", fs_type, "-o", parts, device, target], call=call, event_word=_EVENT_WORD
         )
     except claims.OperationFailed as error:
         if content.empty or content.fs_type == fs_type:
@@ -361,7 +361,7 @@ async def content_of(device: str) -> Content:
             claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
         )
     try:
-        said = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
+        stated = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
             return Content(empty=True)
@@ -369,7 +369,7 @@ async def content_of(device: str) -> Content:
         raise claims.OperationFailed(
             claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
         ) from error
-    return read_blkid(said.decode(errors="replace"))
+    return read_blkid(stated.decode(errors="replace"))
 
 
 async def check(device: str) -> None:
@@ -404,7 +404,7 @@ async def grow(device: str, target: str) -> None:
         raise claims.OperationFailed(
             claims.FailureOutcome.FINAL, message, call=f"file system resize of {device}"
         )
-    program, *words = GROW[fs_type]
+    program, *parts = GROW[fs_type]
     places = {"device": device, "path": target}
-    args = [places.get(word, word) for word in words]
+    args = [places.get(word, word) for word in parts]
     await run(program, args, call=f"{program} of {device}", timeout=LONG_S)

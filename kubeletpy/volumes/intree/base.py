@@ -343,15 +343,15 @@ class Meters:
         async with turn:
             self._check_hanging(who, call)
             try:
-                asked = asyncio.get_running_loop().run_in_executor(self._threads, read)
+                requested = asyncio.get_running_loop().run_in_executor(self._threads, read)
                 try:
-                    answered, _ = await asyncio.wait((asked,), timeout=PATIENCE_S)
+                    answered, _ = await asyncio.wait((requested,), timeout=PATIENCE_S)
                 finally:
-                    if not asked.done():  # its thread goes on, even if the caller is canceled
+                    if not requested.done():  # its thread goes on, even if the caller is canceled
                         self._hanging[who] = call
-                        asked.add_done_callback(partial(self._returned, who))
+                        requested.add_done_callback(partial(self._returned, who))
                 if answered:
-                    return asked.result()
+                    return requested.result()
             except OSError as error:
                 raise claims.OperationFailed(
                     claims.FailureOutcome.UNCERTAIN, str(error), call=call
@@ -377,9 +377,9 @@ class Meters:
             log.warning("volumes are not measured", extra={"call": call, "why": text})
         raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, text, call=call)
 
-    def _returned(self, who: str, asked: asyncio.Future[T]) -> None:
-        if not asked.cancelled():
-            asked.exception()  # nobody waits for it any more
+    def _returned(self, who: str, requested: asyncio.Future[T]) -> None:
+        if not requested.cancelled():
+            requested.exception()  # nobody waits for it any more
         del self._hanging[who]
         self._full = False
 

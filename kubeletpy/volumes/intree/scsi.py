@@ -178,8 +178,8 @@ async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> N
     disks = set(names)
     maps: set[str] = set()
     for name in sorted(disks):
-        look = partial(multipath_of, tree, f"{tree.dev}/{name}")
-        found = await in_thread(look, f"search for the map of {name}")
+        check = partial(multipath_of, tree, f"{tree.dev}/{name}")
+        found = await in_thread(check, f"search for the map of {name}")
         if found is not None:
             maps.add(found)
             members = partial(members_of, tree, found)

@@ -18,9 +18,9 @@ from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome
 
 
 class _Pod(Struct):
-    asked_at: float
+    requested_at: float
     """Event-loop time in seconds."""
-    wanted: Counter[str] = field(default_factory=Counter)
+    desired: Counter[str] = field(default_factory=Counter)
     """Plugin -> volumes; like ``there``."""
     there: Counter[str] = field(default_factory=Counter)
     names: set[str] = field(default_factory=set)
@@ -37,9 +37,9 @@ class VolumeAccounts:
     def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
         """A pod needs these volumes. ``now`` is event-loop time."""
         pod = self._pods.setdefault(uid, _Pod(now))
-        wanted = Counter(plugin_name(volume.kind) for volume in volumes)
-        self._moved(DESIRED, pod.wanted, wanted)
-        pod.wanted = wanted
+        desired = Counter(plugin_name(volume.kind) for volume in volumes)
+        self._moved(DESIRED, pod.desired, desired)
+        pod.desired = desired
 
     def worked(self, uid: str, outcomes: Sequence[SetUpOutcome], now: float) -> None:
         """Volumes of a pod were set up or updated, or failed to be."""
@@ -59,7 +59,7 @@ class VolumeAccounts:
                 pod.names.add(outcome.volume.name)
                 pod.there[plugin] += 1
                 self._metrics.moved(ACTUAL, {plugin: 1})
-                self._metrics.first_set_up(plugin, now - pod.asked_at)
+                self._metrics.first_set_up(plugin, now - pod.requested_at)
 
     def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
         """A pod's volumes were removed; ``ended`` holds each plugin and the seconds it took."""
@@ -67,7 +67,7 @@ class VolumeAccounts:
             self._metrics.done(UNMOUNT, plugin, seconds)
         pod = self._pods.pop(uid, None)
         if pod is not None:
-            self._moved(DESIRED, pod.wanted, Counter())
+            self._moved(DESIRED, pod.desired, Counter())
             self._moved(ACTUAL, pod.there, Counter())
 
     def not_taken_down(self, plugin: str, seconds: float) -> None:

@@ -82,12 +82,12 @@ class WaitTimes:
         return None if found is None else found[1]
 
 
-def words_of(waits: Mapping[WaitKey, claims.Waits], uids: set[str]) -> dict[str, frozenset[object]]:
+def parts_of(waits: Mapping[WaitKey, claims.Waits], uids: set[str]) -> dict[str, frozenset[object]]:
     """The waits of each pod's volumes, for comparison."""
-    words: dict[str, set[object]] = {uid: set() for uid in uids}
+    parts: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():
-        words[uid].add((name, wait.cause, wait.message))
-    return {uid: frozenset(each) for uid, each in words.items()}
+        parts[uid].add((name, wait.cause, wait.message))
+    return {uid: frozenset(each) for uid, each in parts.items()}
 
 
 def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
@@ -356,12 +356,12 @@ class VolumeOperations:
     ) -> Attached | claims.Waits:
         return self._in_use.unreported(spec) or observed.attachments[spec.unique_name]
 
-    def _update_in_use(self, shown: frozenset[str] | None) -> None:
-        if shown is None:
+    def _update_in_use(self, reported: frozenset[str] | None) -> None:
+        if reported is None:
             return  # whether volumes found on disk are attached is not known
-        self._spell(shown)
-        self.state.actual |= operations.attachable_as_shown(
-            self.state.demands.values(), self.state.actual, shown
+        self._spell(reported)
+        self.state.actual |= operations.attachable_as_reported(
+            self.state.demands.values(), self.state.actual, reported
         )
         running = [each.operation for each in self.state.running.values()]
         if self._in_use.update(self.state.demands.values(), self.state.actual, running):
@@ -369,10 +369,10 @@ class VolumeOperations:
 
     def _wake_pods(self) -> None:
         """Wake the pods whose volumes now wait for something else."""
-        for uid, words in words_of(self._plan.waits, set(self.state.demands)).items():
-            if self._reported.get(uid, frozenset()) == words:
+        for uid, parts in parts_of(self._plan.waits, set(self.state.demands)).items():
+            if self._reported.get(uid, frozenset()) == parts:
                 continue
-            self._reported[uid] = words
+            self._reported[uid] = parts
             if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
                 self._changed(uid)
 

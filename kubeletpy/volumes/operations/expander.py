@@ -33,7 +33,7 @@ from kubeletpy.volumes.operations.plan import Flow, claimed_size, pv_size, reque
 
 log = logging.getLogger(__name__)
 _EVENT_WORD = "NodeExpandVolume.NodeExpandVolume"
-CLAIM_SHOWN = 1024
+CLAIM_REPORTED = 1024
 """Characters of a message in a claim's condition."""
 CLAIM_READINGS = 4
 """How often a claim is read in one attempt, when others change it at the same time."""
@@ -42,7 +42,7 @@ CLAIM_READINGS = 4
 class _Grown(Struct):
     """The size requested from the driver so far, and the resulting size; bytes."""
 
-    asked: int = 0
+    requested: int = 0
     reached: int = 0
 
 
@@ -95,12 +95,12 @@ class Expander:
             return size if flow is Flow.NOTHING else claimed_size(spec)
         if flow is Flow.RECOVERY and spec.claim is not None:
             spec = await self._patch(spec, plan.in_progress(spec.claim))
-        if grown.asked < size:
+        if grown.requested < size:
             try:
                 grown.reached = await plugin.expand(spec, size, use, at_mount=at_mount)
             except ExpansionFailed as error:
                 return await self._not_expanded(spec, use, flow, error, size)
-            grown.asked = size
+            grown.requested = size
             self._refused.discard(spec.unique_name)
             text = (
                 f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
@@ -128,7 +128,7 @@ class Expander:
             self._refused.add(spec.unique_name)
         if infeasible:
             self._refused.discard(spec.unique_name)
-        message = f"failed to expand pvc with {error.message}"[:CLAIM_SHOWN]
+        message = f"failed to expand pvc with {error.message}"[:CLAIM_REPORTED]
         now = format_time(self._clock.now())
         recovers = flow is Flow.RECOVERY
         await self._patch(

@@ -278,10 +278,10 @@ def spelled(
 
     ``busy``: names with operations in progress; they stay.
     """
-    wanted = {canonical(name): name for name in names if name not in actual}
+    desired = {canonical(name): name for name in names if name not in actual}
     there = {}
     for name, volume in actual.items():
-        new = wanted.get(canonical(name), name)
+        new = desired.get(canonical(name), name)
         free = name not in names and name not in busy
         there[new if free else name] = _called(volume, new) if free and new != name else volume
     return there
@@ -401,17 +401,17 @@ class InUse:
         running: Iterable[Operation],
     ) -> bool:
         """Compute the list again; whether it has changed."""
-        wanted = (spec for each in demands for spec in each.specs)
+        desired = (spec for each in demands for spec in each.specs)
         there = {name for name, volume in actual.items() if volume.attachable}
         worked_on = {each.unique_name for each in running if each.spec and each.spec.attachable}
-        listed = volumes_in_use(wanted, there | worked_on)
+        listed = volumes_in_use(desired, there | worked_on)
         changed = listed != self._listed
         self._listed = listed
         return changed
 
 
-def attachable_as_shown(
-    demands: Iterable[PodDemand], actual: Mapping[str, Volume], shown: frozenset[str]
+def attachable_as_reported(
+    demands: Iterable[PodDemand], actual: Mapping[str, Volume], reported: frozenset[str]
 ) -> dict[str, Volume]:
     """Volumes found on disk that the API shows in use are attached; returns those that change.
 
@@ -421,7 +421,7 @@ def attachable_as_shown(
     known = {spec.unique_name for each in demands for spec in each.specs}
     return {
         name: replace(actual[name], attachable=True)
-        for name in (shown & actual.keys()) - known
+        for name in (reported & actual.keys()) - known
         if not actual[name].attachable
     }
 
@@ -466,12 +466,12 @@ class VolumeNotices:
     def owning(self, use: claims.PodUse, path: str, files: int | None) -> None:
         """The fsGroup is still being applied: ``files`` so far; None: it takes long."""
         about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
-        said = (
+        stated = (
             f" is taking longer than expected, {_HINT}"
             if files is None
             else f", processed {files} files."
         )
-        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + said)
+        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + stated)
 
     def _warn(self, use: claims.PodUse, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -99,10 +99,10 @@ class _Planner:
         self._waits: dict[tuple[str, str], claims.Waits] = {}
         self._forgotten: list[str] = []
         self._times: list[float] = []
-        self._wanted: dict[str, dict[str, claims.VolumeSpec]] = {}
+        self._desired: dict[str, dict[str, claims.VolumeSpec]] = {}
         for demand in self._demands:
             for spec in () if demand.ending else demand.specs:
-                self._wanted.setdefault(spec.unique_name, {})[demand.uid] = spec
+                self._desired.setdefault(spec.unique_name, {})[demand.uid] = spec
         self._unread = any(
             wait.cause is claims.WaitCause.UNREAD
             for demand in self._demands
@@ -113,11 +113,11 @@ class _Planner:
         for demand in self._demands:
             if not demand.ending:
                 self._waits |= {(demand.uid, name): wait for name, wait in demand.waits.items()}
-        for name in sorted(self._wanted.keys() | self._actual.keys()):
+        for name in sorted(self._desired.keys() | self._actual.keys()):
             volume = self._actual.get(name)
             if volume is not None:
                 self._take_down(volume)
-            for uid, spec in self._wanted.get(name, {}).items():
+            for uid, spec in self._desired.get(name, {}).items():
                 there = volume or operations.Volume(spec.unique_name, spec.plugin)
                 wait = self._set_up(there, uid, spec)
                 if wait is not None:
@@ -155,8 +155,8 @@ class _Planner:
             )
         if volume.pods or self._is_busy(name):
             return
-        if name in self._wanted:
-            if all(_labelled_otherwise(volume, spec) for spec in self._wanted[name].values()):
+        if name in self._desired:
+            if all(_labelled_otherwise(volume, spec) for spec in self._desired[name].values()):
                 self._unstage(volume, "a pod needs it with another SELinux label")
             return
         if volume.device is operations.Presence.ABSENT or volume.staged is None:
@@ -338,8 +338,8 @@ def after(
         case operations.OperationKind.EXPAND:
             if not isinstance(result, OperationDone):
                 return volume
-            asked = expansion_of(operation.spec) if operation.spec is not None else None
-            return replace(volume, size=result.size or volume.size, expanded_for=asked)
+            requested = expansion_of(operation.spec) if operation.spec is not None else None
+            return replace(volume, size=result.size or volume.size, expanded_for=requested)
         case operations.OperationKind.PUBLISH | operations.OperationKind.REPUBLISH:
             return _after_publish(volume, operation, result, left, now)
 

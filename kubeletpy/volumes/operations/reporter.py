@@ -28,7 +28,7 @@ from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDema
 
 log = logging.getLogger(__name__)
 
-_EVENT_WORDS = {
+_EVENT_PARTS = {
     OperationKind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
     OperationKind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
     OperationKind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
@@ -53,7 +53,7 @@ class Reporter:
         self._recorder = recorder
         self._metrics = metrics
         self._plugins = {plugin.name: plugin for plugin in plugins}
-        self._asked_at: dict[tuple[str, str], float] = {}
+        self._requested_at: dict[tuple[str, str], float] = {}
         self._counts: dict[str, Counter[str]] = {DESIRED: Counter(), ACTUAL: Counter()}
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -83,10 +83,10 @@ class Reporter:
             if isinstance(failed, FilesystemMismatch) and operation.spec is not None:
                 self._mismatch(operation.spec, failed)
         elif operation.kind is OperationKind.PUBLISH:
-            asked = self._asked_at.get((operation.pod_uid, operation.unique_name))
-            if asked is not None:
+            requested = self._requested_at.get((operation.pod_uid, operation.unique_name))
+            if requested is not None:
                 now = asyncio.get_running_loop().time()
-                self._metrics.first_set_up(plugin, now - asked)
+                self._metrics.first_set_up(plugin, now - requested)
 
     def leftovers_found(self, found: Found) -> None:
         """Volumes of pods were found on disk."""
@@ -101,14 +101,14 @@ class Reporter:
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
         """The desired or the existing volumes have changed."""
         now = asyncio.get_running_loop().time()
-        wanted: Counter[str] = Counter()
-        asked: dict[tuple[str, str], float] = {}
+        desired: Counter[str] = Counter()
+        requested: dict[tuple[str, str], float] = {}
         for demand in demands:
             for spec in demand.specs:
-                wanted[spec.plugin] += 1
+                desired[spec.plugin] += 1
                 key = (demand.uid, spec.unique_name)
-                asked[key] = self._asked_at.get(key, now)
-        self._asked_at = asked
+                requested[key] = self._requested_at.get(key, now)
+        self._requested_at = requested
         certain = [
             (uid, volume)
             for volume in actual.values()
@@ -120,7 +120,7 @@ class Reporter:
             self._there = have
             self._changed()
         there = Counter(volume.plugin for _, volume in certain)
-        for state, counts in ((DESIRED, wanted), (ACTUAL, there)):
+        for state, counts in ((DESIRED, desired), (ACTUAL, there)):
             before = self._counts[state]
             by = {name: counts[name] - before[name] for name in counts | before}
             self._metrics.moved(state, {name: number for name, number in by.items() if number})
@@ -148,7 +148,7 @@ class Reporter:
         spec_name: str,
         failed: OperationFailed,
     ) -> None:
-        word = failed.event_word or _EVENT_WORDS[operation.kind][block]
+        word = failed.event_word or _EVENT_PARTS[operation.kind][block]
         message = f'{word} failed for volume "{spec_name}" : {failed.message}'
         if pod is None:
             log.warning("a volume operation failed", extra={"call": failed.call, "why": message})

@@ -372,9 +372,9 @@ class VolumeActs:
         *,
         remount: bool,
     ) -> int:
-        has, wanted = claimed_size(spec), pv_size(spec)
-        if remount or spec.inline or not 0 < has < wanted:
-            return has or wanted
+        has, desired = claimed_size(spec), pv_size(spec)
+        if remount or spec.inline or not 0 < has < desired:
+            return has or desired
         if spec.read_only:
             self._expander.refused(spec, use)
             return has

@@ -182,18 +182,18 @@ def page_size(medium: str, pod: Pod) -> int:
     Raises:
         EmptyDirError: containers request no huge pages, or several sizes.
     """
-    asked = sorted(set(_huge_page_names(pod)))
+    requested = sorted(set(_huge_page_names(pod)))
     if medium == HUGE_PAGES:
-        if len(asked) != 1:
-            what = ", ".join(asked) or "none"
+        if len(requested) != 1:
+            what = ", ".join(requested) or "none"
             raise EmptyDirError(
                 "medium HugePages: containers must request huge pages of one size, they request "
                 f"{what}; use medium HugePages-<size>"
             )
-        name = asked[0]
+        name = requested[0]
     else:
         name = HUGEPAGES_PREFIX + medium.removeprefix(f"{HUGE_PAGES}-")
-        if name not in asked:
+        if name not in requested:
             raise EmptyDirError(f"medium {medium}: no container requests {name}")
     try:
         return value(name.removeprefix(HUGEPAGES_PREFIX))

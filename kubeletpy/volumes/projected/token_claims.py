@@ -66,8 +66,8 @@ def life_of(token: str, pod: Pod, key: TokenKey, now: float) -> Life | None:
     audiences = claims.get("aud")
     audiences = [audiences] if isinstance(audiences, str) else audiences
     # the server's own audiences are its secret; the API refuses two tokens at one path
-    asked = bool(audiences) if not key.audience else audiences == [key.audience]
-    if not (bound and asked):
+    requested = bool(audiences) if not key.audience else audiences == [key.audience]
+    if not (bound and requested):
         return None
     begin, end = _seconds(claims.get("iat")), _seconds(claims.get("exp"))
     end = min(end, _seconds(about.get("warnafter", end)))

@@ -26,15 +26,15 @@ def _can(verb: str, resource: str, **more: Any) -> dict[str, Any]:
 
 
 def _may(user: str | None, *groups: str, **spec: Any) -> dict[str, Any]:
-    asked: dict[str, Any] = dict(spec)
+    requested: dict[str, Any] = dict(spec)
     if user is not None:
-        asked["user"] = user
+        requested["user"] = user
     if groups:
-        asked["groups"] = list(groups)
+        requested["groups"] = list(groups)
     return {
         "kind": "SubjectAccessReview",
         "apiVersion": "authorization.k8s.io/v1",
-        "spec": asked,
+        "spec": requested,
     }
 
 

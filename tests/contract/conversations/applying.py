@@ -43,8 +43,8 @@ def _apply(
     """The request of ``kubectl apply --server-side``; the answer shows the owners of fields."""
     where = {"ConfigMap": _MAPS, "Pod": PODS}.get(obj.get("kind", ""), _MAPS)
     path = path or f"{where}/{obj['metadata']['name']}{subresource}"
-    asked = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false", **query}
-    return patch(name, path, obj, "apply", query=asked, managers=True)
+    requested = {"fieldManager": manager, "fieldValidation": "Strict", "force": "false", **query}
+    return patch(name, path, obj, "apply", query=requested, managers=True)
 
 
 def _pod(*containers: dict[str, Any], **metadata: Any) -> dict[str, Any]:

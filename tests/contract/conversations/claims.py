@@ -14,7 +14,7 @@ _CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 def _claim(name: str, *, metadata: JSON | None = None, **spec: Any) -> JSON:
     """A claim of a class that nobody serves."""
-    asked: JSON = {
+    requested: JSON = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": "none-{node}",
@@ -24,7 +24,7 @@ def _claim(name: str, *, metadata: JSON | None = None, **spec: Any) -> JSON:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, **(metadata or {})},
-        "spec": {key: value for key, value in asked.items() if value is not None},
+        "spec": {key: value for key, value in requested.items() if value is not None},
     }
 
 

@@ -18,7 +18,7 @@ def _affinity(**more: Any) -> JSON:
 
 def _volume(name: str, *, metadata: JSON | None = None, **spec: Any) -> JSON:
     """A directory of a class that no claim has."""
-    given: JSON = {
+    supplied: JSON = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "none-{node}",
@@ -29,13 +29,13 @@ def _volume(name: str, *, metadata: JSON | None = None, **spec: Any) -> JSON:
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, **(metadata or {})},
-        "spec": {key: value for key, value in given.items() if value is not None},
+        "spec": {key: value for key, value in supplied.items() if value is not None},
     }
 
 
 def _csi(name: str, **source: Any) -> JSON:
-    given = {"driver": "example.test", "volumeHandle": "h", **source}
-    return _volume(name, hostPath=None, csi={k: v for k, v in given.items() if v is not None})
+    supplied = {"driver": "example.test", "volumeHandle": "h", **source}
+    return _volume(name, hostPath=None, csi={k: v for k, v in supplied.items() if v is not None})
 
 
 _LOCAL = {"path": "/tmp/none"}

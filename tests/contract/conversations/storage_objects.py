@@ -38,13 +38,13 @@ def _node(name: str, *drivers: JSON) -> JSON:
 
 
 def _attachment(name: str, **spec: Any) -> JSON:
-    given = {
+    supplied = {
         "attacher": "example.test",
         "nodeName": "{node}",
         "source": {"persistentVolumeName": "none-{node}"},
         **spec,
     }
-    return _of("VolumeAttachment", name, spec=given)
+    return _of("VolumeAttachment", name, spec=supplied)
 
 
 _TOPOLOGY = {"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}

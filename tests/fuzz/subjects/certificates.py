@@ -16,7 +16,7 @@ _SIGNER = TokenSigner(b"secret")
 _TOKEN = _SIGNER.sign({"exp": 10, "sub": "a"})
 
 
-@target(CertificateError, seeds=(_REQUEST,), words=(b"-----BEGIN ", b"CERTIFICATE-----\n"))
+@target(CertificateError, seeds=(_REQUEST,), parts=(b"-----BEGIN ", b"CERTIFICATE-----\n"))
 def signing_request(data: bytes) -> None:
     """A request in PEM, or its DER."""
     with contextlib.suppress(CertificateError):
@@ -24,11 +24,11 @@ def signing_request(data: bytes) -> None:
     x509.read_request(data)
 
 
-@target(seeds=(_TOKEN.encode(), b"abcdef.0123456789abcdef"), words=(b".", b"=", b"eyJ"))
+@target(seeds=(_TOKEN.encode(), b"abcdef.0123456789abcdef"), parts=(b".", b"=", b"eyJ"))
 def token(data: bytes) -> None:
     """Only signed tokens are accepted."""
-    given = data.decode("latin-1")
-    found = _SIGNER.verify(given, 1.0)
-    assert found is None or given == _TOKEN
+    supplied = data.decode("latin-1")
+    found = _SIGNER.verify(supplied, 1.0)
+    assert found is None or supplied == _TOKEN
     if credentials.looks_like_one(text(data)):
         credentials.caller_of_token(text(data), lambda *_: None, 1.0)

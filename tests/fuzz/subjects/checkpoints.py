@@ -41,7 +41,7 @@ PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}
 @target(
     devices.BadDeviceCheckpoint,
     seeds=(DEVICES,),
-    words=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
+    parts=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
 )
 def checkpoint_devices(data: bytes) -> None:
     """The devices that containers have."""
@@ -58,7 +58,7 @@ def checkpoint_devices(data: bytes) -> None:
 
 
 @target(
-    BadClaimState, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), words=JSON_WORDS
+    BadClaimState, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), parts=JSON_WORDS
 )
 def checkpoint_claims(data: bytes) -> None:
     """Which claims are prepared."""
@@ -72,7 +72,7 @@ def checkpoint_claims(data: bytes) -> None:
 @target(
     StateError,
     seeds=(write_cpu_state(CpuState("static", frozenset({0, 1}), {})).encode(),),
-    words=(*JSON_WORDS, b'"entries"', b'"defaultCpuSet"', b'"0-1"', b"podEntries"),
+    parts=(*JSON_WORDS, b'"entries"', b'"defaultCpuSet"', b'"0-1"', b"podEntries"),
 )
 def checkpoint_cpus(data: bytes) -> None:
     """Which CPUs containers have."""
@@ -92,14 +92,14 @@ def checkpoint_cpus(data: bytes) -> None:
 @target(
     StateError,
     seeds=(write_memory_state(MemoryState("Static", {}, {})).encode(),),
-    words=(*JSON_WORDS, b'"machineState"', b'"entries"', b'"numaAffinity"', b'"memoryMap"'),
+    parts=(*JSON_WORDS, b'"machineState"', b'"entries"', b'"numaAffinity"', b'"memoryMap"'),
 )
 def checkpoint_memory(data: bytes) -> None:
     """Which memory containers have."""
     read_memory_state(text(data))
 
 
-@target(checkpoint_file.BadAllocationState, seeds=(PODS,), words=JSON_WORDS)
+@target(checkpoint_file.BadAllocationState, seeds=(PODS,), parts=JSON_WORDS)
 def checkpoint_allocations(data: bytes) -> None:
     """The resources that are allocated to pods, and their journal."""
     with contextlib.suppress(checkpoint_file.BadAllocationState):
@@ -114,7 +114,7 @@ def checkpoint_allocations(data: bytes) -> None:
 @target(
     DataUnreadable,
     seeds=(encode(VolumeData(driver="d", handle="h")),),
-    words=(*JSON_WORDS, b'"driverName"', b'"volumeHandle"'),
+    parts=(*JSON_WORDS, b'"driverName"', b'"volumeHandle"'),
 )
 def volume_data(data: bytes) -> None:
     """vol_data.json of a CSI volume."""
@@ -125,7 +125,7 @@ def volume_data(data: bytes) -> None:
 @target(
     MalformedRecord,
     seeds=(b'{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"ImagePulledRecord"}',),
-    words=(*JSON_WORDS, b'"credentialMapping"', b'"imageRef"', b'"kubernetesSecrets"'),
+    parts=(*JSON_WORDS, b'"credentialMapping"', b'"imageRef"', b'"kubernetesSecrets"'),
 )
 def image_records(data: bytes) -> None:
     """The pods that may use an image."""

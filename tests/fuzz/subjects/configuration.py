@@ -28,7 +28,7 @@ featureGates: {A: true}
 _FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-", dir="/dev/shm"))
 
 
-@target(KubeconfigError, seeds=(CONFIG,), words=(*YAML_WORDS, b"cluster", b"user", b"context"))
+@target(KubeconfigError, seeds=(CONFIG,), parts=(*YAML_WORDS, b"cluster", b"user", b"context"))
 def kubeconfig(data: bytes) -> None:
     """A kubeconfig is read, or its error is reported."""
     path = _FOLDER / "kubeconfig"
@@ -38,12 +38,12 @@ def kubeconfig(data: bytes) -> None:
     found.files(), found.certificate_files(), found.inline_certificate()
 
 
-@target(seeds=(KUBELET,), words=(*YAML_WORDS, *JSON_WORDS, b"maxPods", b"evictionHard"))
+@target(seeds=(KUBELET,), parts=(*YAML_WORDS, *JSON_WORDS, b"maxPods", b"evictionHard"))
 def kubelet_configuration(data: bytes) -> None:
     """All errors are reported, none is raised."""
     try:
-        given = data.decode()
+        supplied = data.decode()
     except UnicodeDecodeError:
-        given = text(data)
+        supplied = text(data)
     report = ProblemReport("file")
-    decode(leaves(parse(given, report), report), report)
+    decode(leaves(parse(supplied, report), report), report)

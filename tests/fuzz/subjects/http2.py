@@ -82,7 +82,7 @@ _FRAMES = (
 )
 
 
-@target(seeds=(_server(), _server(more=_FRAMES[12])), words=_FRAMES)
+@target(seeds=(_server(), _server(more=_FRAMES[12])), parts=_FRAMES)
 def http2_answers(data: bytes) -> None:
     """Callers get nothing but TransportError, and no more is held than the bounds allow."""
 
@@ -114,7 +114,7 @@ def http2_answers(data: bytes) -> None:
     _LOOP.run_until_complete(run())
 
 
-@target(seeds=(_server(), _server(more=_FRAMES[12])), words=_FRAMES)
+@target(seeds=(_server(), _server(more=_FRAMES[12])), parts=_FRAMES)
 def http2_probe(data: bytes) -> None:
     """Nothing but ExchangeFailed, and no more is held or answered than the bounds allow."""
     exchange = Exchange(_GET, b"y" * 100)

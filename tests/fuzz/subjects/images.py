@@ -20,7 +20,7 @@ _DIGEST = b"@sha256:" + b"0" * 64
 @target(
     InvalidReference,
     seeds=(b"busybox", b"a.io:5000/b/c:d", b"[::1]:5000/b" + _DIGEST),
-    words=(b"@sha256:", b"/", b":", b"__", b"localhost", _DIGEST),
+    parts=(b"@sha256:", b"/", b":", b"__", b"localhost", _DIGEST),
 )
 def image_reference(data: bytes) -> None:
     """The name of an image."""
@@ -30,7 +30,7 @@ def image_reference(data: bytes) -> None:
 
 
 @target(
-    seeds=(b"*.a.io/b\0x.a.io/b/c", b"https://a:5/v1/\0a:5/b"), words=(b"*", b"**", b"https://")
+    seeds=(b"*.a.io/b\0x.a.io/b/c", b"https://a:5/v1/\0a:5/b"), parts=(b"*", b"**", b"https://")
 )
 def registry_pattern(data: bytes) -> None:
     """Which images a credential is for: the pattern, NUL, the image."""
@@ -41,7 +41,7 @@ def registry_pattern(data: bytes) -> None:
             found.fits(Repository.parse(second))
 
 
-@target(MalformedPullSecret, seeds=(b'{"auths":{"a":{"auth":"YTpi"}}}',), words=JSON_WORDS)
+@target(MalformedPullSecret, seeds=(b'{"auths":{"a":{"auth":"YTpi"}}}',), parts=JSON_WORDS)
 def docker_config(data: bytes) -> None:
     """A pull secret's content."""
     parse_docker_config(data)

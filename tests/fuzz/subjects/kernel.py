@@ -35,7 +35,7 @@ processor : 0
 """
 
 
-@target(seeds=(MOUNTS,), words=(b" - ", b"\\040", b"\\134", b"shared:", b"\xe2\x80\xa8", b"\x0c"))
+@target(seeds=(MOUNTS,), parts=(b" - ", b"\\040", b"\\134", b"shared:", b"\xe2\x80\xa8", b"\x0c"))
 def mountinfo(data: bytes) -> None:
     """/proc/self/mountinfo: an odd line takes no other with it."""
     found = mount_table.parse(data)
@@ -46,7 +46,7 @@ def mountinfo(data: bytes) -> None:
         mount_table.is_shared(found, mount.path)
 
 
-@target(seeds=(KILL,), words=(b";", b"Killed process ", b"oom-kill:constraint=", b"\n", b"("))
+@target(seeds=(KILL,), parts=(b";", b"Killed process ", b"oom-kill:constraint=", b"\n", b"("))
 def kmsg(data: bytes) -> None:
     """Records of the kernel's log."""
     kills = kernel_settings.Kills()
@@ -56,29 +56,34 @@ def kmsg(data: bytes) -> None:
             assert kernel_settings.system_oom(kill).isprintable()
 
 
-@target(seeds=(CGROUP,), words=(b"some ", b"full ", b"avg10=", b"total=", b"1e999", b"\n", b"max"))
+@target(seeds=(CGROUP,), parts=(b"some ", b"full ", b"avg10=", b"total=", b"1e999", b"\n", b"max"))
 def cgroup_files(data: bytes) -> None:
     """Files of cgroups of both versions: the same text for all of them."""
-    given = text(data)
+    supplied = text(data)
     everything = dict.fromkeys(
-        (*cgroup_text.V2_BASIC, *cgroup_text.V2_DETAIL, "memory.usage_in_bytes", "cpu.stat"), given
+        (*cgroup_text.V2_BASIC, *cgroup_text.V2_DETAIL, "memory.usage_in_bytes", "cpu.stat"),
+        supplied,
     )
     cgroup_text.from_v2(everything, 1)
-    for line in given.split("\0"):
+    for line in supplied.split("\0"):
         parts = dict.fromkeys(everything, line)
         cgroup_text.from_v2(parts, 1), cgroup_text.from_v1(parts, 1), cgroup_text.pressure(line)
     names = [name for _, name in (*cgroup_text.V1_BASIC, *cgroup_text.V1_DETAIL)]
-    cgroup_text.from_v1(dict.fromkeys(names, given), 1)
+    cgroup_text.from_v1(dict.fromkeys(names, supplied), 1)
 
 
-@target(seeds=(PROC,), words=(b") ", b": ", b" kB", b"\n", b"\t", b"cpu ", b"processor\t: "))
+@target(seeds=(PROC,), parts=(b") ", b": ", b" kB", b"\n", b"\t", b"cpu ", b"processor\t: "))
 def proc_files(data: bytes) -> None:
     """Files below /proc."""
-    given = text(data)
+    supplied = text(data)
     names = ("stat", "meminfo", "vmstat", "pressure/cpu", "pressure/memory", "pressure/io")
-    proc_text.machine(dict.fromkeys(names, given), 100, 1)
-    proc_text.process(given, given, 100, 1)
-    proc_text.started_after_boot(given, 100)
-    proc_text.boot_time(given), proc_text.interfaces(given), proc_text.default_interface(given)
-    proc_text.tasks(given), proc_text.group_paths(given), proc_text.cpu_topology(given)
-    proc_text.devices(given), sizes(given)
+    proc_text.machine(dict.fromkeys(names, supplied), 100, 1)
+    proc_text.process(supplied, supplied, 100, 1)
+    proc_text.started_after_boot(supplied, 100)
+    (
+        proc_text.boot_time(supplied),
+        proc_text.interfaces(supplied),
+        proc_text.default_interface(supplied),
+    )
+    proc_text.tasks(supplied), proc_text.group_paths(supplied), proc_text.cpu_topology(supplied)
+    proc_text.devices(supplied), sizes(supplied)

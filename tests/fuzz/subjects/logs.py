@@ -22,15 +22,15 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def _shown(options: dict[str, Any], parts: list[bytes]) -> bytes:
+def _reported(options: dict[str, Any], parts: list[bytes]) -> bytes:
     formatter = Formatter(**options)
-    shown = b"".join([formatter.feed(part) for part in parts])
-    return shown + (b"" if formatter.done else formatter.finish())
+    reported = b"".join([formatter.feed(part) for part in parts])
+    return reported + (b"" if formatter.done else formatter.finish())
 
 
 @target(
     seeds=(b"\0\0" + LINE * 3, b"\1\1" + PART + b"\n" + LINE, b"\2\2" + DOCKER * 2),
-    words=(LINE, PART, DOCKER, b" stdout F ", b" stderr P ", b" stdout F:x ", b"\n", b"Z "),
+    parts=(LINE, PART, DOCKER, b" stdout F ", b" stderr P ", b" stdout F:x ", b"\n", b"Z "),
 )
 def log_records(data: bytes) -> None:
     """The same is shown however a log is cut into pieces."""
@@ -38,19 +38,19 @@ def log_records(data: bytes) -> None:
         return
     options = OPTIONS[data[0] % len(OPTIONS)]
     parts = list(pieces(data))
-    found, whole = _shown(options, parts), _shown(options, [b"".join(parts)])
+    found, whole = _reported(options, parts), _reported(options, [b"".join(parts)])
     # with a beginning, a block whose last record is long before it is passed over as a whole
     assert found == whole or "since" in options
 
 
-@target(words=(b"T", b"Z", b"+23:59", b"2024-01-02T03:04:05"))
+@target(parts=(b"T", b"Z", b"+23:59", b"2024-01-02T03:04:05"))
 def log_times(data: bytes) -> None:
     """A time of a log has nine digits or none."""
     found = nine_digits(data)
     assert found is None or found.rstrip(b"Z")[-10:-9] in (b".", b"") or b"." in found
 
 
-@target(seeds=(LINE * 3,), words=(LINE, PART, DOCKER))
-def last_words(data: bytes) -> None:
+@target(seeds=(LINE * 3,), parts=(LINE, PART, DOCKER))
+def last_message(data: bytes) -> None:
     """The last lines of a log, as a termination message."""
     last_log_text(data)

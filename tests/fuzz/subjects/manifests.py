@@ -21,7 +21,7 @@ LIST = b'{"apiVersion":"v1","kind":"PodList","items":[{"metadata":{"name":"a"},"
 FIELDS = (b"metadata", b"spec", b"containers", b"name", b"image", b"hostNetwork", b"nodeName")
 
 
-@target(ManifestError, seeds=(POD, LIST), words=(*YAML_WORDS, *JSON_WORDS, *FIELDS))
+@target(ManifestError, seeds=(POD, LIST), parts=(*YAML_WORDS, *JSON_WORDS, *FIELDS))
 def manifest(data: bytes) -> None:
     """An accepted manifest can be written as JSON for the API."""
     origin = Origin("node", "/etc/kubernetes/manifests/a.yaml", data[-1:] != b"\n")

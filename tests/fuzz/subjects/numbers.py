@@ -13,15 +13,15 @@ from tests.fuzz.target import target, text
 @target(
     ValueError,
     seeds=(b"1", b"100m", b"1.5Gi", b"1e3", b"-12E", b"0.000000001"),
-    words=(b"Ki", b"Mi", b"Gi", b"Ei", b"n", b"u", b"m", b"e", b"E", b"e-9", b"E+18", b"."),
+    parts=(b"Ki", b"Mi", b"Gi", b"Ei", b"n", b"u", b"m", b"e", b"E", b"e-9", b"E+18", b"."),
 )
 def quantity_both(data: bytes) -> None:
     """A quantity that the embedded API accepts has the agent's value, and one spelling."""
-    given = text(data)
+    supplied = text(data)
     try:
-        canonical = formats.canonical(given)
+        canonical = formats.canonical(supplied)
     except ValueError:
-        quantity.value(given)
+        quantity.value(supplied)
         return
     assert formats.canonical(canonical) == canonical
     quantity.value(canonical), quantity.milli_value(canonical)
@@ -33,7 +33,7 @@ def time_text(data: bytes) -> None:
     times.format_time(times.parse_time(text(data)))
 
 
-@target(ValueError, seeds=(b"1h2m3s", b"1.5ms", b"-4us"), words=(b"ns", b"us", b"ms", b"h"))
+@target(ValueError, seeds=(b"1h2m3s", b"1.5ms", b"-4us"), parts=(b"ns", b"us", b"ms", b"h"))
 def duration(data: bytes) -> None:
     """A duration as Go writes it; written again it is the same."""
     seconds = times.parse_duration(text(data))
@@ -46,14 +46,14 @@ def id_list(data: bytes) -> None:
     parse_ids(text(data))
 
 
-@target(seeds=(b"A='b'\n# c\nD='e\nf'\n",), words=(b"='", b"'\n", b"\r\n", b"#", b"\n", b"export "))
+@target(seeds=(b"A='b'\n# c\nD='e\nf'\n",), parts=(b"='", b"'\n", b"\r\n", b"#", b"\n", b"export "))
 def env_file(data: bytes) -> None:
     """An env file, as a container wrote it."""
     found = parse_env_file(text(data))
     assert all("=" not in name and "\n" not in name for name in found.values)
 
 
-@target(ExpansionTooLong, seeds=(b"$(A) $$(A) $(B", b"$(A)$(A)"), words=(b"$(", b"$$", b")"))
+@target(ExpansionTooLong, seeds=(b"$(A) $$(A) $(B", b"$(A)$(A)"), parts=(b"$(", b"$$", b")"))
 def expansion(data: bytes) -> None:
     """References to variables in commands and values."""
     expand(text(data), lambda name: name * 8 if len(name) % 2 else None)

@@ -40,19 +40,19 @@ WHOLE = json.dumps(
 ).encode()
 
 
-@target(ApiError, seeds=(POD, b"a: &b [c]\nd: *b\n", b"{}"), words=YAML_WORDS)
+@target(ApiError, seeds=(POD, b"a: &b [c]\nd: *b\n", b"{}"), parts=YAML_WORDS)
 def body_yaml(data: bytes) -> None:
     """A body of YAML becomes values that JSON can represent."""
     json.dumps(read_yaml(data))
 
 
-@target(ApiError, seeds=(b"k8s\0\n\t\n\2v1\22\3Pod\22\0",), words=(b"k8s\0", b"v1", b"Pod"))
+@target(ApiError, seeds=(b"k8s\0\n\t\n\2v1\22\3Pod\22\0",), parts=(b"k8s\0", b"v1", b"Pod"))
 def body_protobuf(data: bytes) -> None:
     """A body of Kubernetes' protobuf."""
     json.dumps(read(data, "application/vnd.kubernetes.protobuf"))
 
 
-@target(ApiError, seeds=(WHOLE,), words=(*JSON_WORDS, *FIELDS))
+@target(ApiError, seeds=(WHOLE,), parts=(*JSON_WORDS, *FIELDS))
 def object_pod(data: bytes) -> None:
     """A pod is refused, or it is validated with causes; what is taken the agent can read."""
     assert _RESOURCE is not None

@@ -45,7 +45,7 @@ def _two(data: bytes) -> tuple[Any, Any]:
     return (found if isinstance(found, dict) else {}), parse_json(second)
 
 
-@target(ApiError, seeds=tuple(POD + b"\0" + each for each in OPERATIONS), words=WORDS)
+@target(ApiError, seeds=tuple(POD + b"\0" + each for each in OPERATIONS), parts=WORDS)
 def patch_json(data: bytes) -> None:
     """RFC 6902 and 7386; the object is left as it was."""
     document, patch = _two(data)
@@ -57,7 +57,7 @@ def patch_json(data: bytes) -> None:
         assert json.dumps(document) == before
 
 
-@target(ApiError, seeds=tuple(POD + b"\0" + each for each in MERGES), words=WORDS)
+@target(ApiError, seeds=tuple(POD + b"\0" + each for each in MERGES), parts=WORDS)
 def patch_strategic(data: bytes) -> None:
     """A strategic merge patch of any object; it is left as it was."""
     document, patch = _two(data)
@@ -70,7 +70,7 @@ def patch_strategic(data: bytes) -> None:
         assert json.dumps(document) == before
 
 
-@target(ApiError, seeds=(POD + b"\0" + POD, POD + b"\0" + MERGES[0]), words=WORDS)
+@target(ApiError, seeds=(POD + b"\0" + POD, POD + b"\0" + MERGES[0]), parts=WORDS)
 def patch_apply(data: bytes) -> None:
     """Server-side apply of what a client sent on what is stored."""
     document, patch = _two(data)

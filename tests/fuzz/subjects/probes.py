@@ -25,7 +25,7 @@ def _read(parts: list[bytes]) -> tuple[int, str | None, bytes, bool, bool]:
 
 @target(
     seeds=(b"\0\0" + PLAIN, b"\0\0" + CHUNKED, b"\0\0" + INTERIM * 3 + PLAIN),
-    words=(PLAIN, CHUNKED, INTERIM, b"\r\n\r\n", b"\r\n", b"\n\n", b"HTTP/1.0 301 x", b"chunked"),
+    parts=(PLAIN, CHUNKED, INTERIM, b"\r\n\r\n", b"\r\n", b"\n\n", b"HTTP/1.0 301 x", b"chunked"),
 )
 def http_answers(data: bytes) -> None:
     """The same is read however an answer is cut into pieces."""

@@ -20,7 +20,7 @@ _OBJECTS = ApiObjects(load_table())
 _FORMAT = ProtobufFormat(_OBJECTS)
 _METADATA = field(1, field(1, "p") + field(8, field(1, 1700000000)) + field(11, entry("a", "b")))
 _POD = body("v1", "Pod", _METADATA + field(2, field(2, field(1, "c") + field(2, "i"))))
-_WORDS = (
+_PARTS = (
     b"k8s\0",
     b"v1",
     b"PodList",
@@ -50,7 +50,7 @@ def _frame(kind: str, obj: bytes) -> bytes:
         body("v1", "Status", field(3, "no") + field(5, field(4, field(1, "x"))) + field(6, 404)),
         body("coordination.k8s.io/v1", "Lease", field(2, field(4, field(1, 5) + field(2, 6000)))),
     ),
-    words=_WORDS,
+    parts=_PARTS,
 )
 def api_objects(data: bytes) -> None:
     """An object that is read, written and read again stays the same."""
@@ -61,7 +61,7 @@ def api_objects(data: bytes) -> None:
         assert json.dumps(again, sort_keys=True) == json.dumps(found, sort_keys=True)
 
 
-@target(seeds=(b"\0\0" + _frame("ADDED", _POD) + _frame("DELETED", _POD),), words=_WORDS)
+@target(seeds=(b"\0\0" + _frame("ADDED", _POD) + _frame("DELETED", _POD),), parts=_PARTS)
 def protobuf_watch(data: bytes) -> None:
     """The same events come however they are cut into pieces, and nothing but ApiErrors."""
 

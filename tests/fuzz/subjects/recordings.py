@@ -27,7 +27,7 @@ def _lines() -> tuple[bytes, ...]:
 
 @target(
     seeds=(b"\x01\x02\x03\x04", b'{"k":"shared","n":{}}', b"\x02\x05\x00\x07\x03\x01\x09\x02"),
-    words=(*JSON_WORDS, b'{"k":"event",', b'"t":1,"uid":"u",', b'"in":', b'"out":'),
+    parts=(*JSON_WORDS, b'{"k":"event",', b'"t":1,"uid":"u",', b'"in":', b'"out":'),
 )
 def recording(data: bytes) -> None:
     """A line as it is, then a good recording of which some values have another type."""

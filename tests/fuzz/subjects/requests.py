@@ -27,7 +27,7 @@ NODE_LOGS = b"query=kubelet&sinceTime=2024-01-02T03:04:05Z&tailLines=5&boot=-1&p
     UnreadableQuery,
     InvalidQuery,
     seeds=(NODE_LOGS, b"query=/a/b"),
-    words=(b"query=", b"&", b"%2f", b"..", b"boot=", b"pattern=", b"untilTime="),
+    parts=(b"query=", b"&", b"%2f", b"..", b"boot=", b"pattern=", b"untilTime="),
 )
 def node_log_query(data: bytes) -> None:
     """A query of the node's logs; no argument of a command becomes an option."""
@@ -39,14 +39,14 @@ def node_log_query(data: bytes) -> None:
 @target(
     BadPattern,
     seeds=(b"(?i)a[b-c]{2,3}?|\\pL", b"[[:alpha:]]"),
-    words=(b"(?", b"{1,1000}", b"[^", b"\\x{", b"[[:", b"?P<a>"),
+    parts=(b"(?", b"{1,1000}", b"[^", b"\\x{", b"[[:", b"?P<a>"),
 )
 def pattern(data: bytes) -> None:
     """A regular expression of RE2."""
     check(text(data))
 
 
-@target(BadStreamRequest, seeds=(b"input=1&output=1&tty=1&port=80,81",), words=(b"port=", b"&"))
+@target(BadStreamRequest, seeds=(b"input=1&output=1&tty=1&port=80,81",), parts=(b"port=", b"&"))
 def stream_query(data: bytes) -> None:
     """The streams or ports that a client requests."""
     query = parse_qsl(text(data), keep_blank_values=True)

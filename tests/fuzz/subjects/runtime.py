@@ -11,7 +11,7 @@ TEXTS = (names.PRE_STOP_HANDLER, names.PORTS)
 
 @target(
     seeds=(b"a\0u\0c\0001234\0005\0" + b'{"exec":{"command":["a"]}}\0[{"containerPort":80}]',),
-    words=(*JSON_WORDS, b"\0", b'"httpGet":{"port":'),
+    parts=(*JSON_WORDS, b"\0", b'"httpGet":{"port":'),
 )
 def container_labels(data: bytes) -> None:
     """Labels and annotations that the runtime gives back, which others may have written."""

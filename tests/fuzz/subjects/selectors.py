@@ -12,7 +12,7 @@ LABELS = {"a": "b", "x.io/y": "5"}
 @target(
     ApiError,
     seeds=(b"a=b,c in (d,e),!f,g notin (),h>5", b"a==b,x.io/y,c!=d"),
-    words=(b" in (", b" notin (", b",", b"!=", b"==", b")", b" " * 16),
+    parts=(b" in (", b" notin (", b",", b"!=", b"==", b")", b" " * 16),
 )
 def label_selector(data: bytes) -> None:
     """A label selector, and whether labels match it."""
@@ -23,7 +23,7 @@ def label_selector(data: bytes) -> None:
 @target(
     ApiError,
     seeds=(b"spec.nodeName=a,status.phase!=Running", b"metadata.name==a\\,b"),
-    words=(b"spec.nodeName", b"metadata.name", b"\\,", b"\\=", b"=", b"!="),
+    parts=(b"spec.nodeName", b"metadata.name", b"\\,", b"\\=", b"=", b"!="),
 )
 def field_selector(data: bytes) -> None:
     """A field selector, and whether a pod matches it."""

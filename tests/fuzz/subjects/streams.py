@@ -41,7 +41,7 @@ def _frames(parts: list[bytes]) -> tuple[list[spdy.Frame], str]:
 
 @target(
     seeds=(b"\0\0" + _OPENED + spdy.data(1, b"hello", last=True) + spdy.ping_answer(7),),
-    words=(b"\x80\x03\0\1", b"\x80\x03\0\3", b"\x80\x03\0\4", b"\0\0\0\1", b"\1\0\0\0"),
+    parts=(b"\x80\x03\0\1", b"\x80\x03\0\3", b"\x80\x03\0\4", b"\0\0\0\1", b"\1\0\0\0"),
 )
 def spdy_frames(data: bytes) -> None:
     """The same frames come however they are cut into pieces."""
@@ -52,8 +52,8 @@ def spdy_frames(data: bytes) -> None:
 class _Ends:
     """A client's WebSocket, and the runtime's connection."""
 
-    def __init__(self, sent: list[bytes], said: list[bytes]) -> None:
-        self.sent, self.said = sent, said
+    def __init__(self, sent: list[bytes], stated: list[bytes]) -> None:
+        self.sent, self.stated = sent, stated
         self.written = bytearray()
 
     async def receive(self) -> bytes | None:
@@ -64,7 +64,7 @@ class _Ends:
         assert data
 
     async def read(self, _size: int) -> bytes:
-        return self.said.pop(0) if self.said else b""
+        return self.stated.pop(0) if self.stated else b""
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -92,7 +92,7 @@ def _client_frames(parts: list[bytes]) -> tuple[list[websocket.Message], int]:
         b"\0\0\1\x81\0\0\0\0a\0\x80\0\0\0\0\x80\x81\0\0\0\0b",
         b"\0\0\x82\xfe\0\x80\0\0\0\0" + b"x" * 128,
     ),
-    words=(b"\x82\x81\0\0\0\0", b"\x88\x80", b"\xff", b"\xfe", b"\0\0\0\0"),
+    parts=(b"\x82\x81\0\0\0\0", b"\x88\x80", b"\xff", b"\xfe", b"\0\0\0\0"),
 )
 def websocket_frames(data: bytes) -> None:
     """The same messages come however a client cuts its bytes into pieces."""
@@ -106,7 +106,7 @@ _LOOP = asyncio.new_event_loop()
 @target(
     spdy.SpdyError,
     seeds=(b"\0\0\0hello\xff\4{}\xff\0", b"\1\1\0a\xff\xff\0\0b"),
-    words=(b"\xff\0", b"\xff\4", b"\0", b"\4"),
+    parts=(b"\xff\0", b"\xff\4", b"\0", b"\4"),
 )
 def websocket_messages(data: bytes) -> None:
     """Messages of a client become frames, and frames of the runtime messages."""
@@ -149,7 +149,7 @@ class _Open(asyncio.Transport):
 @target(
     UpgradeFailed,
     seeds=(b"\0\0" + HEAD + b"rest", b"\0\0" + REFUSED),
-    words=(b"\r\n\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked", b"HTTP/1.1 "),
+    parts=(b"\r\n\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked", b"HTTP/1.1 "),
 )
 def upgrade_answers(data: bytes) -> None:
     """Answers of the runtime's streaming server to an upgrade."""

@@ -135,5 +135,5 @@ def test_a_feature_that_the_node_has_not(node: Node, namespace: str) -> None:
         "Pod was rejected: Pod requires node features that are not available: "
         "UserNamespacesHostNetworkSupport"
     )
-    told = (node.api.find("nodes", "", node.name) or {})["status"]["declaredFeatures"]
-    assert "RestartAllContainersOnContainerExits" in told
+    notified = (node.api.find("nodes", "", node.name) or {})["status"]["declaredFeatures"]
+    assert "RestartAllContainersOnContainerExits" in notified

@@ -19,8 +19,8 @@ HOOK = {"exec": {"command": ["true", "x" * 1_400_000]}}
 
 def test_large_pre_stop_hooks_do_not_end_the_node(node: Node, namespace: str) -> None:
     for number in range(COUNT):
-        wanted = pod(f"p{number}", {**container(), "lifecycle": {"preStop": HOOK}})
-        node.api.create("pods", namespace, wanted)
+        desired = pod(f"p{number}", {**container(), "lifecycle": {"preStop": HOOK}})
+        node.api.create("pods", namespace, desired)
     for number in range(COUNT):
         node.wait_running(namespace, f"p{number}", 120)
     with RawRuntime(node.containerd.socket) as raw:

@@ -134,14 +134,14 @@ def test_many_variables_from_a_file(node2: Node, namespace: str) -> None:
     mount = [{"name": "e", "mountPath": "/e"}]
     keys = [{"volumeName": "e", "path": "env", "key": f"K{n + 1}"} for n in range(COUNT)]
     env = [{"name": f"V{n}", "valueFrom": {"fileKeyRef": key}} for n, key in enumerate(keys)]
-    wanted = pod(
+    desired = pod(
         "variables",
         container(env=env),
         initContainers=[container("write", write, volumeMounts=mount)],
         volumes=[{"name": "e", "emptyDir": {}}],
     )
     with prompt_health_answers(node2):
-        node2.api.create("pods", namespace, wanted)
+        node2.api.create("pods", namespace, desired)
         node2.wait_running(namespace, "variables")
 
 

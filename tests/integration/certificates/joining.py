@@ -125,16 +125,16 @@ class JoiningNode(Node):
                 variables[name] = value
             elif line.startswith("ExecStart=") and line != "ExecStart=":
                 start = line.removeprefix("ExecStart=")
-        words: list[str] = []
+        parts: list[str] = []
         for word in shlex.split(start)[1:]:
-            words += variables.get(word[1:], "").split() if word.startswith("$") else [word]
+            parts += variables.get(word[1:], "").split() if word.startswith("$") else [word]
         places = {"/etc/kubernetes": self.kubernetes, "/var/lib/kubelet": self.root_dir}
         for place, here in places.items():
-            words = [word.replace(place, str(here)) for word in words]
+            parts = [word.replace(place, str(here)) for word in parts]
         # settings of the machine itself stay as they are
-        words += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
-        words += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
-        return [*agent.COMMAND, *words, f"--root-dir={self.root_dir}"]
+        parts += ["--keep-kernel-settings", "--make-iptables-util-chains=false"]
+        parts += [f"--device-plugins-dir={self.root_dir}/device-plugins"]
+        return [*agent.COMMAND, *parts, f"--root-dir={self.root_dir}"]
 
     def start_agent(self, *flags: str) -> None:
         """Start the agent as the unit does."""

@@ -40,10 +40,10 @@ def test_the_client_certificate_is_renewed_again_and_again(joining: JoiningNode)
     assert container_status(joining.pod("rotating", "stays")) == before
     # the watches went on: nothing was listed again, nobody lost touch
     text = joining.agent.log.read_text()
-    said = [line for line in text.splitlines() if line.startswith("W")]
+    stated = [line for line in text.splitlines() if line.startswith("W")]
     # a start logs what the machine does not allow, and kubeadm's deprecated flags
     expected = (" at_start.py:", '] "flag --')
-    assert [s for s in said if not any(part in s for part in expected)] == []
+    assert [s for s in stated if not any(part in s for part in expected)] == []
     assert joining.condition("Ready")["status"] == "True"
     dated = [p for p in joining.pki.iterdir() if re.search(r"client-\d{4}", p.name)]
     assert len(dated) <= 3
@@ -135,8 +135,8 @@ def test_serving_certificate(joining: JoiningNode) -> None:
     joining.until(lambda: joining.requests(SERVING), "a request for a serving certificate")
     with pytest.raises(CommandError, match="error dialing backend"):
         joining.kubectl("logs", "talks", namespace="serving")
-    (asked,) = joining.requests(SERVING)
-    joining.kubectl("certificate", "approve", asked["metadata"]["name"])
+    (requested,) = joining.requests(SERVING)
+    joining.kubectl("certificate", "approve", requested["metadata"]["name"])
     joining.until((joining.pki / "kubelet-server-current.pem").exists, "a serving certificate")
     assert "hello" in joining.kubectl("logs", "talks", namespace="serving")
     table = joining.kubectl("get", "csr")

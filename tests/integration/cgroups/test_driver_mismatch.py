@@ -36,8 +36,8 @@ def make_node(containerd: Containerd, make_node: MakeNode) -> MakeNode:
 def mismatches(node: Node) -> list[str]:
     """The node's events about it."""
     begin = "CgroupDriverMismatch: "
-    said = node.events("default", node.name)
-    return [event.removeprefix(begin) for event in said if event.startswith(begin)]
+    stated = node.events("default", node.name)
+    return [event.removeprefix(begin) for event in stated if event.startswith(begin)]
 
 
 def test_a_runtime_on_systemd_is_named_until_it_is_on_cgroupfs(

@@ -74,8 +74,8 @@ def test_a_container_over_its_memory_is_shown_as_oom_killed(node: Node, namespac
     made = node.wait_phase(namespace, "oom", "Failed")
     ended = terminated(container_status(made, "hungry"))
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
-    shown = node.kubectl("describe", "pod", "oom", namespace=namespace)
-    assert "OOMKilled" in shown
+    reported = node.kubectl("describe", "pod", "oom", namespace=namespace)
+    assert "OOMKilled" in reported
 
 
 def test_the_burstable_group_has_what_its_pods_request(node: Node, namespace: str) -> None:

@@ -91,8 +91,12 @@ async def resizing_node(
     records = records or ActuatedInMemory()
     pod_limits = KernelPodLimits(tree, cgroups) if per_qos else NoPodCgroupLimits()
     parent = cgroups.parent if per_qos else lambda pod: cgroup_root
-    given: dict[str, Any] = {"cgroup_parent": parent, "pod_limits": pod_limits, "actuated": records}
-    async with runtime_node(containerd, work_dir, cgroup_root, **given) as runtime:
+    supplied: dict[str, Any] = {
+        "cgroup_parent": parent,
+        "pod_limits": pod_limits,
+        "actuated": records,
+    }
+    async with runtime_node(containerd, work_dir, cgroup_root, **supplied) as runtime:
         yield Node(runtime, cgroups, tree, records)
 
 
@@ -145,11 +149,11 @@ async def test_limits_grow_and_shrink_while_a_container_runs(
         assert await node.of_container(pod, "b") == kept(51, 5_000, 24 * MI)
         assert node.of_pod(pod) == kept(358, 35_000, 88 * MI)
         assert started(pod, node, "a") == before
-        told = node.runtime.statuses[pod.uid].newest("a")
-        assert told is not None
-        if told.resources is not None:  # containerd 1.6 does not report them
-            assert told.resources.cpu_quota == 30_000
-            assert told.resources.memory_limit_bytes == 64 * MI
+        notified = node.runtime.statuses[pod.uid].newest("a")
+        assert notified is not None
+        if notified.resources is not None:  # containerd 1.6 does not report them
+            assert notified.resources.cpu_quota == 30_000
+            assert notified.resources.memory_limit_bytes == 64 * MI
 
         smaller = resized(pod, resources("20m", "16Mi"), resources("20m", "16Mi"))
         assert not (await node.runtime.sync(smaller)).failed

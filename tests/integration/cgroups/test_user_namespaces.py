@@ -81,14 +81,14 @@ def _check_ids(node: Node, namespace: str, name: str) -> int:
     first = int(outside)
     assert first >= FIRST
     assert process.stat().st_uid == first + 1000
-    code, said = node.exec(
+    code, stated = node.exec(
         entry["containerID"],
         "sh",
         "-c",
         "touch /mem/x /disk/x /part/x /dev/termination-log && cat /s/k &&"
         " stat -c ' %u:%g' /mem/x /disk/x /part/x && stat -L -c '%u:%g %a' /s/k",
     )
-    assert (code, said) == (0, "hush 1000:2000\n 1000:2000\n 1000:2000\n0:2000 440\n")
+    assert (code, stated) == (0, "hush 1000:2000\n 1000:2000\n 1000:2000\n0:2000 440\n")
     # volumes are the node's: a container's ids are mapped where it mounts them, not on the disk
     volumes = node.root_dir / "pods" / found["metadata"]["uid"] / "volumes"
     for kind in ("mem", "disk"):

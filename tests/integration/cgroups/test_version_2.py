@@ -41,8 +41,8 @@ def root(hierarchy: Path) -> Iterator[str]:
 
 def test_a_pods_group_from_its_making_to_its_end(hierarchy: Path, root: str) -> None:
     offered = (hierarchy / "cgroup.controllers").read_text().split()
-    given = {name for name in offered if name in DELEGATED}
-    assert given, "this machine's v2 hierarchy has no controller that pods get"
+    supplied = {name for name in offered if name in DELEGATED}
+    assert supplied, "this machine's v2 hierarchy has no controller that pods get"
     files = CgroupFilesystem(2, dict.fromkeys(offered, hierarchy), ())
     group, pod = f"{root}/kubepods/burstable", f"{root}/kubepods/burstable/pod1"
     files.create(group, CgroupResources(), group=True)
@@ -50,7 +50,7 @@ def test_a_pods_group_from_its_making_to_its_end(hierarchy: Path, root: str) -> 
     files.create(pod, limits)
     for path in (root, f"{root}/kubepods", group):
         handed = (hierarchy / path.strip("/") / "cgroup.subtree_control").read_text().split()
-        assert set(handed) == given
+        assert set(handed) == supplied
     assert files.children(group) == {"pod1"}
     if "hugetlb" in offered:
         assert files.read_file(pod, "hugetlb", "hugetlb.2MB.max") == str(4 << 20)

@@ -34,9 +34,9 @@ def wait_amounts(node: Node, capacity: str, allocatable: str) -> None:
 
 def variables(node: Node, found: JSON, name: str = "main") -> dict[str, str]:
     entry = container_status(found, name)
-    code, said = node.exec(entry["containerID"], "env")
-    assert code == 0, said
-    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    code, stated = node.exec(entry["containerID"], "env")
+    assert code == 0, stated
+    return dict(line.split("=", 1) for line in stated.splitlines() if "=" in line)
 
 
 def test_a_container_finds_its_devices(node2: Node, plugin: PluginProcess, namespace: str) -> None:
@@ -52,15 +52,15 @@ def test_a_container_finds_its_devices(node2: Node, plugin: PluginProcess, names
     assert seen["FROM_CDI"] == "yes"
     for each in ("d1", "d2"):
         assert node2.exec(entry["containerID"], "sh", "-c", f"echo x > /dev/{each}")[0] == 0
-    code, said = node2.exec(entry["containerID"], "cat", "/from-plugin/devices.json")
-    assert (code, json.loads(said)) == (0, plugin.devices())
+    code, stated = node2.exec(entry["containerID"], "cat", "/from-plugin/devices.json")
+    assert (code, json.loads(stated)) == (0, plugin.devices())
     assert node2.exec(entry["containerID"], "touch", "/from-plugin/x")[0] != 0
     record = node2.containers(namespace, "p")["main"]
     assert record.annotations["devices.example/ids"] == "d1,d2"
     assert plugin.calls("PreStartContainer")[-1] == "d1,d2"
-    shown = entry["allocatedResourcesStatus"]
-    assert [each["name"] for each in shown] == [RESOURCE]
-    assert {each["health"] for each in shown[0]["resources"]} == {"Healthy"}
+    reported = entry["allocatedResourcesStatus"]
+    assert [each["name"] for each in reported] == [RESOURCE]
+    assert {each["health"] for each in reported[0]["resources"]} == {"Healthy"}
     assert node2.metric("kubelet_device_plugin_registration_total", resource_name=RESOURCE) >= 1
 
 

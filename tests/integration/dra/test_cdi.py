@@ -64,8 +64,8 @@ async def test_containers_see_their_devices_and_only_theirs(
 ) -> None:
     cdi = containerd2.directory / "cdi"
     cdi.mkdir(exist_ok=True)
-    given = [Given("d0", ["r0"]), Given("d1", ["r1"])]
-    services = Services(DRIVER, version, lambda claim: given, cdi)
+    supplied = [Given("d0", ["r0"]), Given("d1", ["r1"])]
+    services = Services(DRIVER, version, lambda claim: supplied, cdi)
     async with claim_node(work_dir) as claims:
         pod = _pod()
         claims.api.allocate("c", [pod.uid], DRIVER)
@@ -76,9 +76,9 @@ async def test_containers_see_their_devices_and_only_theirs(
             runtime_node(containerd2, work_dir, cgroup_root, providers=(claims.manager,)) as node,
         ):
             async with asyncio.timeout(30):
-                while not (driver.told and claims.drivers.connected(DRIVER)):  # noqa: ASYNC110 - a server that starts tells nobody
+                while not (driver.notified and claims.drivers.connected(DRIVER)):  # noqa: ASYNC110 - a server that starts tells nobody
                     await asyncio.sleep(0.05)
-            assert driver.told == [(True, "")]
+            assert driver.notified == [(True, "")]
             await claims.manager.prepare(pod)
             result = await node.sync(pod)
             assert not result.failed, result.error_message()
@@ -97,25 +97,25 @@ class _Devices:
     """Gives each container a CDI device that nobody has described."""
 
     async def provide(self, *about: Any) -> ContainerAdditions:
-        given: ContainerAdditions = about[-1]
-        return replace(given, cdi_devices=("example.com/gpu=none",))
+        supplied: ContainerAdditions = about[-1]
+        return replace(supplied, cdi_devices=("example.com/gpu=none",))
 
 
 @pytest.mark.parametrize(
-    ("containerd", "said"),
+    ("containerd", "stated"),
     [
         ("containerd16", "takes no CDI devices"),
         ("containerd2", "unresolvable CDI devices example.com/gpu=none"),
     ],
 )
 async def test_a_runtime_that_would_leave_devices_out_makes_no_container(
-    request: pytest.FixtureRequest, work_dir: Path, cgroup_root: str, containerd: str, said: str
+    request: pytest.FixtureRequest, work_dir: Path, cgroup_root: str, containerd: str, stated: str
 ) -> None:
     runtime: Containerd = request.getfixturevalue(containerd)
     async with runtime_node(runtime, work_dir, cgroup_root, providers=(_Devices(),)) as node:
         pod = make_pod("devices", [make_container("app", SAYS)])
         result = await node.sync(pod)
-        assert said in result.error_message()
+        assert stated in result.error_message()
         listed = await node.runtime.list_containers()
         assert [each.metadata.name for each in listed] == []
         assert not (await node.kill(pod, pod.uid)).failed

@@ -28,8 +28,8 @@ def using(name: str = "p") -> JSON:
 
 
 def health(found: JSON) -> list[JSON]:
-    shown: list[JSON] = container_status(found, "main").get("allocatedResourcesStatus", [])
-    return shown
+    reported: list[JSON] = container_status(found, "main").get("allocatedResourcesStatus", [])
+    return reported
 
 
 def test_a_pod_has_the_device_it_requests(
@@ -41,10 +41,10 @@ def test_a_pod_has_the_device_it_requests(
     (made,) = found["status"]["resourceClaimStatuses"]
     claim = made["resourceClaimName"]
     for name, expected in (("main", DRIVER), ("other", "")):
-        code, said = node2.exec(
+        code, stated = node2.exec(
             container_status(found, name)["containerID"], "sh", "-c", "echo -n $DRA_D1$DRA_D0"
         )
-        assert (code, said) == (0, expected)
+        assert (code, stated) == (0, expected)
     assert node2.kubectl("get", "resourceclaims", "-n", namespace, "--no-headers").split()[:2] == [
         claim,
         "allocated,reserved",
@@ -84,5 +84,5 @@ def test_a_pod_has_the_device_it_requests(
 
 
 def node2_health(node: Node, namespace: str) -> list[JSON]:
-    shown = health(node.pod(namespace, "p"))
-    return list(shown[0]["resources"]) if shown else []
+    reported = health(node.pod(namespace, "p"))
+    return list(reported[0]["resources"]) if reported else []

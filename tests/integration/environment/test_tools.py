@@ -40,8 +40,8 @@ def test_pull_with_a_password_only(containerd: Containerd, registry: Registry) -
     with RawRuntime(containerd.socket) as raw:
         with pytest.raises(grpc.RpcError) as refused:
             pull(raw, name)
-        said = str(refused.value.details())
-        assert "401 Unauthorized" in said or "authorization failed" in said
+        stated = str(refused.value.details())
+        assert "401 Unauthorized" in stated or "authorization failed" in stated
         assert pull(raw, name, pb.AuthConfig(username=registry.user, password=registry.password))
         assert raw.has_image(name)
 

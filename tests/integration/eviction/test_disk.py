@@ -34,9 +34,9 @@ def test_the_pod_that_fills_the_disk_is_evicted(
                 node.apply(bound(name, script + STAY, {}), namespace="default")
                 # first: a condition of two seconds may be over when the pod has ended
                 node.wait_condition("DiskPressure", "True", timeout=60)
-                gone = node.wait_phase("default", name, "Failed", timeout=60)
-                assert status(gone)["reason"] == "Evicted"
-                assert f"low on resource: {resource}. " in status(gone)["message"]
+                removed = node.wait_phase("default", name, "Failed", timeout=60)
+                assert status(removed)["reason"] == "Evicted"
+                assert f"low on resource: {resource}. " in status(removed)["message"]
                 node.wait_condition("DiskPressure", "False", timeout=30)
                 assert status(node.pod("default", "calm"))["phase"] == "Running"
                 emptied(node)

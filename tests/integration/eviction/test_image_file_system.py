@@ -86,8 +86,8 @@ def test_unused_images_are_removed_before_the_pod_whose_layer_fills_the_disk_is_
         node.apply(bound("writer", fills + STAY), namespace="default")
         # first: a condition of two seconds may be over when the pod has ended
         node.wait_condition("DiskPressure", "True", timeout=60)
-        gone = node.wait_phase("default", "writer", "Failed", timeout=60)
-        message = status(gone)["message"]
+        removed = node.wait_phase("default", "writer", "Failed", timeout=60)
+        message = status(removed)["message"]
         assert re.match(r"The node was low on resource: ephemeral-storage\. ", message), message
         node.wait_condition("DiskPressure", "False", timeout=60)
         assert status(node.pod("default", "calm"))["phase"] == "Running"

@@ -93,18 +93,18 @@ def test_the_pod_that_eats_the_memory_is_evicted_and_the_node_recovers(small: No
     try:
         # first: a condition of two seconds may be over when the pod has ended
         small.wait_condition("MemoryPressure", "True")
-        gone = small.wait_phase("default", "eater", "Failed")
+        removed = small.wait_phase("default", "eater", "Failed")
     finally:
         watch.over()
     assert watch.crossed
-    assert status(gone)["reason"] == "Evicted"
-    message = status(gone)["message"]
+    assert status(removed)["reason"] == "Evicted"
+    message = status(removed)["message"]
     assert re.fullmatch(
         r"The node was low on resource: memory\. Threshold quantity: 200Mi, available: \S+\. "
         r"Container main was using \S+, request is 0, has larger consumption of memory\. ",
         message,
     )
-    assert condition(gone, "DisruptionTarget")["message"] == message
+    assert condition(removed, "DisruptionTarget")["message"] == message
     small.wait_event("default", "eater", "Evicted: The node was low on resource: memory")
     small.wait_condition("MemoryPressure", "False", timeout=30)
     assert status(small.pod("default", "calm"))["phase"] == "Running"
@@ -115,8 +115,8 @@ def test_the_pod_that_eats_the_memory_is_evicted_and_the_node_recovers(small: No
     small.apply(pod("stress", STRESSES, nodeName="test-node"), namespace="default")
     # first: a condition of two seconds may be over when the pod has ended
     small.wait_condition("MemoryPressure", "True")
-    gone = small.wait_phase("default", "stress", "Failed")
-    message = status(gone)["message"]
+    removed = small.wait_phase("default", "stress", "Failed")
+    message = status(removed)["message"]
     assert re.search(
         r"low on resource: memory\. .* Container main was using (\d{6}Ki|\d{3}Mi), ", message
     ), message

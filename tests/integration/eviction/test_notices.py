@@ -78,30 +78,30 @@ async def test_a_cgroup_that_reaches_its_margin(eats: int, noticed: bool) -> Non
     with _group(MEMORY) as name, _eater(Path(f"{MEMORY}{name}"), eats) as child:
         if kernel.VERSION == 2:  # reports what reaches a limit
             (MEMORY / name[1:] / kernel.MEMORY_LIMIT_FILE).write_text(str(20 * MI))
-        told = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
-        told.arm({name: 20 * MI})
+        notified = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
+        notified.arm({name: 20 * MI})
         await asyncio.to_thread(_start_eating, child)
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        await told.wait(5.0 if noticed else 0.2)
+        await notified.wait(5.0 if noticed else 0.2)
         assert (loop.time() - begun < 4) is noticed or not noticed
-        assert (told.count > 0) is noticed
-        told.close()
+        assert (notified.count > 0) is noticed
+        notified.close()
 
 
 async def test_arming_anew_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "REARM_S", 0.0)
     with _group(MEMORY) as name:
-        told = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
+        notified = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
         before = _descriptors()
-        told.arm({name: MI})
+        notified.arm({name: MI})
         armed = _descriptors()
         for _ in range(20):
-            told.arm({name: MI, "": MI, "/gone": MI})
+            notified.arm({name: MI, "": MI, "/gone": MI})
         assert _descriptors() == armed
-        told.close()
+        notified.close()
         assert _descriptors() == before
-        told.arm({name: MI})
+        notified.arm({name: MI})
         assert _descriptors() == before, "what is closed stays closed"
 
 
@@ -116,20 +116,20 @@ def events(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
 
 async def test_a_cgroup_that_reports_events(events: tuple[Path, Path]) -> None:
     mount, group = events
-    told = MemoryNotices(mount, 2, pressure=NONE)
-    told.arm({"/pods": 1, "/": 1})
-    await told.wait(0.2)
-    assert told.count == 0, "there was no event yet"
+    notified = MemoryNotices(mount, 2, pressure=NONE)
+    notified.arm({"/pods": 1, "/": 1})
+    await notified.wait(0.2)
+    assert notified.count == 0, "there was no event yet"
     for number in (1, 2):
         with _eater(group, 1):
-            await told.wait(5)
-            assert told.count >= number * 2 - 1
-            before = told.count
+            await notified.wait(5)
+            assert notified.count >= number * 2 - 1
+            before = notified.count
             await asyncio.sleep(0.1)
-            assert told.count == before, "one notice an event"
-        await told.wait(5)
-    assert told.count == 4
-    told.close()
+            assert notified.count == before, "one notice an event"
+        await notified.wait(5)
+    assert notified.count == 4
+    notified.close()
 
 
 async def test_a_removed_cgroup_reports_nothing_more(
@@ -137,31 +137,31 @@ async def test_a_removed_cgroup_reports_nothing_more(
 ) -> None:
     monkeypatch.setattr(machine, "REARM_S", 0.0)
     mount, group = events
-    told = MemoryNotices(mount, 2, pressure=NONE)
+    notified = MemoryNotices(mount, 2, pressure=NONE)
     before = _descriptors()
-    told.arm({"/pods": 1})
+    notified.arm({"/pods": 1})
     group.rmdir()
-    await told.wait(0.2)
-    assert told.count <= 1
-    told.arm({"/pods": 1})
+    await notified.wait(0.2)
+    assert notified.count <= 1
+    notified.arm({"/pods": 1})
     assert _descriptors() == before
-    seen = told.count
+    seen = notified.count
     group.mkdir()
-    told.arm({"/pods": 1})
+    notified.arm({"/pods": 1})
     with _eater(group, 1):
-        await told.wait(5)
-    assert told.count > seen, "another cgroup of that name is watched"
-    told.close()
+        await notified.wait(5)
+    assert notified.count > seen, "another cgroup of that name is watched"
+    notified.close()
     assert _descriptors() == before
 
 
 @pytest.mark.needs("pressure stalls")
 async def test_stalls_are_watched_where_the_kernel_reports_them() -> None:
     before = _descriptors()
-    told = MemoryNotices(None, 1)
-    told.arm({})
+    notified = MemoryNotices(None, 1)
+    notified.arm({})
     assert _descriptors() == before + 2, "the file, and what waits for it"
-    told.arm({})
+    notified.arm({})
     assert _descriptors() == before + 2
-    told.close()
+    notified.close()
     assert _descriptors() == before

@@ -32,8 +32,8 @@ def test_the_pod_that_takes_the_process_numbers_is_evicted(
         node.apply(bound("calm"), bound("many", many + STAY), namespace="default")
         # first: a condition of two seconds may be over when the pod has ended
         node.wait_condition("PIDPressure", "True", timeout=60)
-        gone = node.wait_phase("default", "many", "Failed", timeout=60)
-        assert status(gone)["message"].startswith("The node was low on resource: pids. ")
+        removed = node.wait_phase("default", "many", "Failed", timeout=60)
+        assert status(removed)["message"].startswith("The node was low on resource: pids. ")
         node.wait_condition("PIDPressure", "False", timeout=30)
         assert status(node.pod("default", "calm"))["phase"] == "Running"
     finally:

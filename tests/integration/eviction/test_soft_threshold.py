@@ -43,14 +43,14 @@ def test_graces(make_node: MakeNode, containerd: Containerd) -> None:
             node.wait_condition("DiskPressure", "True", timeout=30)
             crossed = time.monotonic()
             volumes = node.root_dir / "pods" / node.pod("default", "long")["metadata"]["uid"]
-            asked = volumes / "volumes/kubernetes.io~empty-dir/v/asked"
-            node.until(asked.exists, "the container gets SIGTERM", timeout=30)
+            requested = volumes / "volumes/kubernetes.io~empty-dir/v/asked"
+            node.until(requested.exists, "the container gets SIGTERM", timeout=30)
             assert time.monotonic() - crossed > GRACE_S - 1.5
-            asked_at = time.monotonic()
-            gone = node.wait_phase("default", "long", "Failed", timeout=60)
-            assert TO_END_S - 1 < time.monotonic() - asked_at < TO_END_S + 10
-            assert "low on resource: ephemeral-storage. " in status(gone)["message"]
-            (state,) = status(gone)["containerStatuses"]
+            requested_at = time.monotonic()
+            removed = node.wait_phase("default", "long", "Failed", timeout=60)
+            assert TO_END_S - 1 < time.monotonic() - requested_at < TO_END_S + 10
+            assert "low on resource: ephemeral-storage. " in status(removed)["message"]
+            (state,) = status(removed)["containerStatuses"]
             assert state["state"]["terminated"]["exitCode"] == 137
             node.wait_condition("DiskPressure", "False", timeout=60)
             assert status(node.pod("default", "brief"))["phase"] == "Running"

@@ -116,7 +116,7 @@ def drawn(node: Node, namespace: str, name: str) -> str:
     return command_output(timeline.main, node, "-n", namespace, name)
 
 
-def wrong(sick: Sick, truth: Truth, said: Told) -> dict[str, str]:
+def wrong(sick: Sick, truth: Truth, stated: Told) -> dict[str, str]:
     """The questions that are not answered -> what is wrong with the answer."""
     found: dict[str, str] = {}
     for question, check in {
@@ -126,55 +126,57 @@ def wrong(sick: Sick, truth: Truth, said: Told) -> dict[str, str]:
         "what to do": _to_do,
     }.items():
         try:
-            check(sick, truth, said)
+            check(sick, truth, stated)
         except (AssertionError, LookupError, ValueError) as error:
             found[question] = f"{type(error).__name__}: {error}"
     return found
 
 
-def _cause(sick: Sick, _truth: Truth, said: Told) -> None:
-    first = next(line for line in said.text.splitlines() if f"/{sick.name}: " in line)
-    assert said.pod["cause"] == sick.cause, said.pod["cause"]
-    for words in sick.verdict:
-        assert words in said.pod["verdict"], (words, said.pod["verdict"])
-        assert words in first, (words, first)
+def _cause(sick: Sick, _truth: Truth, stated: Told) -> None:
+    first = next(line for line in stated.text.splitlines() if f"/{sick.name}: " in line)
+    assert stated.pod["cause"] == sick.cause, stated.pod["cause"]
+    for parts in sick.verdict:
+        assert parts in stated.pod["verdict"], (parts, stated.pod["verdict"])
+        assert parts in first, (parts, first)
 
 
-def _since(sick: Sick, truth: Truth, said: Told) -> None:
-    true, found = sick.since(truth), said.pod["first_seen"]
+def _since(sick: Sick, truth: Truth, stated: Told) -> None:
+    true, found = sick.since(truth), stated.pod["first_seen"]
     assert -EARLY_S <= found - true <= LATE_S, f"{found - true:+.1f} s from the truth"
-    shown = re.search(rf"^  Since +{DAY}(\S+)", said.text, re.MULTILINE)
-    assert shown is not None
+    reported = re.search(rf"^  Since +{DAY}(\S+)", stated.text, re.MULTILINE)
+    assert reported is not None
     moment = datetime.fromtimestamp(found).astimezone()
-    assert moment.strftime("%H:%M:%S") == shown[1] or parse_time(shown[1]) == found, shown[1]
+    assert moment.strftime("%H:%M:%S") == reported[1] or parse_time(reported[1]) == found, reported[
+        1
+    ]
 
 
-def _waits(sick: Sick, _truth: Truth, said: Told) -> None:
-    waits = said.pod["waits"]
+def _waits(sick: Sick, _truth: Truth, stated: Told) -> None:
+    waits = stated.pod["waits"]
     if sick.waits is None:
         assert waits == [], waits
-        assert said.pod["final"]
-        assert "\n  Final " in said.text
+        assert stated.pod["final"]
+        assert "\n  Final " in stated.text
         return
     kind, subject = sick.waits
     if isinstance(waits, str):  # of a pod on no node
         assert kind in waits, waits
-        assert f"\n  Waits for  {waits}\n" in said.text
+        assert f"\n  Waits for  {waits}\n" in stated.text
         return
-    first, at = waits[0], said.pod["at"]
+    first, at = waits[0], stated.pod["at"]
     assert first["kind"] == kind, waits
     assert subject in first["subject"], waits
     assert (first["until"] is not None) is sick.until, waits
-    assert not said.pod["final"]
-    row = re.search(rf"^Waits for\n  {kind}  (.*)", said.text, re.MULTILINE)
+    assert not stated.pod["final"]
+    row = re.search(rf"^Waits for\n  {kind}  (.*)", stated.text, re.MULTILINE)
     assert row is not None
     if sick.until:
         assert 0 <= first["until"] - at + 1 <= 301, first["until"] - at
         assert re.search(rf"until {DAY}\d\d:\d\d:\d\d \((in |now)", row[1]), row[1]
 
 
-def _to_do(sick: Sick, _truth: Truth, said: Told) -> None:
-    hint = said.pod["hint"]
-    for words in sick.hint:
-        assert words in hint, (words, hint)
-    assert f"\n  To do      {hint}\n" in said.text
+def _to_do(sick: Sick, _truth: Truth, stated: Told) -> None:
+    hint = stated.pod["hint"]
+    for parts in sick.hint:
+        assert parts in hint, (parts, hint)
+    assert f"\n  To do      {hint}\n" in stated.text

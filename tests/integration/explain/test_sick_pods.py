@@ -271,9 +271,9 @@ TIMELINES = {
 }
 
 
-def failing(words: str, **more: Any) -> JSON:
+def failing(tokens: str, **more: Any) -> JSON:
     """A probe that fails with these words each second."""
-    return {"exec": {"command": ["sh", "-c", f"echo {words}; exit 1"]}, "periodSeconds": 1, **more}
+    return {"exec": {"command": ["sh", "-c", f"echo {tokens}; exit 1"]}, "periodSeconds": 1, **more}
 
 
 def variable(name: str, key: str) -> list[JSON]:
@@ -377,8 +377,8 @@ class Ward:
             if sick.name in names:
                 if sick.waits is not None and sick.until and sick.name != "noplace":
                     self.wait_between_tries(sick)
-                said = explain_pod(self.node, NAMESPACE, sick.name)
-                found[sick.name] = (said, wrong(sick, self.truth(sick.name), said))
+                stated = explain_pod(self.node, NAMESPACE, sick.name)
+                found[sick.name] = (stated, wrong(sick, self.truth(sick.name), stated))
         return found
 
 
@@ -469,18 +469,18 @@ def test_explain_answers_four_questions_about_25_unhealthy_pods(
         holder.kill()
         holder.wait()
     lost = 0
-    for name, (said, mistakes) in judged.items():
+    for name, (stated, mistakes) in judged.items():
         for question, why in mistakes.items():
             lost += 1
             print(f"{name}: {question}: {why}")
         if mistakes:
-            print(said.text)
+            print(stated.text)
     print(f"explain: {4 * len(SICK) - lost} of {4 * len(SICK)} points for {len(SICK)} pods")
     missing = [
-        f"{name}: {words!r} is not in\n{lines[name]}"
+        f"{name}: {tokens!r} is not in\n{lines[name]}"
         for name, parts in TIMELINES.items()
-        for words in parts
-        if words not in lines[name]
+        for tokens in parts
+        if tokens not in lines[name]
     ]
     assert missing == []
     assert (len(SICK), len(judged), lost) == (25, 25, 0)
@@ -491,7 +491,7 @@ def watch_pulls(ward: Ward) -> dict[str, tuple[Told, dict[str, str]]]:
     """Let one image pull hang permanently, and another wait for it."""
     node = ward.node
     tolerates = [{"operator": "Exists"}]
-    for name, image, words in (
+    for name, image, tokens in (
         ("pulling", "large", "is being pulled"),
         ("queued", "other", "is queued"),
     ):
@@ -499,20 +499,20 @@ def watch_pulls(ward: Ward) -> dict[str, tuple[Told, dict[str, str]]]:
         new = pod(name, made, nodeName=node.name, tolerations=tolerates)
         node.apply(new, namespace=NAMESPACE)
         node.until(
-            lambda name=name, words=words: (
-                words  # type: ignore[misc]
+            lambda name=name, tokens=tokens: (
+                tokens  # type: ignore[misc]
                 in explained(node, NAMESPACE, name).get("verdict", "")
             ),
-            words,
+            tokens,
             NAMESPACE,
             name,
         )
     return ward.judge(["pulling", "queued"])
 
 
-def restarted_at_the_announced_time(ward: Ward, said: Told) -> None:
+def restarted_at_the_announced_time(ward: Ward, stated: Told) -> None:
     """The time of the next try was true."""
-    until, restarts = said.pod["waits"][0]["until"], said.pod["containers"][0]["restarts"]
+    until, restarts = stated.pod["waits"][0]["until"], stated.pod["containers"][0]["restarts"]
 
     def again(found: JSON) -> bool:
         count = container_status(found).get("restartCount", 0)

@@ -30,7 +30,7 @@ SECONDS = 4.0
 
 
 @pytest.mark.parametrize(
-    ("fault", "words", "remedy"),
+    ("fault", "parts", "remedy"),
     [
         (no_room, "No space left on device", "du -xh"),
         (no_inodes, "No space left on device", "du -x --inodes"),
@@ -41,7 +41,7 @@ SECONDS = 4.0
 def test_new_pods_wait_and_start_by_themselves(
     small_node: Node,
     fault: Callable[[Path], AbstractContextManager[None]],
-    words: str,
+    parts: str,
     remedy: str,
 ) -> None:
     name = fault.__name__.replace("_", "-")
@@ -51,19 +51,19 @@ def test_new_pods_wait_and_start_by_themselves(
     seen = len(small_node.log_lines())
     with fault(small):
         small_node.apply(pod(name, main, volumes=volumes), namespace=NAMESPACE)
-        why = small_node.wait_event(NAMESPACE, name, f".*{words}", timeout=30)
+        why = small_node.wait_event(NAMESPACE, name, f".*{parts}", timeout=30)
         assert f"file system {small}: " in why, "the message names what is full"
         assert f": '{small}/" in why, "and the path"
-        told = explained(small_node, NAMESPACE, name)
-        assert told["cause"] == "node-fault"
-        assert f"file system {small} of this node" in told["hint"]
-        assert remedy in told["hint"]
+        notified = explained(small_node, NAMESPACE, name)
+        assert notified["cause"] == "node-fault"
+        assert f"file system {small} of this node" in notified["hint"]
+        assert remedy in notified["hint"]
         small_node.kill()
         small_node.start_agent()
         small_node.wait_ready()
     small_node.wait_running(NAMESPACE, name)
-    said = [line for line in small_node.log_lines()[seen:] if words in line]
-    assert len(said) < 20, "it is logged, not repeated"
+    stated = [line for line in small_node.log_lines()[seen:] if parts in line]
+    assert len(stated) < 20, "it is logged, not repeated"
     assert not [line for line in small_node.log_lines()[seen:] if "Traceback" in line]
 
 
@@ -85,6 +85,6 @@ def test_the_agent_goes_on_by_itself(
         time.sleep(SECONDS)
     small_node.wait_running(NAMESPACE, name)
     assert small_node.agent.pid == agent
-    said = small_node.log_lines()[seen:]
-    assert len(said) < 20, "it is logged, not repeated"
-    assert "Traceback" not in "\n".join(said)
+    stated = small_node.log_lines()[seen:]
+    assert len(stated) < 20, "it is logged, not repeated"
+    assert "Traceback" not in "\n".join(stated)

@@ -29,12 +29,12 @@ class Network:
         self.name = f"kpt-guards-{os.getpid()}"
         self.within = ("ip", "netns", "exec", self.name)
 
-    def do(self, *words: str) -> str:
-        done = subprocess.run([*self.within, *words], check=True, capture_output=True, text=True)
+    def do(self, *parts: str) -> str:
+        done = subprocess.run([*self.within, *parts], check=True, capture_output=True, text=True)
         return done.stdout
 
-    async def run(self, words: Sequence[str]) -> Ended:
-        return await run_command([*self.within, *words])
+    async def run(self, parts: Sequence[str]) -> Ended:
+        return await run_command([*self.within, *parts])
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_made_again_after_a_flush(network: Network, monkeypatch: pytest.MonkeyPa
 
 
 def test_without_the_right_to(network: Network) -> None:
-    async def as_nobody(words: Sequence[str]) -> Ended:
-        return await network.run(["setpriv", "--reuid=65534", "--clear-groups", *words])
+    async def as_nobody(parts: Sequence[str]) -> Ended:
+        return await network.run(["setpriv", "--reuid=65534", "--clear-groups", *parts])
 
     asyncio.run(IPTablesChains(4, as_nobody).run())  # gives up, once for all
     assert "KUBE" not in network.do("iptables", "-t", "filter", "-S")

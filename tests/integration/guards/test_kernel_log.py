@@ -31,7 +31,7 @@ while True:
 """
 
 
-def news(descriptor: int) -> list[KernelRecord]:
+def changes(descriptor: int) -> list[KernelRecord]:
     """Records that were written since the last call."""
     found: list[KernelRecord] = []
     while True:
@@ -78,8 +78,8 @@ def forge(text: str) -> None:
 async def test_only_the_kernel_reports_that_the_machine_has_no_memory_left(
     tmp_path: Path, descriptor: int
 ) -> None:
-    told: list[Kill] = []
-    watch = OOMWatch(open_kernel_log, tmp_path / MARK, "this boot", told.append)
+    notified: list[Kill] = []
+    watch = OOMWatch(open_kernel_log, tmp_path / MARK, "this boot", notified.append)
     task = asyncio.create_task(watch.run())
     try:
         async with asyncio.timeout(30):
@@ -88,7 +88,7 @@ async def test_only_the_kernel_reports_that_the_machine_has_no_memory_left(
         pid = await asyncio.to_thread(killed_in_a_cgroup)
         forge(f"forged invoked oom-killer: order=0 {os.getpid()}")
         forge(f"Out of memory: Killed process 1 (forged) {os.getpid()}")
-        written = news(descriptor)
+        written = changes(descriptor)
         await asyncio.sleep(0.2)  # the watch has read them too: a read does not wait
     finally:
         task.cancel()
@@ -99,4 +99,4 @@ async def test_only_the_kernel_reports_that_the_machine_has_no_memory_left(
     assert of_cgroup[0].text.startswith("Memory cgroup out of memory: ")
     assert any(r.text.startswith("oom-kill:constraint=CONSTRAINT_MEMCG,") for r in written)
     assert [r.from_kernel for r in forged] == [False, False]
-    assert told == []
+    assert notified == []

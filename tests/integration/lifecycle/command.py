@@ -27,12 +27,12 @@ def explained(node: Node, namespace: str, name: str) -> Any:
     return json.loads(result.stdout) if result.returncode == 0 else {}
 
 
-def until_verdict(node: Node, namespace: str, name: str, *words: str) -> str:
+def until_verdict(node: Node, namespace: str, name: str, *parts: str) -> str:
     """Wait until the first line about a pod has these words in it; the line."""
 
     def has_words() -> str | None:
         verdict = str(explained(node, namespace, name).get("verdict", ""))
-        return verdict if all(word in verdict for word in words) else None
+        return verdict if all(word in verdict for word in parts) else None
 
-    found = node.until(has_words, f"a verdict with {words}", namespace, name)
+    found = node.until(has_words, f"a verdict with {parts}", namespace, name)
     return str(found)

@@ -34,7 +34,7 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
         pod("huge", container("main", resources={"requests": {"cpu": "900"}}), nodeName=node.name),
         namespace=namespace,
     )
-    for name, words in {
+    for name, parts in {
         "well": ("running and ready",),
         "crash": ("main keeps exiting (last exit code 3", "it restarts in"),
         "noimage": ("main can't start: ImagePullBackOff", "connection refused", "next try in"),
@@ -47,7 +47,7 @@ def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
         ),
         "huge": ("refused by this node: OutOfcpu",),
     }.items():
-        until_verdict(node, namespace, name, *words)
+        until_verdict(node, namespace, name, *parts)
     everything = run(node, "explain")
     for name in ("well", "crash", "noimage"):
         assert re.search(rf"^{namespace}/{name} +\S", everything, re.MULTILINE)
@@ -83,14 +83,14 @@ def test_a_static_pod_by_its_manifests_name_its_uids_and_another_namespace(
     mirror = node.wait_running(namespace, f"static-{node.name}")
     until_verdict(node, namespace, "static", "running and ready")
     uid = mirror["metadata"]["uid"]
-    for asked in (f"{namespace}/static", uid, mirror["metadata"]["annotations"][CONFIG_HASH]):
-        assert run(node, "explain", asked).startswith(f"{full}: running and ready"), asked
-        assert full in run(node, "timeline", asked).splitlines()[0], asked
+    for requested in (f"{namespace}/static", uid, mirror["metadata"]["annotations"][CONFIG_HASH]):
+        assert run(node, "explain", requested).startswith(f"{full}: running and ready"), requested
+        assert full in run(node, "timeline", requested).splitlines()[0], requested
     patch = ("--patch", '{"metadata": {"labels": {"a": "b"}}}')
     assert run(node, "plan", f"{namespace}/static", *patch).startswith(f"{full}: ")
     for command, more in (("explain", ()), ("timeline", ()), ("plan", patch)):
-        told = run(node, command, "elsewhere/static", *more, expect=1)
-        assert f"; use {full}, which this node has" in told
+        notified = run(node, command, "elsewhere/static", *more, expect=1)
+        assert f"; use {full}, which this node has" in notified
     file.unlink()
     node.wait_removed(namespace, f"static-{node.name}")
     assert run(node, "explain", f"{namespace}/static", expect=1) == "", "shown as it was"
@@ -113,13 +113,13 @@ def test_start_times_outlast_the_agent_and_removed_pods_are_explained(
     node.kubectl("delete", "pod", "goes", "--grace-period=1", namespace=namespace)
     node.wait_removed(namespace, "goes")
 
-    def gone() -> bool:
+    def removed() -> bool:
         command = [sys.executable, "-m", "kubeletpy.cli.main", "explain", f"{namespace}/goes"]
         command += ["--socket", str(node.root_dir / "explain.sock")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         return done.returncode == 1 and "because it was deleted in the API" in done.stdout
 
-    node.until(gone, "what was known last")
+    node.until(removed, "what was known last")
     before = explained(node, namespace, "crash")["first_seen"]
     node.terminate()
     node.start_agent()
@@ -133,23 +133,23 @@ def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
     node.wait_pod(namespace, "seen", lambda p: bool(status(p)), "known")
     command = [sys.executable, "-u", "-m", "kubeletpy.cli.main", "explain", "--watch"]
     command += [f"{namespace}/seen", "--socket", str(node.root_dir / "explain.sock")]
-    shown = node.directory / "watched"
-    with shown.open("w") as out:
+    reported = node.directory / "watched"
+    with reported.open("w") as out:
         watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         node.until(
-            lambda: "last exit code 4" in shown.read_text(), "the end shown", namespace, "seen"
+            lambda: "last exit code 4" in reported.read_text(), "the end shown", namespace, "seen"
         )
         node.kill()
         node.start_agent()
-        after = len(shown.read_text())
+        after = len(reported.read_text())
         node.until(
-            lambda: "main keeps exiting" in shown.read_text()[after:] or watching.poll(),
+            lambda: "main keeps exiting" in reported.read_text()[after:] or watching.poll(),
             "the new agent's view",
         )
         node.kubectl("delete", "pod", "seen", "--grace-period=1", namespace=namespace)
         assert watching.wait(30) == 1
-        assert "no pod" in shown.read_text()
+        assert "no pod" in reported.read_text()
     finally:
         watching.kill()
 

@@ -185,7 +185,7 @@ def test_debug_with_a_target(node: Node, namespace: str) -> None:
         was, now = container_status(before, name), container_status(after, name)
         assert now["containerID"] == was["containerID"]
     assert status(after)["phase"] == "Running"
-    shown = {
+    reported = {
         view["name"]: view["kind"] for view in explained(node, namespace, "host")["containers"]
     }
-    assert shown["look"] == "ephemeral"
+    assert reported["look"] == "ephemeral"

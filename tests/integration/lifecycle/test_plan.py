@@ -45,8 +45,8 @@ def patch_of(name: str, **fields: Any) -> str:
 
 def restarted(counts: dict[str, int]) -> Callable[[JSON], bool]:
     def is_so(made: JSON) -> bool:
-        shown = status(made)["containerStatuses"]
-        return {each["name"]: each["restartCount"] for each in shown} == counts
+        reported = status(made)["containerStatuses"]
+        return {each["name"]: each["restartCount"] for each in reported} == counts
 
     return is_so
 
@@ -155,8 +155,8 @@ def test_a_pod_that_never_starts_is_foreseen(node2: Node, namespace: str, tmp_pa
         "spec": {"replicas": 2, "template": {"spec": pod("web", container())["spec"]}},
     }
     file.write_text(json.dumps(workload))
-    said = would_not(node2, *file_of)
-    assert said.startswith(
+    stated = would_not(node2, *file_of)
+    assert stated.startswith(
         f"{namespace}/web: this API has no Deployments: apply would be refused with 405. Apply the "
         "pod template as a Pod. One of 2 replicas was judged: test-node would admit and start it"
     )

@@ -48,12 +48,12 @@ class Web:
     """A web server on loopback that records its requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requested: list[tuple[str, dict[str, str]]] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.asked.append((self.path, dict(self.headers)))
+                outer.requested.append((self.path, dict(self.headers)))
                 away = {"/moved": "/ok", "/away": "http://192.0.2.1/ok"}.get(self.path)
                 code = 302 if away else 200 if self.path == "/ok" else 500
                 self.send_response(code)
@@ -129,7 +129,7 @@ def test_http_headers_and_redirects(node: Node, namespace: str, web: Web) -> Non
     )
     for name in ("plain", "moved", "away"):
         node.wait_running(namespace, name)
-    heard = [given for path, given in web.asked if path == "/ok" and "X-Shop" in given]
+    heard = [supplied for path, supplied in web.requested if path == "/ok" and "X-Shop" in supplied]
     assert heard[0]["X-Shop"] == "open"
     assert heard[0]["Host"] == "shop.example"
     assert heard[0]["User-Agent"].startswith("kube-probe/")

@@ -27,12 +27,12 @@ def why(node: Node, *arguments: str) -> str:
 def test_decisions_of_the_node_are_shown(node2: Node, namespace: str) -> None:
     node2.apply(pod("bad", container(script="exit 3")), namespace=namespace)
     node2.wait_waiting(namespace, "bad", "CrashLoopBackOff")
-    told = why(node2, f"{namespace}/bad")
-    assert told.startswith(f"{namespace}/bad: not running: container main keeps exiting")
-    assert "Last decisions" in told
+    notified = why(node2, f"{namespace}/bad")
+    assert notified.startswith(f"{namespace}/bad: not running: container main keeps exiting")
+    assert "Last decisions" in notified
     node2.apply(pod("nowhere", nodeName="other"), namespace=namespace)
-    told = why(node2, "-n", namespace, "nowhere")
-    assert told.startswith(f"{namespace}/nowhere: Pending, not Ready\n")
-    assert "this is what the API has" in told
+    notified = why(node2, "-n", namespace, "nowhere")
+    assert notified.startswith(f"{namespace}/nowhere: Pending, not Ready\n")
+    assert "this is what the API has" in notified
     # no node takes its end over
     node2.kubectl("delete", "pod", "nowhere", "--force", "--grace-period=0", namespace=namespace)

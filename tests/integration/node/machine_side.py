@@ -89,8 +89,8 @@ class MachineSide(Parts):
         total = 0.0
         for line in self.http("/metrics")[1].splitlines():
             match = re.fullmatch(rf"{re.escape(name)}(?:\{{(.*)\}})? (\S+)", line)
-            wanted = [f'{key}="{value}"' for key, value in labels.items()]
-            if match and all(label in (match[1] or "") for label in wanted):
+            desired = [f'{key}="{value}"' for key, value in labels.items()]
+            if match and all(label in (match[1] or "") for label in desired):
                 total += float(match[2])
         return total
 

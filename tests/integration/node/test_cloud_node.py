@@ -37,10 +37,10 @@ def set_addresses(node: Node, addresses: tuple[str, ...]) -> None:
     node.kubectl(*command, namespace=NAMESPACE)
 
 
-def has_addresses(shown: JSON, addresses: tuple[str, ...]) -> bool:
+def has_addresses(reported: JSON, addresses: tuple[str, ...]) -> bool:
     """Whether a pod on the host's network has these, and no others."""
     listed = [{"ip": each} for each in addresses]
-    return all(shown["status"].get(name) == listed for name in ("hostIPs", "podIPs"))
+    return all(reported["status"].get(name) == listed for name in ("hostIPs", "podIPs"))
 
 
 def test_a_pod_on_the_hosts_network_has_the_addresses_of_the_node(cloud_node: Node) -> None:
@@ -49,8 +49,8 @@ def test_a_pod_on_the_hosts_network_has_the_addresses_of_the_node(cloud_node: No
     reads = container("main", f"echo $IPS; {FOREVER}", env=env)
     anywhere = {"hostNetwork": True, "tolerations": [{"operator": "Exists"}]}
     node.apply(pod("reads", reads, **anywhere), pod("plain", **anywhere), namespace=NAMESPACE)
-    shown = node.wait_running(NAMESPACE, "plain")
-    assert not {"hostIP", "hostIPs", "podIP", "podIPs"} & shown["status"].keys()
+    reported = node.wait_running(NAMESPACE, "plain")
+    assert not {"hostIP", "hostIPs", "podIP", "podIPs"} & reported["status"].keys()
     waiting = node.wait_waiting(NAMESPACE, "reads", "CreateContainerConfigError")
     message = waiting["state"]["waiting"]["message"]
     assert message.startswith("environment variable IPS: status.hostIPs is not known")

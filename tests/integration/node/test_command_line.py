@@ -49,18 +49,18 @@ CASES = {
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_a_bad_file(work_dir: Path, name: str) -> None:
-    content, wanted = CASES[name]
+    content, desired = CASES[name]
     file = work_dir / "config.json"
     file.write_text(content if isinstance(content, str) else json.dumps(content))
-    code, said = start("run", f"--config={file}")
+    code, stated = start("run", f"--config={file}")
     assert code == 1
-    assert "Traceback" not in said
-    for text in wanted:
-        assert text in said
+    assert "Traceback" not in stated
+    for text in desired:
+        assert text in stated
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "wanted"),
+    ("arguments", "code", "desired"),
     [
         (["run", "--config=/does/not/exist"], 1, "/does/not/exist"),
         (["run", "--nonsense"], 1, "--nonsense"),
@@ -73,9 +73,9 @@ def test_a_bad_file(work_dir: Path, name: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_flags(arguments: list[str], code: int, wanted: str) -> None:
-    got, said = start(*arguments)
-    assert (got, wanted in said, "Traceback" in said) == (code, True, False), said
+def test_flags(arguments: list[str], code: int, desired: str) -> None:
+    got, stated = start(*arguments)
+    assert (got, desired in stated, "Traceback" in stated) == (code, True, False), stated
 
 
 def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
@@ -83,7 +83,7 @@ def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
     file = work_dir / "config.json"
     file.write_text(json.dumps(node2.config()))
     kubeconfig = node2.api.endpoint.node_kubeconfig
-    code, said = start(
+    code, stated = start(
         "run",
         f"--config={file}",
         f"--kubeconfig={kubeconfig}",
@@ -92,6 +92,6 @@ def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
         "--keep-kernel-settings",
     )
     assert code == 1
-    assert "can't listen on " in said
-    assert "another port: kubeletpy run … --" in said
-    assert "Traceback" not in said
+    assert "can't listen on " in stated
+    assert "another port: kubeletpy run … --" in stated
+    assert "Traceback" not in stated

@@ -69,8 +69,8 @@ def test_a_node_works_in_protobuf(
     node = make_node(session_containerd2, config={"contentType": PROTOBUF})
     node.start()
     path = f"/api/v1/nodes/{node.name}/proxy/configz"
-    shown = json.loads(node.kubectl("get", "--raw", path))
-    assert shown["kubeletconfig"]["contentType"] == PROTOBUF
+    reported = json.loads(node.kubectl("get", "--raw", path))
+    assert reported["kubeletconfig"]["contentType"] == PROTOBUF
 
     node.kubectl("create", "namespace", "one")
     node.apply(
@@ -81,8 +81,8 @@ def test_a_node_works_in_protobuf(
     assert not is_ready(found)
     assert any("Started" in each for each in node.events("one", "p"))
     main = container_status(found, "main")["containerID"]
-    code, said = node.exec(main, "sh", "-c", "wc -c < /c/b; cat /t/n; test -s /t/token")
-    assert (code, said) == (0, "256\np")
+    code, stated = node.exec(main, "sh", "-c", "wc -c < /c/b; cat /t/n; test -s /t/token")
+    assert (code, stated) == (0, "256\np")
     node.apply({**CONFIG, "data": {"a": "changed"}}, namespace="one")
     node.until(lambda: node.exec(main, "cat", "/c/a")[1] == "changed", "the change")
 
@@ -95,6 +95,6 @@ def test_a_node_works_in_protobuf(
     node.kubectl("delete", "pod", "p", "--grace-period=1", namespace="one")
     node.wait_removed("one", "p")
 
-    wanted = {("event", "Pod"), ("event", "ConfigMap"), ("event", "Node"), ("answer", "Pod")}
-    wanted |= {("answer", "Lease"), ("body", "Event"), ("body", "TokenRequest"), ("body", "Node")}
-    assert wanted <= set(spoken)
+    desired = {("event", "Pod"), ("event", "ConfigMap"), ("event", "Node"), ("answer", "Pod")}
+    desired |= {("answer", "Lease"), ("body", "Event"), ("body", "TokenRequest"), ("body", "Node")}
+    assert desired <= set(spoken)

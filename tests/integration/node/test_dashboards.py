@@ -46,8 +46,8 @@ def queries(dashboard: Path) -> Iterator[tuple[str, str]]:
     for panel in json.loads(dashboard.read_text())["panels"]:
         for target in panel.get("targets", ()):
             name = f"{dashboard.stem}: {panel['title']}: {target['legendFormat']}"
-            asked = target["expr"].replace("$__rate_interval", RATE_INTERVAL)
-            yield name, asked.replace("$node", ".*")
+            requested = target["expr"].replace("$__rate_interval", RATE_INTERVAL)
+            yield name, requested.replace("$node", ".*")
 
 
 def reason(name: str) -> str:
@@ -125,10 +125,10 @@ def test_every_panel_has_numbers_or_a_reason(
             node2.apply({**each, "metadata": {"name": name}}, namespace=namespace)
         node2.wait_running(namespace, f"runs-{number}")
         server.wait_for(f"sum(kubelet_started_containers_errors_total) >= {number}")
-    asked = dict(each for path in DASHBOARDS for each in queries(path))
+    requested = dict(each for path in DASHBOARDS for each in queries(path))
 
     def empty() -> list[str]:
-        return [name for name, query in asked.items() if not has_numbers(server.query(query))]
+        return [name for name, query in requested.items() if not has_numbers(server.query(query))]
 
     def without_reason() -> list[str]:
         return [name for name in empty() if not reason(name)]

@@ -105,8 +105,8 @@ def test_nonsense_in_the_api(node2: Node, namespace: str, nonsense: Callable[[],
     node2.wait_running(namespace, "later")
     after = container_status(node2.pod(namespace, "before"))
     assert after["containerID"] == before["containerID"]
-    said = node2.log_lines()[lines:]
-    assert not [line for line in said if "Traceback" in line], "\n".join(said[-60:])
+    stated = node2.log_lines()[lines:]
+    assert not [line for line in stated if "Traceback" in line], "\n".join(stated[-60:])
     for name in ("before", "after", "later"):
         node2.kubectl("delete", "pod", name, namespace=namespace)
     assert not (node2.directory.parent / "escape").exists()

@@ -135,11 +135,11 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", SAID)
 def test_an_invalid_volume_is_reported(node2: Node, namespace: str, name: str) -> None:
-    source, said = SAID[name]
+    source, stated = SAID[name]
     main = container("main", FOREVER, volumeMounts=[{"name": "v", "mountPath": "/v"}])
     node2.apply(pod("p", main, volumes=[{"name": "v", **source}]), namespace=namespace)
     node2.wait_event(
-        namespace, "p", f'FailedMount: MountVolume.SetUp failed for volume "v" : {said}'
+        namespace, "p", f'FailedMount: MountVolume.SetUp failed for volume "v" : {stated}'
     )
     waits = container_status(node2.pod(namespace, "p"))["state"]["waiting"]
     assert waits["reason"] == "ContainerCreating"
@@ -158,6 +158,6 @@ def test_a_runtime_class_with_overhead(node2: Node, namespace: str) -> None:
     assert status(made)["qosClass"] == "Guaranteed"
     assert kernel.memory_limit(f"{node2.cgroup_root}/kubepods/pod{uid}") == 96 << 20
     file = kernel.file_in_container(kernel.MEMORY_LIMIT_FILE)
-    code, said = node2.exec(container_status(made)["containerID"], "cat", file)
-    assert (code, said.strip()) == (0, str(64 << 20))
+    code, stated = node2.exec(container_status(made)["containerID"], "cat", file)
+    assert (code, stated.strip()) == (0, str(64 << 20))
     assert node2.sandboxes(namespace)[0].runtime_handler == "runc"

@@ -65,12 +65,12 @@ def image(registry: Registry, name: str) -> str:
 
 
 def puller(
-    name: str, wanted: str, *secrets: str, policy: str = "IfNotPresent", **spec: Any
+    name: str, desired: str, *secrets: str, policy: str = "IfNotPresent", **spec: Any
 ) -> JSON:
     """A pod with an image and pull secrets."""
     if secrets:
         spec["imagePullSecrets"] = [{"name": secret} for secret in secrets]
-    return pod(name, {**container(), "image": wanted, "imagePullPolicy": policy}, **spec)
+    return pod(name, {**container(), "image": desired, "imagePullPolicy": policy}, **spec)
 
 
 def record(node: Node, namespace: str, name: str) -> JSON:
@@ -86,7 +86,7 @@ def files(node: Node, folder: str) -> list[str]:
 
 
 def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
-    wanted = image(registry, "verified")
+    desired = image(registry, "verified")
     wrong = {"auths": {registry.server: {"username": registry.user, "password": "hunter2-no"}}}
     node2.apply(
         secret("right", registry.pull_secret()),
@@ -94,18 +94,18 @@ def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
         secret("wrong", wrong),
         namespace=namespace,
     )
-    node2.apply(puller("first", wanted, "right"), namespace=namespace)
+    node2.apply(puller("first", desired, "right"), namespace=namespace)
     node2.wait_running(namespace, "first")
     (mapping,) = record(node2, namespace, "first")["credentialMapping"].values()
     (known,) = mapping["kubernetesSecrets"]
     assert (known["namespace"], known["name"]) == (namespace, "right")
     assert files(node2, "pulling") == []
     node2.apply(
-        puller("same", wanted, "right"),
-        puller("copy", wanted, "copy"),
-        puller("without", wanted),
-        puller("wrong", wanted, "wrong"),
-        puller("never", wanted, policy="Never"),
+        puller("same", desired, "right"),
+        puller("copy", desired, "copy"),
+        puller("without", desired),
+        puller("wrong", desired, "wrong"),
+        puller("never", desired, policy="Never"),
         puller("preloaded", BUSYBOX, policy="Never"),
         namespace=namespace,
     )
@@ -115,7 +115,7 @@ def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
     for name in ("without", "wrong"):
         node2.wait_waiting(namespace, name, "ImagePullBackOff")
         node2.wait_event(namespace, name, "Failed: Failed to pull image ")
-    for name, named in (("never", wanted), ("preloaded", BUSYBOX)):
+    for name, named in (("never", desired), ("preloaded", BUSYBOX)):
         node2.wait_waiting(namespace, name, "ErrImageNeverPull")
         node2.wait_event(
             namespace,
@@ -129,30 +129,30 @@ def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
     assert node2.metric(checks, result="credentialRecordFound") >= 2
     assert node2.metric(checks, result="mustAuthenticate") >= 3
     assert node2.metric("kubelet_imagemanager_ondisk_pulledrecords") >= 1
-    told = "\n".join([*node2.events(namespace), *node2.log_lines(), node2.http("/metrics")[1]])
+    notified = "\n".join([*node2.events(namespace), *node2.log_lines(), node2.http("/metrics")[1]])
     folder = node2.root_dir / "image_manager"
-    told += "".join(path.read_text() for path in folder.rglob("sha256-*"))
+    notified += "".join(path.read_text() for path in folder.rglob("sha256-*"))
     for text in (registry.password, "hunter2-no"):
-        assert text not in told
+        assert text not in notified
 
 
 def test_by_default_preloaded_images_are_everybodys(
     node2: Node, namespace: str, registry: Registry
 ) -> None:
     start(node2, "NeverVerifyPreloadedImages")
-    wanted = image(registry, "default-policy")
+    desired = image(registry, "default-policy")
     node2.apply(secret("right", registry.pull_secret()), namespace=namespace)
     node2.apply(
         puller("preloaded", BUSYBOX, policy="Never"),
-        puller("first", wanted, "right"),
+        puller("first", desired, "right"),
         namespace=namespace,
     )
     for name in ("preloaded", "first"):
         node2.wait_running(namespace, name)
     start(node2, "NeverVerifyPreloadedImages")
     node2.apply(
-        puller("same", wanted, "right"),
-        puller("without", wanted),
+        puller("same", desired, "right"),
+        puller("without", desired),
         namespace=namespace,
     )
     node2.wait_running(namespace, "same")
@@ -163,21 +163,21 @@ def test_by_default_preloaded_images_are_everybodys(
 def test_killed_between_pull_and_record(node2: Node, namespace: str, work_dir: Path) -> None:
     start(node2, "NeverVerifyPreloadedImages")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        wanted = f"127.0.0.1:{silent.getsockname()[1]}/team/killed:1"
-        node2.containerd.trust(wanted.partition("/")[0])
-        node2.apply(puller("first", wanted), namespace=namespace)
-        wait_until(lambda: file_name(wanted) in files(node2, "pulling"), "an intent")
+        desired = f"127.0.0.1:{silent.getsockname()[1]}/team/killed:1"
+        node2.containerd.trust(desired.partition("/")[0])
+        node2.apply(puller("first", desired), namespace=namespace)
+        wait_until(lambda: file_name(desired) in files(node2, "pulling"), "an intent")
         node2.kill()
-    archive = write_archive(work_dir / "killed.tar", busybox_image(wanted, {"killed": b"1"}))
+    archive = write_archive(work_dir / "killed.tar", busybox_image(desired, {"killed": b"1"}))
     node2.containerd.import_images(archive)
     with RawRuntime(node2.containerd.socket) as raw:
-        wait_until(lambda: raw.has_image(wanted), "the image")
-        image_id = raw.image_id(wanted)
+        wait_until(lambda: raw.has_image(desired), "the image")
+        image_id = raw.image_id(desired)
     start(node2, "NeverVerifyPreloadedImages")
     path = node2.root_dir / "image_manager" / "pulled" / file_name(image_id)
     assert "credentialMapping" not in json.loads(path.read_text())
-    wait_until(lambda: file_name(wanted) not in files(node2, "pulling"), "no intent")
-    node2.apply(puller("second", wanted, policy="Never"), namespace=namespace)
+    wait_until(lambda: file_name(desired) not in files(node2, "pulling"), "no intent")
+    node2.apply(puller("second", desired, policy="Never"), namespace=namespace)
     node2.wait_waiting(namespace, "second", "ErrImageNeverPull")
     node2.wait_waiting(namespace, "first", "ImagePullBackOff")
     start(node2, "NeverVerify")
@@ -234,19 +234,19 @@ def test_a_provider_gives_the_password(
         work_dir, "login", answer_for(registry), matchImages=[f"*.0.0.1:{registry.port}"]
     )
     start(node2, "AlwaysVerify", *flags)
-    wanted = [image(registry, f"provided{number}") for number in range(3)]
-    for number, name in enumerate(wanted):
+    desired = [image(registry, f"provided{number}") for number in range(3)]
+    for number, name in enumerate(desired):
         node2.apply(puller(f"pod{number}", name), namespace=namespace)
         node2.wait_running(namespace, f"pod{number}")
-    (asked,) = requests(work_dir, "login")
-    assert asked == {
+    (requested,) = requests(work_dir, "login")
+    assert requested == {
         "apiVersion": EXEC_V1,
         "kind": "CredentialProviderRequest",
-        "image": wanted[0].removesuffix(":1"),
+        "image": desired[0].removesuffix(":1"),
     }
     found = record(node2, namespace, "pod0")["credentialMapping"]
-    assert found == {wanted[0].removesuffix(":1"): {"nodePodsAccessible": True}}
-    node2.apply(puller("again", wanted[0], policy="Never"), namespace=namespace)
+    assert found == {desired[0].removesuffix(":1"): {"nodePodsAccessible": True}}
+    node2.apply(puller("again", desired[0], policy="Never"), namespace=namespace)
     node2.wait_running(namespace, "again")
     assert node2.metric("kubelet_credential_provider_config_info") == 1
     assert registry.password not in "\n".join([*node2.log_lines(), *node2.events(namespace)])
@@ -275,30 +275,30 @@ def test_a_provider_gives_the_password_to_an_account(
         "metadata": {"name": "robot", "annotations": {"example.com/pull": "yes", "other": "no"}},
     }
     node2.apply(account, namespace=namespace)
-    wanted = image(registry, "for-account")
+    desired = image(registry, "for-account")
     node2.apply(
-        puller("robot", wanted, serviceAccountName="robot"),
-        puller("default", wanted),
+        puller("robot", desired, serviceAccountName="robot"),
+        puller("default", desired),
         namespace=namespace,
     )
     node2.wait_running(namespace, "robot")
     node2.wait_waiting(namespace, "default", "ImagePullBackOff")
-    (asked,) = requests(work_dir, "account")
-    assert asked["serviceAccountAnnotations"] == {"example.com/pull": "yes"}
-    token = asked["serviceAccountToken"]
+    (requested,) = requests(work_dir, "account")
+    assert requested["serviceAccountAnnotations"] == {"example.com/pull": "yes"}
+    token = requested["serviceAccountToken"]
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert claims["aud"] == ["registry.example"]
     assert claims["kubernetes.io"]["pod"]["name"] == "robot"
     (mapping,) = record(node2, namespace, "robot")["credentialMapping"].values()
     (known,) = mapping["kubernetesServiceAccounts"]
     assert known["name"] == "robot"
-    node2.apply(puller("robot2", wanted, serviceAccountName="robot"), namespace=namespace)
+    node2.apply(puller("robot2", desired, serviceAccountName="robot"), namespace=namespace)
     node2.wait_running(namespace, "robot2")
     node2.wait_event(namespace, "robot2", PRESENT)
     assert len(requests(work_dir, "account")) == 1
-    told = "\n".join([*node2.log_lines(), *node2.events(namespace)])
-    assert token not in told
-    assert registry.password not in told
+    notified = "\n".join([*node2.log_lines(), *node2.events(namespace)])
+    assert token not in notified
+    assert registry.password not in notified
 
 
 def test_a_provider_that_fails(
@@ -311,8 +311,8 @@ def test_a_provider_that_fails(
     node2.apply(secret("right", registry.pull_secret()), namespace=namespace)
     node2.apply(puller("without", image(registry, "broken-provider")), namespace=namespace)
     node2.wait_waiting(namespace, "without", "ImagePullBackOff")
-    wanted = image(registry, "broken-provider-2")
-    node2.apply(puller("with", wanted, "right"), namespace=namespace)
+    desired = image(registry, "broken-provider-2")
+    node2.apply(puller("with", desired, "right"), namespace=namespace)
     node2.wait_running(namespace, "with")
     assert node2.metric("kubelet_credential_provider_plugin_errors_total", plugin_name="broken") > 0
     (line, *_) = [line for line in node2.log_lines() if "no credentials from provider" in line]
@@ -329,8 +329,8 @@ def test_bad_configuration_keeps_the_agent_from_starting(
     before = len(node2.log_lines())
     node2.start_agent(*flags)
     wait_until(lambda: node2.agent.pid is None, "the end of the agent")
-    said = "\n".join(node2.log_lines()[before:])
+    stated = "\n".join(node2.log_lines()[before:])
     file = work_dir / "providers" / "wrong.yaml"
-    assert f'{file}: providers[wrong].args is "x": must be a list' in said
-    assert "Traceback" not in said
+    assert f'{file}: providers[wrong].args is "x": must be a list' in stated
+    assert "Traceback" not in stated
     start(node2, "NeverVerifyPreloadedImages")

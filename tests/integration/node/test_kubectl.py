@@ -100,10 +100,10 @@ def test_get_and_describe(node2: Node, namespace: str, version: str) -> None:
     path = "jsonpath={.status.phase} {.status.containerStatuses[*].ready}"
     assert node2.kubectl("get", "pod", "shown", "-o", path, **say) == "Running true true"
     assert json.loads(node2.kubectl("get", "pod", "shown", "-o", "json", **say))["kind"] == "Pod"
-    said = node2.kubectl("describe", "pod", "shown", **say)
+    stated = node2.kubectl("describe", "pod", "shown", **say)
     for text in ("State:          Running", f"Container ID:  {kind}://", "Ready            "):
-        assert text in said
-    assert "Created" in said.split("Events:")[1]
+        assert text in stated
+    assert "Created" in stated.split("Events:")[1]
     described = node2.kubectl("describe", "node", node2.name, version=version)
     assert "KubeletReady" in described
     assert f"{namespace} " in described.split("Non-terminated Pods:")[1]
@@ -133,25 +133,25 @@ def test_watching_a_pod_come_and_go(node2: Node, namespace: str, version: str) -
             # kubectl lists, then watches from there: what comes after its list is not missed
             assert list(until(lines, "Running")) == ["Running"]
             node2.apply(pod("passing"), namespace=namespace)
-            words = list(until(lines, "Running"))
+            parts = list(until(lines, "Running"))
             node2.kubectl("delete", "pod", "passing", "--wait=false", namespace=namespace)
-            words += list(until(lines, "Completed", "Terminating"))
+            parts += list(until(lines, "Completed", "Terminating"))
         finally:
             watch.terminate()
             reader.join()
-    assert words[0] == "Pending"
-    assert "ContainerCreating" in words
-    assert words.index("Pending") < words.index("ContainerCreating") < words.index("Running")
+    assert parts[0] == "Pending"
+    assert "ContainerCreating" in parts
+    assert parts.index("Pending") < parts.index("ContainerCreating") < parts.index("Running")
 
 
-def until(lines: Queue[str], *wanted: str) -> Iterator[str]:
+def until(lines: Queue[str], *desired: str) -> Iterator[str]:
     """The STATUS of each line, up to the first of the expected ones."""
     while True:
         columns = lines.get(timeout=30).split()
         if columns[0] == "NAME":
             continue
         yield columns[2]
-        if columns[2] in wanted:
+        if columns[2] in desired:
             return
 
 

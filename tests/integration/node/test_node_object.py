@@ -59,8 +59,8 @@ def test_the_node_shows_its_configuration(special: Node) -> None:
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
     pressure = dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), "False")
     assert conditions == {**pressure, "Ready": "True"}
-    words = special.kubectl("describe", "node", "special")
-    assert "special=yes:NoSchedule" in words
+    parts = special.kubectl("describe", "node", "special")
+    assert "special=yes:NoSchedule" in parts
 
 
 def test_a_taint_keeps_pods_away(special: Node) -> None:
@@ -81,8 +81,8 @@ def requesting(name: str, **requests: str) -> Any:
 def test_without_isolation_of_local_storage_there_is_none_to_request(special: Node) -> None:
     status = node_object(special)["status"]
     assert "ephemeral-storage" not in {**status["capacity"], **status["allocatable"]}
-    wanted = requesting("stores", **{"ephemeral-storage": "1Mi"})
-    special.apply(wanted, requesting("does-not", cpu="1m"), namespace="default")
+    desired = requesting("stores", **{"ephemeral-storage": "1Mi"})
+    special.apply(desired, requesting("does-not", cpu="1m"), namespace="default")
     special.wait_event("default", "stores", "OutOfephemeral-storage: ")
     special.wait_running("default", "does-not")
     special.kubectl("delete", "pod", "stores", "does-not")

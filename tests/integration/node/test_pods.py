@@ -44,8 +44,8 @@ def test_a_pod_with_two_containers(node: Node, namespace: str) -> None:
     assert status(found)["qosClass"] == "BestEffort"
     assert status(found)["observedGeneration"] == found["metadata"]["generation"] == 1
     kinds = {c["type"]: c["status"] for c in status(found)["conditions"]}
-    wanted = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-    assert kinds == dict.fromkeys((*wanted, "PodScheduled"), "True")
+    desired = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+    assert kinds == dict.fromkeys((*desired, "PodScheduled"), "True")
     for entry in status(found)["containerStatuses"]:
         assert running(entry)["startedAt"]
         assert entry["ready"]
@@ -172,8 +172,8 @@ def test_pods_that_end(node: Node, namespace: str) -> None:
     retried = node.wait_waiting(namespace, "retried", "CrashLoopBackOff")
     assert terminated(retried, "lastState")["exitCode"] == 5
     rows = node.kubectl("get", "pods", "--no-headers", namespace=namespace).splitlines()
-    words = {row.split()[0]: row.split()[2] for row in rows}
-    assert words == {
+    parts = {row.split()[0]: row.split()[2] for row in rows}
+    assert parts == {
         "good": "Completed",
         "bad": "Error",
         "killed": "Error",
@@ -374,7 +374,7 @@ def test_a_new_pod_gets_the_new_data_of_an_immutable_object(
         made = {"apiVersion": "v1", "kind": kind, "metadata": about, "immutable": True}
         node2.apply({**made, data: {"word": word}}, namespace=namespace)
 
-    def words(name: str) -> list[str]:
+    def parts(name: str) -> list[str]:
         node2.wait_running(namespace, name)
         node2.until(lambda: node2.kubectl("logs", name, namespace=namespace), "it has printed")
         return node2.kubectl("logs", name, namespace=namespace).split()
@@ -382,9 +382,9 @@ def test_a_new_pod_gets_the_new_data_of_an_immutable_object(
     create("old")
     for name in ("keeps", "renewed"):
         node2.apply(pod(name, main, volumes=volumes), namespace=namespace)
-        assert words(name) == ["old", "old"]
+        assert parts(name) == ["old", "old"]
     node2.kubectl("delete", "pod", "renewed", namespace=namespace)
     node2.kubectl("delete", kind.lower(), "settings", namespace=namespace)
     create("new")
     node2.apply(pod("renewed", main, volumes=volumes), namespace=namespace)
-    assert words("renewed") == ["new", "new"]
+    assert parts("renewed") == ["new", "new"]

@@ -46,8 +46,8 @@ def series(node: Node, namespace: str) -> list[str]:
 
 def successes(node: Node, namespace: str) -> list[str]:
     """The counts of probes that succeeded."""
-    wanted = ("prober_probe_total{", 'result="successful"')
-    return [line for line in series(node, namespace) if all(word in line for word in wanted)]
+    desired = ("prober_probe_total{", 'result="successful"')
+    return [line for line in series(node, namespace) if all(word in line for word in desired)]
 
 
 def test_startup_then_liveness_then_restart(node: Node, namespace: str) -> None:

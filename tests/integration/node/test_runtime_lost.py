@@ -51,9 +51,9 @@ def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
     assert "see whether the container runtime runs" in found["hint"]
     first = f"node {node.name}: container runtime is down"
     assert run(node, "explain").startswith(first)
-    said = command_output(explain.main, node, f"{namespace}/waits")
-    assert f"this node has not taken up pod {namespace}/waits yet" in said
-    assert first in said
+    stated = command_output(explain.main, node, f"{namespace}/waits")
+    assert f"this node has not taken up pod {namespace}/waits yet" in stated
+    assert first in stated
 
 
 def test_the_runtime_hangs(node2: Node, namespace: str) -> None:

@@ -180,10 +180,12 @@ def test_pull_secrets(node2: Node, namespace: str, registry: Registry) -> None:
         r"FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets \(absent\); "
         "attempting to pull the image may not succeed",
     )
-    told = "\n".join([*node2.events(namespace), *node2.log_lines(), node2.http("/metrics")[1]])
-    assert registry.password not in told
-    assert "hunter2-wrong" not in told
-    assert base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode() not in told
+    notified = "\n".join([*node2.events(namespace), *node2.log_lines(), node2.http("/metrics")[1]])
+    assert registry.password not in notified
+    assert "hunter2-wrong" not in notified
+    assert (
+        base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode() not in notified
+    )
 
 
 def test_an_unknown_runtime_class(node2: Node, namespace: str) -> None:
@@ -220,8 +222,8 @@ def test_a_volume_that_this_version_cannot_give(node2: Node, namespace: str) -> 
     assert waiting(container_status(found))["reason"] == "ContainerCreating"
     assert status(found)["phase"] == "Pending"
     assert node2.sandboxes(namespace) == []
-    said = node2.kubectl("describe", "pod", "wants", namespace=namespace)
-    assert "FailedMount" in said
+    stated = node2.kubectl("describe", "pod", "wants", namespace=namespace)
+    assert "FailedMount" in stated
 
 
 def test_a_pod_that_does_not_fit(node2: Node, namespace: str) -> None:

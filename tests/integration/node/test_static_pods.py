@@ -141,9 +141,9 @@ def test_a_bad_file_harms_nobody(node2: Node, namespace: str, file: str) -> None
     good = write(node2, "good.json", manifest("good", namespace))
     try:
         node2.wait_running(namespace, f"good-{node2.name}")
-        said = [line for line in node2.log_lines()[lines:] if file in line]
-        assert len(said) <= 1, "one line for one bad file"
-        assert said or file == "empty.yaml"
+        stated = [line for line in node2.log_lines()[lines:] if file in line]
+        assert len(stated) <= 1, "one line for one bad file"
+        assert stated or file == "empty.yaml"
         assert not any("Traceback" in line for line in node2.log_lines()[lines:])
     finally:
         bad.unlink()

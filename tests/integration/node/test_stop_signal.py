@@ -37,9 +37,9 @@ def test_stop_signal(signal_node: Node) -> None:
     with (node.log_dir(running) / "main" / "0.log").open() as lines:
         node.kubectl("delete", "pod", "usr1", "--wait=false", namespace=namespace)
         node.wait_removed(namespace, "usr1")
-        said = lines.read()
+        stated = lines.read()
     # written beside the start: it may come after the pod is shown running
     ignored = [e for e in node.events(namespace, "usr1") if e.startswith("StopSignalIgnored")]
     # a runtime that sends it without reporting that (CRI-O) counts as one that ignores it
-    assert "got USR1" in said or (ignored and "got TERM" in said)
+    assert "got USR1" in stated or (ignored and "got TERM" in stated)
     remove_pods(node, namespace)

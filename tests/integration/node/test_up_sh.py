@@ -63,7 +63,7 @@ class UpSh:
             "KUBELETPY_RUNTIME": "private",
         }
         self.process: subprocess.Popen[str] | None = None
-        self.said: list[str] = []
+        self.stated: list[str] = []
         self._lines: Queue[str] = Queue()
 
     def start(self) -> None:
@@ -78,7 +78,7 @@ class UpSh:
             text=True,
             start_new_session=True,
         )
-        self.said = []
+        self.stated = []
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
         self.wait_line(r"node up registered ")
         self.kubectl("wait", "--for=condition=Ready", "node/up", "--timeout=30s")
@@ -95,8 +95,8 @@ class UpSh:
             try:
                 line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.01))
             except Empty:
-                raise AssertionError(f"no line {pattern} in:\n{''.join(self.said)}") from None
-            self.said.append(line)
+                raise AssertionError(f"no line {pattern} in:\n{''.join(self.stated)}") from None
+            self.stated.append(line)
             if re.match(pattern, line):
                 return line
 
@@ -152,7 +152,7 @@ def up_sh(kubectl_versions: dict[str, Kubectl]) -> Iterator[UpSh]:
 @pytest.mark.timeout(300)
 def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
     up_sh.start()
-    output = "".join(up_sh.said)
+    output = "".join(up_sh.stated)
     assert re.search(r"^\[1/5\] Python environment … ready", output, re.MULTILINE)
     assert f"export KUBECONFIG={up_sh.home}/node/api/admin.kubeconfig\n" in output
 

@@ -78,9 +78,9 @@ def test_a_container_has_its_cpu_for_itself(node: Node, namespace: str) -> None:
     uid, name = own["metadata"]["uid"], container_status(own)["name"]
     assert state(node)["entries"] == {uid: {name: "1"}}
     assert state(node)["defaultCpuSet"] == "0"
-    told = run(node, "explain", f"{namespace}/own")
-    assert f"Has of the machine\n  {name}  cpu  1, its own  NUMA node 0\n" in told
-    assert f"container {name} goes to NUMA node 0  cpu (cpu) could come from 0" in told
+    notified = run(node, "explain", f"{namespace}/own")
+    assert f"Has of the machine\n  {name}  cpu  1, its own  NUMA node 0\n" in notified
+    assert f"container {name} goes to NUMA node 0  cpu (cpu) could come from 0" in notified
     (listed,) = [each for each in pod_resources(node) if each.name == "own"]
     assert [list(each.cpu_ids) for each in listed.containers] == [[1]]
 

@@ -40,18 +40,18 @@ def test_a_whole_pod_grows_and_shrinks(node: Node, namespace: str) -> None:
         limits = f"cpu={cpu}m memory={memory}Mi"
         requests = f"cpu={cpu - 100}m memory=96Mi"
         resize_whole(node, namespace, "a", requests, limits)
-        wanted = resources(requests, limits)
+        desired = resources(requests, limits)
         after = node.wait_pod(
             namespace,
             "a",
-            lambda made, wanted=wanted: (  # type: ignore[misc]
-                status(made).get("resources") == wanted
+            lambda made, desired=desired: (  # type: ignore[misc]
+                status(made).get("resources") == desired
                 and not conditions(made)
                 and status(made)["observedGeneration"] == made["metadata"]["generation"]
             ),
             "resized",
         )
-        assert status(after)["allocatedResources"] == wanted["requests"]
+        assert status(after)["allocatedResources"] == desired["requests"]
         assert kernel.quota(group) == cpu * 100
         assert kernel.shares(group) == kernel.kept_shares((cpu - 100) * 1024 // 1000)
         assert kernel.memory_limit(group) == memory * MI
@@ -71,11 +71,11 @@ def test_a_pod_that_gets_resources_as_a_whole_while_it_runs(node: Node, namespac
     group = pod_group(node, node.wait_running(namespace, "a"))
     assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(2), 10_000)
     resize_whole(node, namespace, "a", "cpu=20m", "cpu=200m")
-    wanted = resources("cpu=20m", "cpu=200m")
+    desired = resources("cpu=20m", "cpu=200m")
     node.wait_pod(
         namespace,
         "a",
-        lambda made: status(made).get("resources") == wanted and not conditions(made),
+        lambda made: status(made).get("resources") == desired and not conditions(made),
         "resized",
     )
     assert (kernel.shares(group), kernel.quota(group)) == (kernel.kept_shares(20), 20_000)

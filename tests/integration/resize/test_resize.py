@@ -28,16 +28,16 @@ def sized(requests: str, limits: str = "", name: str = "main", **more: Any) -> J
 
 def resources(requests: str = "", limits: str = "") -> JSON:
     made: JSON = {}
-    for kind, words in (("requests", requests), ("limits", limits)):
-        if words:
-            made[kind] = dict(word.split("=") for word in words.split())
+    for kind, parts in (("requests", requests), ("limits", limits)):
+        if parts:
+            made[kind] = dict(word.split("=") for word in parts.split())
     return made
 
 
 def resize(node: Node, namespace: str, name: str, **containers: JSON) -> str:
     """Resize a pod as a user does; each keyword is a container with its new resources."""
-    wanted = [{"name": one, "resources": new} for one, new in containers.items()]
-    patch = json.dumps({"spec": {"containers": wanted}})
+    desired = [{"name": one, "resources": new} for one, new in containers.items()]
+    patch = json.dumps({"spec": {"containers": desired}})
     return node.kubectl(
         "patch", "pod", name, "--subresource", "resize", "--patch", patch, namespace=namespace
     )
@@ -61,13 +61,13 @@ def conditions(made: JSON) -> dict[str, JSON]:
     }
 
 
-def has(wanted: JSON) -> Any:
+def has(desired: JSON) -> Any:
     """Whether a pod's only container runs with resources, and nothing is pending."""
 
     def check(made: JSON) -> bool:
         found = container_status(made) if made else {}
-        shown = {k: v for k, v in (found.get("resources") or {}).items() if v}
-        return shown == wanted and not conditions(made)
+        reported = {k: v for k, v in (found.get("resources") or {}).items() if v}
+        return reported == desired and not conditions(made)
 
     return check
 
@@ -150,9 +150,9 @@ def test_a_resize_that_does_not_fit_waits_until_another_pod_ends(
     assert container_status(waits)["allocatedResources"] == {"cpu": f"{small}m"}
     assert container_status(waits)["resources"] == resources(f"cpu={small}m")
     node.wait_event(namespace, "a", "ResizeDeferred: Pod resize OutOfcpu: ")
-    said = run(node, "explain", f"{namespace}/a")
-    assert "but its resize is deferred" in said
-    assert "Node didn't have enough resource: cpu" in said
+    stated = run(node, "explain", f"{namespace}/a")
+    assert "but its resize is deferred" in stated
+    assert "Node didn't have enough resource: cpu" in stated
     node.api.delete("pods", namespace, "b", grace=1)
     after = node.wait_pod(namespace, "a", has(resources(f"cpu={large}m")), "resized")
     assert container_status(after)["restartCount"] == 0
@@ -184,9 +184,9 @@ def test_an_editor_resizes_too(node: Node, namespace: str) -> None:
     node.apply(pod("a", sized("cpu=100m")), namespace=namespace)
     node.wait_running(namespace, "a")
     program, environment = node.kubectl_program()
-    words = ("--namespace", namespace, "edit", "pod", "a", "--subresource", "resize")
+    parts = ("--namespace", namespace, "edit", "pod", "a", "--subresource", "resize")
     editor = {"KUBE_EDITOR": "sed -i 's/cpu: 100m/cpu: 300m/'"}
-    subprocess.run([program, *words], env={**environment, **editor}, check=True, timeout=30)
+    subprocess.run([program, *parts], env={**environment, **editor}, check=True, timeout=30)
     after = node.wait_pod(namespace, "a", has(resources("cpu=300m")), "resized")
     assert kernel.shares(pod_group(node, after)) == kernel.kept_shares(307)
 

@@ -62,9 +62,9 @@ def test_many_connections_that_are_half_closed(node: Node, namespace: str, versi
 
     wait_until(listening, "servers that listen", timeout=SECONDS)
     blobs = {port: os.urandom(SIZE) for port in ports}
-    wanted = [f":{port}" for port in ports]
+    desired = [f":{port}" for port in ports]
     with (
-        running(node, version, namespace, "port-forward", "digests", *wanted) as process,
+        running(node, version, namespace, "port-forward", "digests", *desired) as process,
         ThreadPoolExecutor(AT_ONCE) as threads,
     ):
         here = local_ports(process)

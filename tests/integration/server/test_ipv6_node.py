@@ -43,8 +43,8 @@ def test_logs_exec_and_port_forward(ipv6_node: Node, served: str) -> None:
     kubectl = partial(node.kubectl, namespace=served)
     script = f"echo hello; echo page > index.html; httpd -p 7777; {FOREVER}"
     node.apply(pod("serves", container("main", script)), namespace=served)
-    shown = node.wait_running(served, "serves")["status"]
-    assert (shown["hostIP"], shown["hostIPs"]) == (ADDRESS, [{"ip": ADDRESS}])
+    reported = node.wait_running(served, "serves")["status"]
+    assert (reported["hostIP"], reported["hostIPs"]) == (ADDRESS, [{"ip": ADDRESS}])
     assert kubectl("logs", "serves") == "hello\n"
     assert kubectl("exec", "serves", "--", "echo", "inside") == "inside\n"
     wait_until(
@@ -67,5 +67,5 @@ def test_a_pod_on_the_network_of_the_node_is_probed_by_ipv6(ipv6_node: Node, ser
     script = f"echo page > index.html; httpd -p [{ADDRESS}]:{port}; {FOREVER}"
     on_host = pod("on-host", container("main", script, readinessProbe=probe), hostNetwork=True)
     ipv6_node.apply(on_host, namespace=served)
-    shown = ipv6_node.wait_pod(served, "on-host", is_ready, "Ready")["status"]
-    assert shown["podIPs"] == [{"ip": ADDRESS}]
+    reported = ipv6_node.wait_pod(served, "on-host", is_ready, "Ready")["status"]
+    assert reported["podIPs"] == [{"ip": ADDRESS}]

@@ -56,9 +56,9 @@ def test_clients_killed_while_they_connect_hold_up_nothing(node: Node, namespace
                         running(node, version, namespace, *command, stdin=subprocess.PIPE)
                     )
                 _more(node, before + 2 + 4 * number)
-    asked = time.monotonic()
+    requested = time.monotonic()
     remove_pods(node, namespace)
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - requested < 10
 
 
 def _more(node: Node, than: int) -> None:

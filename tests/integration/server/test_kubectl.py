@@ -152,14 +152,14 @@ def test_exec(node: Node, namespace: str, version: str) -> None:
     assert (code, b'pods "nobody" not found' in err) == (1, True)
 
 
-def type_until(fd: int, question: bytes, wanted: bytes) -> None:
+def type_until(fd: int, question: bytes, desired: bytes) -> None:
     """Type a line, again each two seconds, until the terminal shows a text."""
     seen = b""
     end = time.monotonic() + SECONDS
-    while wanted not in seen:
+    while desired not in seen:
         assert time.monotonic() < end, seen
         os.write(fd, question)
-        while wanted not in seen and select.select([fd], [], [], 2)[0]:
+        while desired not in seen and select.select([fd], [], [], 2)[0]:
             try:
                 seen += os.read(fd, 4096)
             except OSError:  # the last process at the other end has exited
@@ -265,8 +265,8 @@ def test_port_forward(node: Node, namespace: str, version: str) -> None:
         timeout=SECONDS,
     )
     digest = inside("sha256sum", "/blob").split()[0]
-    wanted = [f":{port}" for port in ports]
-    with running(node, version, namespace, "port-forward", "serves", *wanted) as process:
+    desired = [f":{port}" for port in ports]
+    with running(node, version, namespace, "port-forward", "serves", *desired) as process:
         assert process.stdout is not None
         here: dict[int, int] = {}
         while len(here) < len(ports):

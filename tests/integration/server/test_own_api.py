@@ -38,12 +38,14 @@ def test_streams_logs_and_scrapes_are_counted(node2: Node, namespace: str) -> No
     uid = node2.wait_running(namespace, "says")["metadata"]["uid"]
     node2.kubectl("exec", "says", "--", "true", namespace=namespace)  # kubectl 1.36: a WebSocket
     get("/metrics/cadvisor")
-    shown = get("/metrics")
-    assert 'kubelet_websocket_streaming_requests_total{subresource="exec"} 1\n' in shown
-    assert re.search(r'kubelet_http_requests_total\{[^}]*path="metrics/cadvisor"[^}]*\} 1\n', shown)
+    reported = get("/metrics")
+    assert 'kubelet_websocket_streaming_requests_total{subresource="exec"} 1\n' in reported
+    assert re.search(
+        r'kubelet_http_requests_total\{[^}]*path="metrics/cadvisor"[^}]*\} 1\n', reported
+    )
     named = f'container="main",namespace="{namespace}",pod="says",uid="{uid}"'
-    used = re.search(rf"kubelet_container_log_filesystem_used_bytes\{{{named}\}} (\d+)\n", shown)
-    assert used is not None, shown[-2000:]
+    used = re.search(rf"kubelet_container_log_filesystem_used_bytes\{{{named}\}} (\d+)\n", reported)
+    assert used is not None, reported[-2000:]
     assert 0 < int(used[1]) < 100_000
     assert "\nprocess_start_time_seconds " in get("/metrics/probes")
 

@@ -60,8 +60,8 @@ async def test_exec_over_websockets(node: Node, namespace: str, protocol: str) -
     query = [*RUN.items(), *(("command", word) for word in ("sh", "-c", SCRIPT))]
     got: dict[int, bytes] = {}
     async with (
-        session(node) as asked,
-        asked.ws_connect(f"/exec/{place}", params=query, protocols=(protocol,)) as socket,
+        session(node) as requested,
+        requested.ws_connect(f"/exec/{place}", params=query, protocols=(protocol,)) as socket,
     ):
         assert socket.protocol == protocol
         async for message in socket:
@@ -128,8 +128,8 @@ async def test_ports_over_websockets(node: Node, namespace: str, protocol: str) 
     )
     binary = "base64" not in protocol
     async with (
-        session(node) as asked,
-        asked.ws_connect(
+        session(node) as requested,
+        requested.ws_connect(
             f"/portForward/{namespace}/echo", params={"port": "7777"}, protocols=(protocol,)
         ) as socket,
     ):
@@ -156,18 +156,18 @@ async def test_a_static_pod_is_found_by_the_uid_of_its_mirror(node: Node, namesp
     name = f"static-{node.name}"
     try:
         mirror = node.wait_running(namespace, name)["metadata"]["uid"]
-        async with session(node) as asked:
+        async with session(node) as requested:
             for uid in (mirror, ""):
                 place = "/".join(filter(None, (namespace, name, uid, "main")))
-                async with asked.post(f"/run/{place}", params={"cmd": "echo hi"}) as answer:
+                async with requested.post(f"/run/{place}", params={"cmd": "echo hi"}) as answer:
                     assert (answer.status, await answer.text()) == (200, "hi\n")
-                async with asked.ws_connect(
+                async with requested.ws_connect(
                     f"/exec/{place}?output=1&command=echo&command=hi",
                     protocols=("v4.channel.k8s.io",),
                 ) as socket:
-                    said = [message.data async for message in socket]
-                    assert b"\1hi\n" in said
-            async with asked.post(f"/run/{namespace}/{name}/other/main?cmd=true") as answer:
+                    stated = [message.data async for message in socket]
+                    assert b"\1hi\n" in stated
+            async with requested.post(f"/run/{namespace}/{name}/other/main?cmd=true") as answer:
                 assert answer.status == 404
     finally:
         manifest.unlink()
@@ -192,11 +192,11 @@ async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) 
         file.truncate(2 << 30)  # what is in the hole is no line of a log, and has no end
         file.seek(0, 2)
         file.write(b"\n" + b"".join(line % number for number in range(2_000_000)))
-    async with session(node2, 3 * SECONDS) as asked:
+    async with session(node2, 3 * SECONDS) as requested:
 
         async def length(**query: str) -> int:
             size = 0
-            async with asked.get(f"/containerLogs/{place}", params=query) as answer:
+            async with requested.get(f"/containerLogs/{place}", params=query) as answer:
                 assert answer.status == 200
                 async for piece in answer.content.iter_any():
                     size += len(piece)
@@ -214,10 +214,10 @@ async def test_v5_half_closes_towards_the_runtime(node: Node, namespace: str) ->
     place = box(node, namespace)
     query = "input=1&output=1&command=sh&command=-c&command=cat;echo%20end"
     async with (
-        session(node) as asked,
-        asked.ws_connect(f"/exec/{place}?{query}", protocols=("v5.channel.k8s.io",)) as socket,
+        session(node) as requested,
+        requested.ws_connect(f"/exec/{place}?{query}", protocols=("v5.channel.k8s.io",)) as socket,
     ):
         await socket.send_bytes(b"\0text ")
         await socket.send_bytes(b"\xff\0")
-        said = b"".join([m.data[1:] async for m in socket if m.data[0] == 1])
-    assert said == b"text end\n"
+        stated = b"".join([m.data[1:] async for m in socket if m.data[0] == 1])
+    assert stated == b"text end\n"

@@ -69,9 +69,9 @@ def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 def value(text: str, name: str, /, **labels: str) -> float:
     """The one sample of that name with these labels among others."""
-    wanted = set(labels.items())
+    desired = set(labels.items())
     (found,) = [
-        value for (n, given), value in samples(text).items() if n == name and wanted <= given
+        value for (n, supplied), value in samples(text).items() if n == name and desired <= supplied
     ]
     return found
 

@@ -59,12 +59,15 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
     before = reading.pod_of(reading.summary(node), namespace, "busy")
     kernel = reading.cpu_seconds(paths["burns"]), kernel_limits.working_set(paths["holds"])
     began = time.monotonic()
-    shown = {each["name"]: each for each in before["containers"]}
-    used = shown["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
+    reported = {each["name"]: each for each in before["containers"]}
+    used = reported["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
     assert first <= used <= kernel[0], "read between the two of the test"
-    assert shown["holds"]["memory"]["workingSetBytes"] == pytest.approx(kernel[1], rel=0.05)
-    assert before["memory"]["workingSetBytes"] >= shown["holds"]["memory"]["workingSetBytes"]
-    limit = shown["holds"]["memory"]["availableBytes"] + shown["holds"]["memory"]["workingSetBytes"]
+    assert reported["holds"]["memory"]["workingSetBytes"] == pytest.approx(kernel[1], rel=0.05)
+    assert before["memory"]["workingSetBytes"] >= reported["holds"]["memory"]["workingSetBytes"]
+    limit = (
+        reported["holds"]["memory"]["availableBytes"]
+        + reported["holds"]["memory"]["workingSetBytes"]
+    )
     assert limit == 128 << 20
 
     # other work on the machine may come between two readings, hardly each time
@@ -96,10 +99,10 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
 def rates_agree(node: Node, namespace: str, path: str, used: float, began: float) -> bool:
     """Whether the rates of container and pod since a time are the kernel's, within a tenth."""
     time.sleep(4)
-    shown = reading.pod_of(reading.summary(node), namespace, "busy")
+    reported = reading.pod_of(reading.summary(node), namespace, "busy")
     cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
-    (burns,) = [each for each in shown["containers"] if each["name"] == "burns"]
-    rates = [each["cpu"]["usageNanoCores"] / 1e9 for each in (burns, shown)]
+    (burns,) = [each for each in reported["containers"] if each["name"] == "burns"]
+    rates = [each["cpu"]["usageNanoCores"] / 1e9 for each in (burns, reported)]
     return bool(rates == pytest.approx([cores, cores], rel=0.10))
 
 
@@ -144,12 +147,12 @@ def test_the_summary_has_every_field_of_this_machine(
     assert reading.missing(document, whole) == []
     names = {each["name"] for each in document["node"]["systemContainers"]}
     assert {"kubelet", "runtime", "pods"} <= names
-    (shown,) = document["pods"]
-    (volume,) = [each for each in shown["volume"] if each["name"] == "work"]
+    (reported,) = document["pods"]
+    (volume,) = [each for each in reported["volume"] if each["name"] == "work"]
     assert 8 << 20 <= volume["usedBytes"] < 9 << 20
-    assert shown["ephemeral-storage"]["usedBytes"] >= volume["usedBytes"]
-    assert shown["network"]["name"] == "eth0"
-    assert shown["process_stats"]["process_count"] >= 3
+    assert reported["ephemeral-storage"]["usedBytes"] >= volume["usedBytes"]
+    assert reported["network"]["name"] == "eth0"
+    assert reported["process_stats"]["process_count"] >= 3
 
     short = reading.summary(node, "?only_cpu_and_memory=true")
     assert set(short["node"]) == {
@@ -211,8 +214,8 @@ def test_kubectl_top(node: Node, namespace: str, busy: JSON, version: str) -> No
     time.sleep(4)  # the usage shown is that since the previous request
     _, line = top().splitlines()
     cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
-    shown, cpu, memory = line.split()
-    assert shown == "busy"
+    reported, cpu, memory = line.split()
+    assert reported == "busy"
     assert int(cpu.removesuffix("m")) / 1000 == pytest.approx(cores, rel=0.25)
     assert HELD >> 20 <= int(memory.removesuffix("Mi")) <= 100
     nodes = node.kubectl("top", "node", version=version).splitlines()

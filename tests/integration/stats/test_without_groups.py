@@ -34,15 +34,15 @@ def test_pods_without_cgroups_of_their_own(
     request.addfinalizer(lambda: remove_pod(node, "plain"))
 
     def held() -> JSON | None:
-        (shown,) = get(port, "/stats/summary")["pods"]
-        (main,) = shown["containers"]
-        return dict(shown) if main["memory"]["workingSetBytes"] > HELD else None
+        (reported,) = get(port, "/stats/summary")["pods"]
+        (main,) = reported["containers"]
+        return dict(reported) if main["memory"]["workingSetBytes"] > HELD else None
 
-    shown = node.until(held, "memory is held", "default", "plain")
-    assert shown["memory"]["workingSetBytes"] >= HELD
-    assert shown["network"]["name"] == "eth0"
-    assert "volume" not in shown
-    assert shown["containers"][0]["rootfs"]["capacityBytes"] > 0
+    reported = node.until(held, "memory is held", "default", "plain")
+    assert reported["memory"]["workingSetBytes"] >= HELD
+    assert reported["network"]["name"] == "eth0"
+    assert "volume" not in reported
+    assert reported["containers"][0]["rootfs"]["capacityBytes"] > 0
     names = {each["name"] for each in get(port, "/stats/summary")["node"]["systemContainers"]}
     assert names == {"kubelet", "runtime"}
 

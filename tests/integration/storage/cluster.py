@@ -63,12 +63,12 @@ class Storage:
     def wait_registered(self, name: str) -> None:
         """Wait until CSINode shows a driver."""
 
-        def shown() -> bool:
+        def reported() -> bool:
             found = self.node.api.find("csinodes.storage.k8s.io", "", self.node.name) or {}
             drivers = (found.get("spec") or {}).get("drivers") or []
             return any(driver["name"] == name for driver in drivers)
 
-        self.node.until(shown, f"driver {name} in CSINode")
+        self.node.until(reported, f"driver {name} in CSINode")
 
     def claim(
         self,
@@ -193,9 +193,9 @@ class Storage:
     def sh(self, namespace: str, name: str, script: str) -> str:
         """Output of a shell script in a pod's container; it must succeed."""
         found = container_status(self.node.pod(namespace, name))
-        code, said = self.node.exec(str(found["containerID"]), "sh", "-c", script)
-        assert code == 0, said
-        return said
+        code, stated = self.node.exec(str(found["containerID"]), "sh", "-c", script)
+        assert code == 0, stated
+        return stated
 
     def end(self, namespace: str, *names: str, timeout: float = TIMEOUT) -> None:
         """Delete pods, and wait until they are removed."""

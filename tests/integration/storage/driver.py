@@ -37,8 +37,8 @@ class DriverProcess:
         command = [sys.executable, "-m", "tests.csi_driver", str(self.directory)]
         command += [f"--registry={self._registry}"]
         for name, value in self._options.items():
-            said = str(value).lower() if isinstance(value, bool) else value
-            command.append(f"--option={name}={said}")
+            stated = str(value).lower() if isinstance(value, bool) else value
+            command.append(f"--option={name}={stated}")
         path = os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])
         self._process.start(command, env={**os.environ, "PYTHONPATH": path})
         wait_until(

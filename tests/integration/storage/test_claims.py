@@ -35,8 +35,8 @@ def test_a_claim_is_mounted_kept_and_taken_down(
         securityContext={"fsGroup": 2345, "runAsUser": 1000},
     )
     storage.node.wait_running(namespace, "p")
-    said = storage.sh(namespace, "p", "echo one > /data/f; echo two > /sub/g; cat /fixed/f; id")
-    assert said == "one\nuid=1000 gid=0(root) groups=0(root),2345\n"
+    stated = storage.sh(namespace, "p", "echo one > /data/f; echo two > /sub/g; cat /fixed/f; id")
+    assert stated == "one\nuid=1000 gid=0(root) groups=0(root),2345\n"
     assert storage.sh(namespace, "p", "stat -c '%a %g' /data; touch /fixed/h 2>&1 || true") == (
         "2775 2345\ntouch: /fixed/h: Read-only file system\n"
     )
@@ -141,21 +141,21 @@ def test_explain_names_what_volumes_wait_for(
     storage: Storage, driver: DriverProcess, namespace: str
 ) -> None:
     """One driver is absent, and one sends far too long an error."""
-    gone = {"csi": {"driver": "gone.example.com", "volumeHandle": "h"}}
-    storage.claim(namespace, "driverless", gone)
+    removed = {"csi": {"driver": "gone.example.com", "volumeHandle": "h"}}
+    storage.claim(namespace, "driverless", removed)
     storage.csi_claim(driver, namespace, "talks")
     driver.fail(NodePublishVolume={"code": "INTERNAL", "message": "x" * 200_000})
 
-    def explained_with(claim: str, words: str) -> bool:
-        return words in storage.explain(namespace, claim)
+    def explained_with(claim: str, parts: str) -> bool:
+        return parts in storage.explain(namespace, claim)
 
-    for claim, words in (
+    for claim, parts in (
         ("driverless", "gone.example.com not found in the list of registered"),
         ("talks", f"NodePublishVolume of driver {driver.name}"),
     ):
         storage.pod(namespace, claim, claim)
         storage.node.until(
-            partial(explained_with, claim, words), f"explain: {words}", namespace, claim
+            partial(explained_with, claim, parts), f"explain: {parts}", namespace, claim
         )
         assert len(storage.explain(namespace, claim)) < 10_000
     driver.fail()
@@ -176,20 +176,20 @@ def test_explain_names_the_process_that_a_driver_is_refused_for(
     with subprocess.Popen(["sleep", "1000"], cwd=target) as holder:
         try:
             storage.node.api.delete("pods", namespace, "held", grace=1)
-            words = f"it is in use by process {holder.pid} (sleep)"
+            parts = f"it is in use by process {holder.pid} (sleep)"
 
             def names_holder() -> bool:
-                return words in storage.explain(namespace, "held")
+                return parts in storage.explain(namespace, "held")
 
-            storage.node.until(names_holder, words, namespace, "held")
+            storage.node.until(names_holder, parts, namespace, "held")
 
             def why() -> JSON:
                 """During an attempt, explain shows only that it is under way."""
-                said = explained(storage.node, namespace, "held")
-                return said if said["cause"] == "volume-in-use" else {}
+                stated = explained(storage.node, namespace, "held")
+                return stated if stated["cause"] == "volume-in-use" else {}
 
-            said = storage.node.until(why, "the cause", namespace, "held")
-            assert f"NodeUnpublishVolume of driver {driver.name}" in said["verdict"]
+            stated = storage.node.until(why, "the cause", namespace, "held")
+            assert f"NodeUnpublishVolume of driver {driver.name}" in stated["verdict"]
         finally:
             holder.kill()
     storage.node.wait_removed(namespace, "held")

@@ -80,8 +80,8 @@ class Page:
                 " if (found) done(found); else setTimeout(check, 20) }; check() })"
             )
         except TimeoutError as error:
-            shown = await self.run("document.body.innerText")
-            raise AssertionError(f"never so: {script}; the page shows:\n{shown}") from error
+            reported = await self.run("document.body.innerText")
+            raise AssertionError(f"never so: {script}; the page shows:\n{reported}") from error
 
     async def press(self, key: str) -> None:
         """Press and release a key."""

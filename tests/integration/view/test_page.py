@@ -72,14 +72,14 @@ async def test_every_hostile_text_is_shown_and_does_nothing(page: Page, agent: A
         )
         agent.logs = {"containers": {"main": [text, "end"]}}
         agent.usage = used(1.0, 1.0)
-        shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:100]
+        reported = " ".join("".join(c if c.isprintable() else " " for c in text).split())[:100]
         await page.run(f"location.hash = '#{quote('default/opened', safe='')}'")
         await page.until(
-            f"document.querySelector('#head .verdict').textContent.includes({shown!r})"
-            f" && document.querySelector('#list').textContent.includes({shown!r})"
-            f" && document.querySelector('#falls').textContent.includes({shown!r})"
-            f" && document.querySelector('#events').textContent.includes({shown!r})"
-            f" && document.querySelector('.log').textContent.includes({shown!r})"
+            f"document.querySelector('#head .verdict').textContent.includes({reported!r})"
+            f" && document.querySelector('#list').textContent.includes({reported!r})"
+            f" && document.querySelector('#falls').textContent.includes({reported!r})"
+            f" && document.querySelector('#events').textContent.includes({reported!r})"
+            f" && document.querySelector('.log').textContent.includes({reported!r})"
         )
         await page.press("Escape")
     tags = await page.run(
@@ -198,8 +198,8 @@ async def test_bars_have_a_legend(page: Page, agent: Agent) -> None:
     ]
     colour = "getComputedStyle({}).backgroundColor"
     bars = f"[...document.querySelectorAll('.step .bar')].map((each) => {colour.format('each')})"
-    shown = f"{entries}.map((each) => {colour.format('each.firstChild')})"
-    assert await page.run(shown) == await page.run(bars)
+    reported = f"{entries}.map((each) => {colour.format('each.firstChild')})"
+    assert await page.run(reported) == await page.run(bars)
 
 
 async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agent: Agent) -> None:
@@ -214,8 +214,8 @@ async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agen
     await page.click(f"{ROWS}[0]")
     await page.until("document.querySelectorAll('#events tr').length === 1")
     assert await page.run("document.querySelector('#head .verdict').textContent") == verdict
-    shown = await page.run("document.querySelector('#events tr').textContent")
-    assert "FailedScheduling default-scheduler<b>0/1</b> nodes" in shown
+    reported = await page.run("document.querySelector('#events tr').textContent")
+    assert "FailedScheduling default-scheduler<b>0/1</b> nodes" in reported
 
 
 async def test_the_page_follows_the_end_of_a_log(page: Page, agent: Agent) -> None:
@@ -230,8 +230,8 @@ async def test_the_page_follows_the_end_of_a_log(page: Page, agent: Agent) -> No
     await page.until(f"{log}.hidden")
 
 
-@pytest.mark.parametrize(("width", "shown"), [(390, 1), (320, 1), (1280, 0)])
-async def test_a_report_fits_the_screen(tmp_path: Path, width: int, shown: int) -> None:
+@pytest.mark.parametrize(("width", "reported"), [(390, 1), (320, 1), (1280, 0)])
+async def test_a_report_fits_the_screen(tmp_path: Path, width: int, reported: int) -> None:
     """Each text of the one drawing that is shown lies within the screen."""
     file = tmp_path / "report.html"
     file.write_text(html(whole()))
@@ -241,10 +241,10 @@ async def test_a_report_fits_the_screen(tmp_path: Path, width: int, shown: int) 
         drawings = "[...document.querySelectorAll('svg')]"
         await page.until(f"{drawings}.length === 2")
         seen = f"{drawings}.map((each) => each.getBoundingClientRect().width > 0)"
-        assert await page.run(seen) == [shown == 0, shown == 1]
+        assert await page.run(seen) == [reported == 0, reported == 1]
         assert await page.run(f"document.documentElement.scrollWidth <= {width}")
         boxes = await page.run(
-            f"[...{drawings}[{shown}].querySelectorAll('text, rect')]"
+            f"[...{drawings}[{reported}].querySelectorAll('text, rect')]"
             ".map((each) => each.getBoundingClientRect().toJSON())"
         )
         assert len(boxes) > 40

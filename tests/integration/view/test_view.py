@@ -50,7 +50,7 @@ async def test_a_node_in_a_browser(node2: Node, namespace: str, tmp_path: Path) 
             await page.until(f"{row('worker')}.className === 'well'")
             await page.until(f"/\\d+m CPU/.test({row('worker')}.textContent)")
             await page.run(f"{row('worker')}.click()")
-            for part, words in {
+            for part, parts in {
                 "head": "running and ready",
                 "containers": "of 32 MiB",
                 "falls": "RunPodSandbox attempt 0",
@@ -58,7 +58,7 @@ async def test_a_node_in_a_browser(node2: Node, namespace: str, tmp_path: Path) 
                 "events": "Started main",
             }.items():
                 await page.until(
-                    f"document.getElementById('{part}').textContent.includes('{words}')"
+                    f"document.getElementById('{part}').textContent.includes('{parts}')"
                 )
             await page.until("document.querySelectorAll('.plots polyline').length === 2")
             node.kubectl(

@@ -16,12 +16,12 @@ _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 def claim(name: str, amount: str = "1Gi", *modes: str, **spec: Any) -> JSON:
     """A claim of the default class unless the spec names another."""
-    asked = {"accessModes": modes or ("ReadWriteOnce",), **spec}
+    requested = {"accessModes": modes or ("ReadWriteOnce",), **spec}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name},
-        "spec": {**asked, "resources": {"requests": {"storage": amount}}},
+        "spec": {**requested, "resources": {"requests": {"storage": amount}}},
     }
 
 
@@ -36,10 +36,10 @@ def running(node: Node, namespace: str, name: str) -> str:
     return str(container_status(node.wait_running(namespace, name))["containerID"])
 
 
-def shown(node: Node, what: str, namespace: str = "") -> list[list[str]]:
+def reported(node: Node, what: str, namespace: str = "") -> list[list[str]]:
     """The rows of `kubectl get`, without ages."""
-    said = node.kubectl("get", what, "--no-headers", namespace=namespace or "default")
-    return [line.split()[:-1] for line in said.splitlines()]
+    stated = node.kubectl("get", what, "--no-headers", namespace=namespace or "default")
+    return [line.split()[:-1] for line in stated.splitlines()]
 
 
 def volume_of(node: Node, namespace: str, name: str) -> JSON:
@@ -66,16 +66,16 @@ def condition(node: Node, namespace: str, name: str) -> str:
 
 
 def test_a_claim_of_the_default_class_just_works(node: Node, namespace: str) -> None:
-    assert shown(node, "sc")[0][:3] == ["local", "(default)", "kubeletpy/local-directory"]
+    assert reported(node, "sc")[0][:3] == ["local", "(default)", "kubeletpy/local-directory"]
     node.apply(claim("data"), namespace=namespace)
-    assert shown(node, "pvc", namespace)[0][:2] == ["data", "Pending"]
+    assert reported(node, "pvc", namespace)[0][:2] == ["data", "Pending"]
     node.wait_event(namespace, "data", "WaitForFirstConsumer: waiting for first consumer")
     node.apply(using("first", "data"), namespace=namespace)
     sh(node, running(node, namespace, "first"), "echo kept > /data/file; ln -s /etc /data/link")
     volume = volume_of(node, namespace, "data")
     name, path = volume["metadata"]["name"], Path(volume["spec"]["local"]["path"])
-    assert shown(node, "pvc", namespace)[0][:6] == ["data", "Bound", name, "1Gi", "RWO", "local"]
-    (row,) = [row for row in shown(node, "pv") if row[0] == name]
+    assert reported(node, "pvc", namespace)[0][:6] == ["data", "Bound", name, "1Gi", "RWO", "local"]
+    (row,) = [row for row in reported(node, "pv") if row[0] == name]
     assert row[1:6] == ["1Gi", "RWO", "Delete", "Bound", f"{namespace}/data"]
     assert (path / "file").read_text() == "kept\n"
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -84,7 +84,7 @@ def test_a_claim_of_the_default_class_just_works(node: Node, namespace: str) -> 
     assert sh(node, running(node, namespace, "second"), "cat /data/file") == "kept\n"
 
     node.kubectl("delete", "pvc", "data", "--wait=false", namespace=namespace)
-    assert shown(node, "pvc", namespace)[0][:2] == ["data", "Terminating"]
+    assert reported(node, "pvc", namespace)[0][:2] == ["data", "Terminating"]
     assert (path / "file").exists()
     end(node, namespace, "second")
     node.until(lambda: not node.api.all(_CLAIMS, namespace), "the claim is removed", namespace)
@@ -123,19 +123,19 @@ def test_a_claim_that_grows(node2: Node, namespace: str) -> None:
     container_id = running(node2, namespace, "p")
     larger = '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}'
     node2.kubectl("patch", "pvc", "data", "-p", larger, namespace=namespace)
-    wanted = "--for=jsonpath={.status.capacity.storage}=3Gi"
-    node2.kubectl("wait", "pvc/data", wanted, "--timeout=10s", namespace=namespace)
+    desired = "--for=jsonpath={.status.capacity.storage}=3Gi"
+    node2.kubectl("wait", "pvc/data", desired, "--timeout=10s", namespace=namespace)
     assert volume_of(node2, namespace, "data")["spec"]["capacity"] == {"storage": "3Gi"}
     sh(node2, container_id, "touch /data/still-there")
 
 
 def test_pods_that_wait_for_claims(node2: Node, namespace: str) -> None:
     node2.apply(using("missing", "nothing"), namespace=namespace)
-    said = '0/1 nodes are available: persistentvolumeclaim "nothing" not found.'
-    assert condition(node2, namespace, "missing") == said
+    stated = '0/1 nodes are available: persistentvolumeclaim "nothing" not found.'
+    assert condition(node2, namespace, "missing") == stated
     node2.apply(claim("none", storageClassName=""), using("unbound", "none"), namespace=namespace)
-    said = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-    assert condition(node2, namespace, "unbound") == said
+    stated = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    assert condition(node2, namespace, "unbound") == stated
     node2.wait_event(namespace, "none", "FailedBinding: no persistent volumes available")
     node2.apply(claim("nothing"), namespace=namespace)
     running(node2, namespace, "missing")

@@ -15,7 +15,7 @@ from tests.integration.volumes.test_kinds import mount, sh
 from tools.env.containerd import Containerd
 
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
-WANTED = 4
+DESIRED = 4
 
 pytestmark = pytest.mark.needs("huge pages")
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.needs("huge pages")
 def reserved() -> Iterator[None]:
     """A few huge pages of the machine, for as long as the tests run."""
     before = int(PAGES.read_text())
-    PAGES.write_text(str(before + WANTED))
-    assert int(PAGES.read_text()) == before + WANTED
+    PAGES.write_text(str(before + DESIRED))
+    assert int(PAGES.read_text()) == before + DESIRED
     yield
     PAGES.write_text(str(before))
 

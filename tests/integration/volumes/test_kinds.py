@@ -22,9 +22,9 @@ def run(node: Node, namespace: str, *volumes: JSON, mounts: list[JSON], **more: 
 
 def sh(node: Node, container_id: str, script: str) -> str:
     """Output of a shell script in the container; it must succeed."""
-    code, said = node.exec(container_id, "sh", "-c", script)
-    assert code == 0, said
-    return said
+    code, stated = node.exec(container_id, "sh", "-c", script)
+    assert code == 0, stated
+    return stated
 
 
 def mount(name: str, path: str, **more: Any) -> JSON:
@@ -59,9 +59,9 @@ def test_config_map(node: Node, namespace: str) -> None:
     modes = sh(node, some, "cd /some; stat -L -c '%a %u %g %n' deep/er/a raw deep; stat -c %a .")
     assert modes == "400 0 0 deep/er/a\n640 0 0 raw\n755 0 0 deep\n777\n"
     assert sh(node, some, "readlink /all/a") == "..data/a\n"
-    code, said = node.exec(some, "touch", "/all/x")
+    code, stated = node.exec(some, "touch", "/all/x")
     assert code != 0
-    assert "Read-only" in said
+    assert "Read-only" in stated
 
 
 def test_secret_is_in_memory(node: Node, namespace: str) -> None:
@@ -72,8 +72,8 @@ def test_secret_is_in_memory(node: Node, namespace: str) -> None:
         {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}},
         mounts=[mount("s", "/s")],
     )
-    said = sh(node, found, "cat /s/k; stat -L -c ' %a' /s/k; stat -f -c %T /s")
-    assert said == "hush 400\ntmpfs\n"
+    stated = sh(node, found, "cat /s/k; stat -L -c ' %a' /s/k; stat -f -c %T /s")
+    assert stated == "hush 400\ntmpfs\n"
     assert not any("hush" in line for line in node.log_lines())
 
 
@@ -140,9 +140,9 @@ def test_empty_dir(node: Node, namespace: str) -> None:
     )
     code, _ = node.exec(found, "dd", "if=/dev/zero", "of=/mem/big", "bs=1M", "count=2")
     assert code != 0
-    code, said = node.exec(found, "touch", "/ro/y")
+    code, stated = node.exec(found, "touch", "/ro/y")
     assert code != 0
-    assert "Read-only" in said
+    assert "Read-only" in stated
 
 
 def test_host_path(node: Node, namespace: str) -> None:

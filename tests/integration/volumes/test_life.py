@@ -82,10 +82,10 @@ def test_a_pod_waits_for_its_objects(node: Node, namespace: str) -> None:
     ]
     create(node, "secrets", namespace, "s", data={})
     node.apply(pod("p", main, volumes=volumes), namespace=namespace)
-    said = 'FailedMount: MountVolume.SetUp failed for volume "{}" : {}'
+    stated = 'FailedMount: MountVolume.SetUp failed for volume "{}" : {}'
     missing_key = f"secret {namespace}/s references non-existent secret key: k"
-    node.wait_event(namespace, "p", said.format("c", 'configmap "late" not found'))
-    node.wait_event(namespace, "p", said.format("s", missing_key))
+    node.wait_event(namespace, "p", stated.format("c", 'configmap "late" not found'))
+    node.wait_event(namespace, "p", stated.format("s", missing_key))
     status = container_status(node.pod(namespace, "p"))
     assert status["state"]["waiting"]["reason"] == "ContainerCreating"
     replace(node, "secrets", namespace, "s", data={"k": ""})

@@ -47,9 +47,9 @@ def test_a_link_out_of_the_volume_is_refused(node: Node, namespace: str) -> None
     volumes = [{"name": "e", "emptyDir": {}}]
     node.apply(pod("p", main, volumes=volumes, initContainers=[link]), namespace=namespace)
     found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
-    said = found["state"]["waiting"]["message"]
-    assert said.startswith('failed to prepare subPath for volumeMount "e" of container "main": ')
-    assert "leads out of the volume" in said
+    stated = found["state"]["waiting"]["message"]
+    assert stated.startswith('failed to prepare subPath for volumeMount "e" of container "main": ')
+    assert "leads out of the volume" in stated
 
 
 @pytest.mark.parametrize("kind", ["emptyDir", "hostPath"])
@@ -59,9 +59,9 @@ def test_a_container_that_swaps_a_directory_for_a_link_reaches_nothing(
     """CVE-2017-1002101: one container changes the path while another one is started on it."""
     swap = "mkdir /e/a; ln -s / /e/b; while :; do mv /e/a /e/t; mv /e/b /e/a; mv /e/t /e/b; done"
     racer = container("racer", swap, volumeMounts=[mount("e", "/e")])
-    look = "[ -e /x/etc/hostname ] && echo REACHED THE HOST && exit 7; exit 1"
+    check = "[ -e /x/etc/hostname ] && echo REACHED THE HOST && exit 7; exit 1"
     victims = [
-        container(f"victim{n}", look, volumeMounts=[mount("e", "/x", subPath="a")])
+        container(f"victim{n}", check, volumeMounts=[mount("e", "/x", subPath="a")])
         for n in range(4)
     ]
     path = {"path": str(node.directory / namespace), "type": "DirectoryOrCreate"}
@@ -149,10 +149,10 @@ def test_recursive_read_only(node: Node, namespace: str) -> None:
     host = node.directory / namespace
     (host / "below").mkdir(parents=True)
     volumes = [{"name": "h", "hostPath": {"path": str(host)}}]
-    asked = {"plain": "Disabled", "perhaps": "IfPossible", "surely": "Enabled"}
+    requested = {"plain": "Disabled", "perhaps": "IfPossible", "surely": "Enabled"}
     program("mount", "-t", "tmpfs", "none", host / "below")
     try:
-        for name, how in asked.items():
+        for name, how in requested.items():
             spec = mount("h", "/h", readOnly=True, recursiveReadOnly=how)
             main = container("main", FOREVER, volumeMounts=[spec])
             node.apply(pod(name, main, volumes=volumes), namespace=namespace)
@@ -168,9 +168,9 @@ def test_recursive_read_only(node: Node, namespace: str) -> None:
         assert writes(node, namespace, "plain", "/h/below/x")
         assert not writes(node, namespace, "plain", "/h/x")
         statuses = container_status(node.pod(namespace, "perhaps"))["volumeMounts"]
-        said = {entry["name"]: entry.get("recursiveReadOnly") for entry in statuses}
-        assert said["h"] == ("Enabled" if able else "Disabled")
-        for name in asked:
+        stated = {entry["name"]: entry.get("recursiveReadOnly") for entry in statuses}
+        assert stated["h"] == ("Enabled" if able else "Disabled")
+        for name in requested:
             node.api.delete("pods", namespace, name, grace=1)
             node.wait_removed(namespace, name)
     finally:
@@ -200,9 +200,9 @@ def test_image_volume(node: Node, namespace: str) -> None:
         return
     main_id = container_status(node.wait_running(namespace, "p"))["containerID"]
     assert sh(node, main_id, "ls /i/bin/busybox") == "/i/bin/busybox\n"
-    code, said = node.exec(main_id, "touch", "/i/x")
+    code, stated = node.exec(main_id, "touch", "/i/x")
     assert code != 0
-    assert "Read-only" in said
+    assert "Read-only" in stated
     if node.containerd.abilities["parts of image volumes"]:
         part_id = container_status(node.wait_running(namespace, "part"))["containerID"]
         assert sh(node, part_id, "ls /i/busybox") == "/i/busybox\n"
@@ -234,8 +234,8 @@ def test_environment_from_objects_and_files(node: Node, namespace: str) -> None:
     volumes = [{"name": "e", "emptyDir": {}}]
     node.apply(pod("p", main, volumes=volumes, initContainers=[write]), namespace=namespace)
     found = node.wait_running(namespace, "p")
-    said = sh(node, container_status(found)["containerID"], "echo $P_a $P_b $S $F ${NO-none}")
-    assert said == "one two hush from a file none\n"
+    stated = sh(node, container_status(found)["containerID"], "echo $P_a $P_b $S $F ${NO-none}")
+    assert stated == "one two hush from a file none\n"
 
 
 def test_a_variable_waits_for_its_object(node: Node, namespace: str) -> None:
@@ -251,6 +251,6 @@ def test_a_variable_waits_for_its_object(node: Node, namespace: str) -> None:
 
 def test_hosts_of_the_node(node: Node, namespace: str) -> None:
     found = run(node, namespace, mounts=[], hostNetwork=True)
-    said = sh(node, found, "cat /etc/hosts")
-    assert said.startswith("# Kubernetes-managed hosts file (host network).\n")
-    assert said.partition("\n")[2] == Path("/etc/hosts").read_text()
+    stated = sh(node, found, "cat /etc/hosts")
+    assert stated.startswith("# Kubernetes-managed hosts file (host network).\n")
+    assert stated.partition("\n")[2] == Path("/etc/hosts").read_text()

@@ -121,13 +121,13 @@ def test_nothing_tells_a_secret(loud_node: Node) -> None:
     uid = node.pod(namespace, "runs")["metadata"]["uid"]
     held = node.root_dir / "pods" / uid / "volumes/kubernetes.io~projected/t/token"
     token = held.read_text()
-    told = outputs(node, namespace)
+    notified = outputs(node, namespace)
     remove_pods(node, namespace)
-    told["log"] = node.agent.log.read_text()
-    assert "no-command" in told["log"], "the node logs what it does, or this shows nothing"
-    assert "no-command" in told["events"]
-    assert "no-command" in told["explain"]
-    for place, text in told.items():
+    notified["log"] = node.agent.log.read_text()
+    assert "no-command" in notified["log"], "the node logs what it does, or this shows nothing"
+    assert "no-command" in notified["events"]
+    assert "no-command" in notified["explain"]
+    for place, text in notified.items():
         for secret in (HUSH, ENCODED, auth, docker.decode(), token):
             lines = [line for line in text.splitlines() if secret in line]
             assert not lines, f"{place}: {lines[0]}"

@@ -87,8 +87,8 @@ def test_only_pods_over_their_limits_are_evicted(node: Node, namespace: str) -> 
         assert (status["reason"], status["message"]) == ("Evicted", message)
         assert all(c["type"] != "DisruptionTarget" for c in status["conditions"])
         node.wait_event(namespace, name, f"Evicted: {re.escape(message)}")
-        told = [e for e in node.events(namespace, name) if e.startswith("Evicted")]
-        assert len(told) == 1
+        notified = [e for e in node.events(namespace, name) if e.startswith("Evicted")]
+        assert len(notified) == 1
     for name in ("good", "memory", "critical"):
         status = node.pod(namespace, name)["status"]
         assert status["phase"] == "Running", name

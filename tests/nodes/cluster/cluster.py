@@ -46,14 +46,14 @@ class Namespace:
         self._plane = plane
         self._kubectl = kubectl("new")
 
-    def kubectl(self, *words: str, timeout: float = WITHIN_S + 30) -> str:
+    def kubectl(self, *parts: str, timeout: float = WITHIN_S + 30) -> str:
         """The output of kubectl, as the cluster's administrator. Raises CommandError."""
         namespace = f"--namespace={self.name}"
-        return self._kubectl.run(self._plane.admin, namespace, *words, timeout=timeout).strip()
+        return self._kubectl.run(self._plane.admin, namespace, *parts, timeout=timeout).strip()
 
-    def kubectl_process(self, *words: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    def kubectl_process(self, *parts: str) -> AbstractContextManager[subprocess.Popen[str]]:
         """kubectl as a process with pipes, which ends with the ``with``."""
-        return self._kubectl.process(self._plane.admin, f"--namespace={self.name}", *words)
+        return self._kubectl.process(self._plane.admin, f"--namespace={self.name}", *parts)
 
     def apply(self, *objects: JSON) -> None:
         """`kubectl apply` of objects."""
@@ -75,16 +75,16 @@ class Namespace:
         for each in objects:
             self._await("rollout", "status", each)
 
-    def _await(self, *words: str) -> None:
+    def _await(self, *parts: str) -> None:
         try:
-            self.kubectl(*words, f"--timeout={WITHIN_S}s")
+            self.kubectl(*parts, f"--timeout={WITHIN_S}s")
         except CommandError as error:
             raise CommandError(f"{error}\n{self.story()}") from error
 
     def story(self) -> str:
         """The namespace's objects and events, for a person."""
-        shown = self.kubectl("get", "all,nodes", "-o", "wide")
-        return f"{shown}\n{self.kubectl('events')}"
+        reported = self.kubectl("get", "all,nodes", "-o", "wide")
+        return f"{reported}\n{self.kubectl('events')}"
 
     def get(self, kind: str, name: str) -> JSON:
         """An object."""
@@ -130,8 +130,8 @@ class Cluster:
     def leave(self, directory: Path) -> None:
         """Write down what the API shows, and copy the logs of the control plane."""
         directory.mkdir(parents=True, exist_ok=True)
-        shown = self.default.kubectl("get", "all,nodes,pvc,pv", "-A", "-o", "wide")
-        (directory / "objects.log").write_text(shown)
+        reported = self.default.kubectl("get", "all,nodes,pvc,pv", "-A", "-o", "wide")
+        (directory / "objects.log").write_text(reported)
         (directory / "events.log").write_text(self.default.kubectl("events", "-A"))
         for daemon in (self.plane.api_server, self.plane.controllers, self.plane.scheduler):
             (directory / daemon.log.name).write_bytes(daemon.log.read_bytes())

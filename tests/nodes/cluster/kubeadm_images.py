@@ -31,8 +31,8 @@ def kubeadm_images(programs: Path, version: str) -> list[Image]:
 
     Raises CommandError: iptables is not installed.
     """
-    words = "config", "images", "list", f"--kubernetes-version={version}"
-    listed = run(programs / "kubeadm", *words)
+    parts = "config", "images", "list", f"--kubernetes-version={version}"
+    listed = run(programs / "kubeadm", *parts)
     names = {_component(name): name for name in listed.split()}
     images = [
         _image(names[each], each, programs / _PROGRAMS.get(each, each))

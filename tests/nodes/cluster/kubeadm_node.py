@@ -12,7 +12,7 @@ from tests.nodes.cluster.kubeadm_files import (
     join_config,
 )
 from tests.nodes.cluster.member import network_unit, pod_subnet
-from tests.nodes.guest import Guest
+from tests.nodes.guest import LimitedConnection
 from tools.lab.containerd import DEPLOY
 from tools.lab.network import address_of
 from tools.lab.requests import GuestError
@@ -31,7 +31,7 @@ _HOST_PROGRAMS, _HOST_IMAGES = "/run/lab-programs", "/run/lab-images"
 _MOUNTS = "{ grep -E ' (/var/lib/kubelet|/run/netns)/' /proc/mounts || true; }"
 
 
-class KubeadmNode(Guest):
+class KubeadmNode(LimitedConnection):
     """One machine; its number is that of its address.
 
     Attributes:
@@ -78,10 +78,10 @@ class KubeadmNode(Guest):
 
     def join(self, plane: KubeadmNode) -> None:
         """`kubeadm join` with a new token of another machine's cluster."""
-        shown = plane.shell("kubeadm token create --print-join-command")
-        words = shlex.split(shown.splitlines()[-1])
+        reported = plane.shell("kubeadm token create --print-join-command")
+        parts = shlex.split(reported.splitlines()[-1])
         token, ca_hash = (
-            words[words.index(flag) + 1] for flag in ("--token", "--discovery-token-ca-cert-hash")
+            parts[parts.index(flag) + 1] for flag in ("--token", "--discovery-token-ca-cert-hash")
         )
         self.write(_CONFIG, join_config(f"{plane.address}:6443", token, ca_hash))
         self._kubeadm("join", f"--config={_CONFIG}")
@@ -90,9 +90,9 @@ class KubeadmNode(Guest):
         """`kubeadm reset`."""
         self._kubeadm("reset", "--force")
 
-    def _kubeadm(self, *words: str) -> None:
-        output = self.shell(f"kubeadm {' '.join(words)} --ignore-preflight-errors={_IGNORED}")
-        (self.directory / f"kubeadm-{words[0]}.log").write_text(f"{output}\n")
+    def _kubeadm(self, *parts: str) -> None:
+        output = self.shell(f"kubeadm {' '.join(parts)} --ignore-preflight-errors={_IGNORED}")
+        (self.directory / f"kubeadm-{parts[0]}.log").write_text(f"{output}\n")
 
     def tasks(self) -> list[str]:
         """Id and process of each container and sandbox that runs."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.nodes.guest import Guest, find_groups
+from tests.nodes.guest import LimitedConnection, find_groups
 from tests.nodes.setup import CONFIG
 from tools.control_plane.plane import ControlPlane
 from tools.env.kubectl import kubectl
@@ -65,7 +65,7 @@ PROXY_UNIT = _unit(
 )
 
 
-class Member(Guest):
+class Member(LimitedConnection):
     """One node of the cluster; its number is that of its address."""
 
     machine: UserModeLinux

@@ -38,12 +38,12 @@ class Loading:
     """Test double for imports: first raises the given errors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
-        self.asked: list[list[str]] = []
+        self.requested: list[list[str]] = []
         self._errors = list(errors)
         monkeypatch.setattr(served, "_import", self._load)
 
     def _load(self, names: Iterable[str]) -> None:
-        self.asked.append(list(names))
+        self.requested.append(list(names))
         if self._errors:
             raise self._errors.pop(0)
 
@@ -55,7 +55,7 @@ async def test_servers_answer_in_order_once_their_code_is_loaded(
     loading, noted = Loading(monkeypatch), Noted()
     await Serving([Server("a", noted), Server("b", noted)]).run()
     assert noted == [(0.0, "a"), (0.0, "b")]
-    assert loading.asked == [["code of a", "code of b"]]
+    assert loading.requested == [["code of a", "code of b"]]
 
 
 @on_virtual_time
@@ -66,9 +66,9 @@ async def test_a_failed_import_is_tried_again(
     loading, noted = Loading(monkeypatch, NO_FILE, NO_FILE, broken), Noted()
     await Serving([Server("a", noted)]).run()
     assert noted == [(3 * RETRY_S, "a")]
-    assert len(loading.asked) == 4
-    said = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert [vars(each)["why"] for each in said] == [str(NO_FILE), str(broken)]
+    assert len(loading.requested) == 4
+    stated = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert [vars(each)["why"] for each in stated] == [str(NO_FILE), str(broken)]
 
 
 _WHOLE = """

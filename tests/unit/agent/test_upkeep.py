@@ -24,18 +24,18 @@ class Rounds:
     def __init__(self) -> None:
         self.at: list[float] = []
         self.during: Callable[[], None] = lambda: None
-        self.asked: dict[str, tuple[bool, bool]] = {}
+        self.requested: dict[str, tuple[bool, bool]] = {}
         """Answers about each of PODS: (removable, reported)."""
-        self.gone = 0
+        self.removed = 0
 
     async def collect_garbage(
         self, *, removable: Callable[[str], bool], reported: Callable[[str], bool], **_: Any
     ) -> int:
         self.at.append(asyncio.get_running_loop().time())
-        self.asked = {uid: (removable(uid), reported(uid)) for uid in PODS}
+        self.requested = {uid: (removable(uid), reported(uid)) for uid in PODS}
         self.during()
         await asyncio.sleep(1)
-        return self.gone
+        return self.removed
 
 
 def upkeep(rounds: Rounds, tracer: Tracer = NO_TRACER) -> Upkeep:
@@ -123,13 +123,13 @@ def under_pressure(rounds: Rounds) -> Upkeep:
     )
 
 
-@pytest.mark.parametrize("gone", [0, 2])
+@pytest.mark.parametrize("removed", [0, 2])
 @on_virtual_time
-async def test_removing_dead_containers_reclaims_layers(gone: int) -> None:
+async def test_removing_dead_containers_reclaims_layers(removed: int) -> None:
     rounds = Rounds()
-    rounds.gone = gone
-    assert await under_pressure(rounds).reclaim(Reclaim.CONTAINERS) is (gone > 0)
-    assert rounds.asked == {
+    rounds.removed = removed
+    assert await under_pressure(rounds).reclaim(Reclaim.CONTAINERS) is (removed > 0)
+    assert rounds.requested == {
         "runs": (False, False),
         "ended": (False, False),
         "reported": (True, True),
@@ -146,6 +146,6 @@ async def test_only_one_pod_loses_unreported_containers(unreported: bool) -> Non
 
     rounds.has_containers = has_containers  # type: ignore[attr-defined]
     assert await under_pressure(rounds).clear("ended", unreported=unreported)
-    assert rounds.asked["ended"] == (unreported, unreported)
-    assert rounds.asked["reported"] == (True, True)
-    assert rounds.asked["runs"] == (False, False)
+    assert rounds.requested["ended"] == (unreported, unreported)
+    assert rounds.requested["reported"] == (True, True)
+    assert rounds.requested["runs"] == (False, False)

@@ -11,7 +11,7 @@ from bench.plots import Line, Panel, svg, ticks
 
 
 @pytest.mark.parametrize(
-    ("most", "about", "wanted"),
+    ("most", "about", "desired"),
     [
         (0, 4, [0, 1]),
         (4, 4, [0, 1, 2, 3, 4]),
@@ -21,8 +21,8 @@ from bench.plots import Line, Panel, svg, ticks
         (120, 8, [0, 20, 40, 60, 80, 100, 120]),
     ],
 )
-def test_ticks_are_round_and_cover(most: float, about: int, wanted: list[float]) -> None:
-    assert ticks(most, about) == pytest.approx(wanted)
+def test_ticks_are_round_and_cover(most: float, about: int, desired: list[float]) -> None:
+    assert ticks(most, about) == pytest.approx(desired)
 
 
 def test_a_gap_breaks_the_line() -> None:

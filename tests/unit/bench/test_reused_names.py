@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from bench.subject import Subject
-from bench.watching import GONE, READY, Watching
+from bench.watching import READY, REMOVED, Watching
 from kubeletpy.kubeapi.protocol import PODS
 
 NAME = "warm"
@@ -33,7 +33,7 @@ async def test_create_waits_for_the_new_pod() -> None:
     pods = Watching(api, PODS)
     for kind, pod in (("ADDED", _pod()), ("MODIFIED", _pod(READY)), ("DELETED", _pod(READY))):
         pods._take(kind, pod, 1.0)
-    assert await pods.until(NAME, GONE) == 1.0
+    assert await pods.until(NAME, REMOVED) == 1.0
 
     creating = asyncio.create_task(Subject(api, pods, api).create([NAME]))
     await api.created.wait()

@@ -34,14 +34,14 @@ def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) ->
     if deleting is not None:
         meta |= {"deletionTimestamp": "2030-01-01T00:00:00Z"}
         meta |= {"deletionGracePeriodSeconds": deleting}
-    for number, (phase, shown) in enumerate(statuses):
-        status = {"phase": phase, "containerStatuses": [shown]}
+    for number, (phase, reported) in enumerate(statuses):
+        status = {"phase": phase, "containerStatuses": [reported]}
         history.take("MODIFIED", {"metadata": meta, "status": status}, number * 10.0)
     return history
 
 
 @pytest.mark.parametrize(
-    ("history", "words"),
+    ("history", "parts"),
     [
         (seen(("Running", entry(count=2)), ("Running", entry(count=1))), "restartCount"),
         (seen(("Running", entry()), ("Running", entry(count=1)), steady=True), "restarted"),
@@ -55,8 +55,8 @@ def seen(*statuses: Any, deleting: float | None = None, steady: bool = False) ->
         (seen(*[("Running", entry())] * 4, deleting=4), "Terminating for"),
     ],
 )
-def test_impossible_histories_are_reported(history: History, words: str) -> None:
-    assert [text for text in history.violations if words in text] == history.violations != []
+def test_impossible_histories_are_reported(history: History, parts: str) -> None:
+    assert [text for text in history.violations if parts in text] == history.violations != []
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_the_final_deletion_does_not_shorten_the_grace_period(
 
 
 def test_exits_shown() -> None:
-    shown = entry(ended(3), last=ended(4, "containerd://c0")["terminated"])
-    obj = {"status": {"containerStatuses": [shown]}}
+    reported = entry(ended(3), last=ended(4, "containerd://c0")["terminated"])
+    obj = {"status": {"containerStatuses": [reported]}}
     assert list(exits_shown(obj)) == [("c1", 3), ("c0", 4)]

@@ -53,8 +53,8 @@ def test_a_unit_that_does_not_exist(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
-    said = refusal(capsys, "--unit=no-such.service", "--yes")
-    assert said.startswith("unit no-such.service: there is no such file")
+    stated = refusal(capsys, "--unit=no-such.service", "--yes")
+    assert stated.startswith("unit no-such.service: there is no such file")
 
 
 def test_a_unit_that_does_not_run(
@@ -81,9 +81,9 @@ def test_programs_that_are_refused(path: str) -> None:
 
 
 def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = argparse.Namespace(yes=False)
+    supplied = argparse.Namespace(yes=False)
     with pytest.raises(adopt.AdoptionRefused, match="use --yes"):
-        adopt.confirm(given, "node-1", "take it over")
+        adopt.confirm(supplied, "node-1", "take it over")
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -91,9 +91,9 @@ def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "stdin", Terminal("node-2\n"))
     with pytest.raises(adopt.AdoptionRefused, match="another name"):
-        adopt.confirm(given, "node-1", "take it over")
+        adopt.confirm(supplied, "node-1", "take it over")
     monkeypatch.setattr(sys, "stdin", Terminal("node-1\n"))
-    adopt.confirm(given, "node-1", "take it over")
+    adopt.confirm(supplied, "node-1", "take it over")
     adopt.confirm(argparse.Namespace(yes=True), "node-1", "take it over")
 
 
@@ -110,17 +110,17 @@ async def test_pods_that_would_not_be_admitted_stop_an_adoption(
         return PreflightReport(kubelet, (), pods)
 
     monkeypatch.setattr(adopt, "gather", gather)
-    given = argparse.Namespace(unit="kubelet.service", despite_preflight=False)
+    supplied = argparse.Namespace(unit="kubelet.service", despite_preflight=False)
     with pytest.raises(adopt.AdoptionRefused) as caught:
-        await adopt._preflight(given)
+        await adopt._preflight(supplied)
     assert str(caught.value) == (
         "the agent would not admit 1 of the node's pods, which would end: ns/b. A restart of the "
         "kubelet ends them, too. Correct what the report names for each, or use "
         "--despite-preflight to let them end; nothing was changed"
     )
     assert "refused   ns/b: NodeAffinity: no" in capsys.readouterr().out
-    given.despite_preflight = True
-    assert await adopt._preflight(given) == (frozenset({"ns/b"}), None)
+    supplied.despite_preflight = True
+    assert await adopt._preflight(supplied) == (frozenset({"ns/b"}), None)
 
 
 def test_times() -> None:

@@ -51,8 +51,8 @@ def test_existing_files_are_kept_without_force(
     assert main([str(tmp_path)]) == 1
     assert _written(tmp_path) == {"rbac.yaml": b"mine"}
     rule = "--force overwrites, nothing written"
-    said = f"kubeletpy deploy-files: {tmp_path}/rbac.yaml exists; {rule}\n"
-    assert capsys.readouterr().err == said
+    stated = f"kubeletpy deploy-files: {tmp_path}/rbac.yaml exists; {rule}\n"
+    assert capsys.readouterr().err == stated
     assert main([str(tmp_path), "--force"]) == 0
     assert _written(tmp_path) == _written(DEPLOY)
     assert main([str(tmp_path)]) == 1
@@ -65,6 +65,6 @@ def test_a_path_that_cannot_be_a_directory_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     assert main([str(tmp_path / "file")]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"{tmp_path}/file/alerts.yml cannot be written: " in said
+    stated = capsys.readouterr().err
+    assert stated.count("\n") == 1
+    assert f"{tmp_path}/file/alerts.yml cannot be written: " in stated

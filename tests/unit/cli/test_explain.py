@@ -37,19 +37,21 @@ def list_or_same(found: Any) -> Any:
     return [*found] if isinstance(found, list) else found
 
 
-def shown(*arguments: str) -> explain.ExplainOutput:
+def reported(*arguments: str) -> explain.ExplainOutput:
     return explain.answer(explain.parser().parse_args(arguments), Path("explain.sock"))
 
 
 def test_pods_without_a_node_are_listed() -> None:
-    assert shown().text == ("x/web      node: none; not scheduled\nns/placed  running and ready\n")
-    assert json.loads(shown("-o", "json").text) == [PLACED, WEB]
-    assert shown("-n", "ns").text == "ns/placed  running and ready\n"
+    assert reported().text == (
+        "x/web      node: none; not scheduled\nns/placed  running and ready\n"
+    )
+    assert json.loads(reported("-o", "json").text) == [PLACED, WEB]
+    assert reported("-n", "ns").text == "ns/placed  running and ready\n"
 
 
 def test_without_up_there_is_no_such_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: None)
-    assert shown().text == "ns/placed  running and ready\n"
+    assert reported().text == "ns/placed  running and ready\n"
 
 
 def test_an_api_that_does_not_answer_is_named(
@@ -59,7 +61,7 @@ def test_an_api_that_does_not_answer_is_named(
         raise own_api.OwnApiUnavailable("its API did not answer: x")
 
     monkeypatch.setattr(own_api, "once", once)
-    said = "pods that no node has are not shown: its API did not answer: x\n"
-    assert shown().text == f"ns/placed  running and ready\n{said}"
-    assert json.loads(shown("-o", "json").text) == [PLACED]
-    assert capsys.readouterr().err == said
+    stated = "pods that no node has are not shown: its API did not answer: x\n"
+    assert reported().text == f"ns/placed  running and ready\n{stated}"
+    assert json.loads(reported("-o", "json").text) == [PLACED]
+    assert capsys.readouterr().err == stated

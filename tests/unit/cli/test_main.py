@@ -78,9 +78,9 @@ def test_called_by_the_kubelets_name(
     assert main.main() == 0
     # kubeadm parses it like this
     form = r"\s*Kubernetes v(\d+\.\d+\.\d+)([-0-9a-zA-Z_\.+]*)\s*"
-    said = re.fullmatch(form, capsys.readouterr().out)
-    assert said is not None
-    assert (said[1], said[2]) == (OLDEST.release[1:], f"+kubeletpy.{VERSION}")
+    stated = re.fullmatch(form, capsys.readouterr().out)
+    assert stated is not None
+    assert (stated[1], stated[2]) == (OLDEST.release[1:], f"+kubeletpy.{VERSION}")
 
 
 def test_the_version_in_full(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ async def test_which_objects_exist(
     monkeypatch.setattr(JsonFormat, "decode", seen)
     path = own_api.kubeconfig(tmp_path / SOCKET)
     assert path is not None
-    wanted = needs(
+    desired = needs(
         ("configMap", "conf"),
         ("configMap", "none"),
         ("secret", "key"),
@@ -75,7 +75,7 @@ async def test_which_objects_exist(
         ("claim", "none"),
     )
     found = await asyncio.to_thread(
-        own_api.once, path, lambda api: api.need_states("default", wanted)
+        own_api.once, path, lambda api: api.need_states("default", desired)
     )
     assert found == {
         ("configMap", "conf"): NeedState.EXISTS,
@@ -136,9 +136,9 @@ async def test_pods_without_a_node(client: KubeClient, tmp_path: Path) -> None:
     (line,) = await reading(path, lambda api: api.unplaced())
     assert (line["name"], line["node"], line["healthy"]) == ("web", None, False)
     assert line["verdict"].startswith("node: none; not scheduled: Unschedulable: ")
-    told = await reading(path, lambda api: api.unplaced_pod("default", "web"))
-    assert told is not None
-    assert told["verdict"] == line["verdict"]
+    notified = await reading(path, lambda api: api.unplaced_pod("default", "web"))
+    assert notified is not None
+    assert notified["verdict"] == line["verdict"]
     for other in ("placed", "none", "../x"):
         read = partial(own_api.OwnApi.unplaced_pod, namespace="default", name=other)
         assert await reading(path, read) is None
@@ -157,10 +157,10 @@ async def test_the_pod_that_has_a_host_port_is_named(client: KubeClient, tmp_pat
     await create(client, PODS, "first", spec={**spec, "nodeName": "n1"})
     await create(client, PODS, "second", spec=spec)
     async with asyncio.timeout(30):
-        told = None
-        while told is None or "free ports" not in told["verdict"]:
-            told = await reading(path, lambda api: api.unplaced_pod("default", "second"))
-    assert told["hint"] == (
+        notified = None
+        while notified is None or "free ports" not in notified["verdict"]:
+            notified = await reading(path, lambda api: api.unplaced_pod("default", "second"))
+    assert notified["hint"] == (
         "use another hostPort, or end the pod that has it: port 8080/TCP: default/first on node n1"
     )
 

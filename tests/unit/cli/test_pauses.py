@@ -41,9 +41,9 @@ def clock() -> Iterator[Time]:
 
 def test_garbage_since_the_last_collection_is_freed(clock: Time) -> None:
     gc.collect()
-    gone = weakref.ref(Knot())
+    removed = weakref.ref(Knot())
     gc.collect()
-    assert gone() is None
+    assert removed() is None
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_frozen_cycles_are_found_once_an_hour(
     clock: Time, generation: int, later: float, examined: bool
 ) -> None:
     many = [Knot() for _ in range(FREEZE_AT)]
-    gone = weakref.ref(many[0])
+    removed = weakref.ref(many[0])
     gc.collect()
     del many
     clock.seconds += later
     gc.collect(generation)
     gc.collect()
-    assert (gone() is None) is examined
+    assert (removed() is None) is examined
 
 
 def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: Time) -> None:
     frozen = gc.get_freeze_count()
     for _ in range(10):  # connections open, survive a collection, and close
         few = [Knot() for _ in range(FREEZE_AT // 8)]
-        gone = weakref.ref(few[0])
+        removed = weakref.ref(few[0])
         gc.collect()
         del few
         gc.collect()
-        assert gone() is None
+        assert removed() is None
     assert gc.get_freeze_count() <= frozen
 
 

@@ -29,15 +29,15 @@ class Agent:
 
     def __init__(self, at: str) -> None:
         self.at = at
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.outcome = ForeseenOutcome.RUNS
         self.needs: tuple[Need, ...] = ()
         self.evictions: tuple[EvictionOrder, ...] = ()
         self.fits: int | None = None
 
-    async def foresee(self, asked: Any) -> Foreseen:
-        self.asked.append(asked)
-        if "name" in asked and asked["name"] == "nobody":
+    async def foresee(self, requested: Any) -> Foreseen:
+        self.requested.append(requested)
+        if "name" in requested and requested["name"] == "nobody":
             raise ValueError("no pod ns/nobody on this node")
         return Foreseen(
             "ns",
@@ -75,7 +75,7 @@ async def test_a_file_with_pods_and_workloads(agent: Agent, tmp_path: Path, caps
     documents[2]["spec"] = {"template": TEMPLATE}
     file.write_text("---\n".join(json.dumps(each) + "\n" for each in documents) + "---\n")
     assert await run(agent.at, "-n", "ns", "-f", str(file)) == 0
-    assert agent.asked == [
+    assert agent.requested == [
         {"pod": {"kind": "Pod", "metadata": {"name": "p", "namespace": "ns"}, "spec": {}}},
         {
             "pod": {
@@ -101,7 +101,7 @@ async def test_a_patch_and_standard_input(
     operations = [{"op": "remove", "path": "/spec/tolerations"}]
     assert await run(agent.at, "web", "-p", json.dumps(operations), "--type", "json") == 0
     patch = {"spec": {"hostNetwork": True}}
-    assert agent.asked == [
+    assert agent.requested == [
         {"namespace": "ns", "name": "web", "patch": patch, "type": "strategic"},
         {"pod": {"kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}},
         {"namespace": "y", "name": "web", "patch": {}, "type": "merge"},
@@ -117,7 +117,7 @@ async def test_a_patch_from_a_file(
     assert await run(agent.at, "ns/web", "--patch-file", str(file)) == 0
     monkeypatch.setattr("sys.stdin", io.StringIO('[{"op": "test", "path": "/a", "value": 1}]'))
     assert await run(agent.at, "web", "--patch-file", "-", "--type", "json") == 0
-    assert [(each["patch"], each["type"]) for each in agent.asked] == [
+    assert [(each["patch"], each["type"]) for each in agent.requested] == [
         ({"spec": {"hostNetwork": True}}, "strategic"),
         ([{"op": "test", "path": "/a", "value": 1}], "json"),
     ]
@@ -260,11 +260,11 @@ async def test_objects_absent_from_the_api_of_up_are_waited_for(
     agent: Agent, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent.needs = NEEDS
-    asked = []
+    requested = []
 
     class Api:
         async def need_states(self, namespace: str, needs: Any) -> Any:
-            asked.append((namespace, [each["name"] for each in needs]))
+            requested.append((namespace, [each["name"] for each in needs]))
             kinds = [(each["kind"], each["name"]) for each in needs]
             return dict.fromkeys(kinds, NeedState.MISSING)
 
@@ -273,7 +273,7 @@ async def test_objects_absent_from_the_api_of_up_are_waited_for(
     file = tmp_path / "set.yaml"
     file.write_text(json.dumps(stateful()))
     assert await run(agent.at, "-f", str(file)) == 1
-    assert asked == [("ns", ["data-db-0", "conf"])]
+    assert requested == [("ns", ["data-db-0", "conf"])]
     assert capsys.readouterr().out == (
         "ns/web: this API has no StatefulSets: apply would be refused with 405. Apply the pod "
         "template as a Pod. Its replica was judged: n1 would admit it; it would wait for "
@@ -402,15 +402,15 @@ async def test_a_workload_names_what_was_judged(
     file = tmp_path / "workload.yaml"
     file.write_text(json.dumps(workload(kind, **spec)))
     assert await run(agent.at, "-f", str(file)) == up
-    assert agent.asked[0].get("replicas", 1) == replicas
-    said = capsys.readouterr().out
+    assert agent.requested[0].get("replicas", 1) == replicas
+    stated = capsys.readouterr().out
     if up:
-        assert f"this API has no {kind}s: apply would be refused with 405" in said
-        assert ("Its replica" if replicas == 1 else f"One of {replicas} replicas") in said
+        assert f"this API has no {kind}s: apply would be refused with 405" in stated
+        assert ("Its replica" if replicas == 1 else f"One of {replicas} replicas") in stated
     elif replicas == 1:
-        assert said == "ns/web: n1 would admit and start it\n"
+        assert stated == "ns/web: n1 would admit and start it\n"
     else:
-        assert said == (
+        assert stated == (
             "ns/web: n1 would admit and start it; one of "
             f"{replicas} replicas was judged, 2 of {replicas} fit on this node\n"
         )
@@ -422,12 +422,12 @@ async def test_without_up_unchecked_objects_are_named(
     agent.needs = NEEDS
     file = tmp_path / "pod.yaml"
     file.write_text("kind: Pod\nmetadata: {name: p}\n")
-    said = (
+    stated = (
         "ns/web: n1 would admit and start it\n\nNot known\n"
         "  not checked: claim data-db-0, configMap conf; without them it would wait\n"
     )
     assert await run(agent.at, "-f", str(file)) == 0
-    assert capsys.readouterr() == (said, "")
+    assert capsys.readouterr() == (stated, "")
     monkeypatch.setattr(own_api, "kubeconfig", lambda socket: socket)
 
     def unread(path: Path, read: Any) -> Any:
@@ -436,7 +436,7 @@ async def test_without_up_unchecked_objects_are_named(
     monkeypatch.setattr(own_api, "once", unread)
     assert await run(agent.at, "-f", str(file)) == 0
     assert capsys.readouterr() == (
-        said,
+        stated,
         "kubeletpy plan: existence of objects not checked: it did not answer\n",
     )
 

@@ -31,24 +31,24 @@ def as_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(flags(tmp_path))
-    said = capsys.readouterr().out
-    assert "kubelet: flags after --" in said
-    assert "differs   iptablesDropBit: 3: the network of pods is the runtime's" in said
+    stated = capsys.readouterr().out
+    assert "kubelet: flags after --" in stated
+    assert "differs   iptablesDropBit: 3: the network of pods is the runtime's" in stated
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["-o", "json", *flags(tmp_path)])
-    said = json.loads(capsys.readouterr().out)
-    assert said["kubelet"]["source"] == "flags after --"
-    assert "iptablesDropBit" in [each["subject"] for each in said["findings"]]
+    stated = json.loads(capsys.readouterr().out)
+    assert stated["kubelet"]["source"] == "flags after --"
+    assert "iptablesDropBit" in [each["subject"] for each in stated["findings"]]
 
 
 def test_settings_that_block_are_not_safe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["-o", "json", *flags(tmp_path, CONFIG + "maxPods: -3\n")])
-    said = json.loads(capsys.readouterr().out)
-    assert (code, said["safe"]) == (1, False)
+    stated = json.loads(capsys.readouterr().out)
+    assert (code, stated["safe"]) == (1, False)
 
 
 def test_only_root_may(

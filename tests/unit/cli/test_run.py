@@ -59,8 +59,8 @@ def test_the_effective_configuration_is_logged_without_secrets(
     assert run.main(files, agent) == 0
     logged = capsys.readouterr().err
     assert "effective KubeletConfiguration" in logged
-    for shown in ("maxPods", "https://<masked>@host.example:8443/pods?<masked>", "podPidsLimit"):
-        assert shown in logged
+    for reported in ("maxPods", "https://<masked>@host.example:8443/pods?<masked>", "podPidsLimit"):
+        assert reported in logged
     assert "hunter2" not in logged
 
 
@@ -96,9 +96,9 @@ def test_an_endpoint_that_is_not_a_socket(
 ) -> None:
     flags = [f"--root-dir={tmp_path}/kubelet", f"--container-runtime-endpoint={endpoint}"]
     assert run.main([*files, *flags]) == 1
-    said = capsys.readouterr().err
-    assert f"kubeletpy: container runtime endpoint {endpoint!r}" in said
-    assert "Traceback" not in said
+    stated = capsys.readouterr().err
+    assert f"kubeletpy: container runtime endpoint {endpoint!r}" in stated
+    assert "Traceback" not in stated
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
@@ -162,15 +162,15 @@ def test_problems_of_the_machine_hide_no_other_problem(
     monkeypatch.setattr(process, "cgroup_version", lambda: 1)
     (tmp_path / "config.yaml").write_text(HEAD + "maxPods: -5\nsingleProcessOOMKill: false\n")
     assert run.main([files[0], "--kubeconfig=/no/such"], never) == 1
-    said = capsys.readouterr().err
-    assert "4 problems in the configuration" in said
+    stated = capsys.readouterr().err
+    assert "4 problems in the configuration" in stated
     for each in (
         "maxPods is -5: must be at least 0",
         "failCgroupV1 is true: this machine uses cgroup v1",
         "singleProcessOOMKill is false: must not be false on cgroup v1",
         "--kubeconfig is /no/such: no such file",
     ):
-        assert each in said
+        assert each in stated
 
 
 def test_a_field_that_could_not_be_read_is_one_problem(
@@ -182,9 +182,9 @@ def test_a_field_that_could_not_be_read_is_one_problem(
     monkeypatch.setattr(process, "cgroup_version", lambda: 1)
     (tmp_path / "config.yaml").write_text(HEAD + "failCgroupV1: perhaps\n")
     assert run.main(files, never) == 1
-    said = capsys.readouterr().err
-    assert "1 problem in the configuration" in said
-    assert 'failCgroupV1 is "perhaps"' in said
+    stated = capsys.readouterr().err
+    assert "1 problem in the configuration" in stated
+    assert 'failCgroupV1 is "perhaps"' in stated
 
 
 def test_kernel_settings_are_refused_by_name(
@@ -251,9 +251,9 @@ def test_errors_that_a_user_can_fix_have_no_traceback(
         raise KubeconfigError("kubeconfig /x: no current-context")
 
     assert run.main(files, agent) == 1
-    shown = capsys.readouterr().err
-    assert shown.endswith("\nkubeletpy: kubeconfig /x: no current-context\n")
-    assert "Traceback" not in shown
+    reported = capsys.readouterr().err
+    assert reported.endswith("\nkubeletpy: kubeconfig /x: no current-context\n")
+    assert "Traceback" not in reported
 
 
 def test_a_crash_is_logged_with_its_traceback(

@@ -19,18 +19,18 @@ from kubeletpy.server.health import is_free, next_free_port
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "parts"),
     [("{{{", "YAML or JSON"), ("- a", "KubeletConfiguration"), ("kind: Pod", "Pod")],
 )
 def test_bad_configuration(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, parts: str
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
     assert main(["--state-dir", str(tmp_path / "s"), "--config", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("kubeletpy: ")
-    assert words in said
+    stated = capsys.readouterr().err
+    assert stated.startswith("kubeletpy: ")
+    assert parts in stated
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_settings_without_effect_are_named(
     loaded = load(parser().parse_args(arguments))
     assert [notice.name.split()[0] for notice in loaded.notices] == names
     assert len(loaded.warnings) == len(names)
-    assert all(name in said for name, said in zip(names, loaded.warnings, strict=True))
+    assert all(name in stated for name, stated in zip(names, loaded.warnings, strict=True))
 
 
 def test_the_node_states_that_it_has_no_cluster_dns(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_invalid_port(capsys: pytest.CaptureFixture[str], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "parts"),
     [
         (["--config", "/no/such/file"], "--config is /no/such/file: cannot be read: No such file"),
         (["--node-name", "my_host"], '--node-name is "my_host": must be a node\'s name'),
@@ -86,10 +86,10 @@ def test_an_invalid_port(capsys: pytest.CaptureFixture[str], text: str) -> None:
     ],
 )
 def test_invalid_flags(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], parts: str
 ) -> None:
     assert main(["--state-dir", str(tmp_path / "s"), *arguments]) == 1
-    assert words in capsys.readouterr().err
+    assert parts in capsys.readouterr().err
 
 
 def test_without_the_embedded_api(
@@ -97,8 +97,8 @@ def test_without_the_embedded_api(
 ) -> None:
     monkeypatch.setitem(sys.modules, "kubeletpy_up", None)  # as if it were not installed
     assert main(["--state-dir", str(tmp_path / "s")]) == 1
-    said = capsys.readouterr().err
-    assert said == f"kubeletpy: {NOT_INSTALLED}\n"
+    stated = capsys.readouterr().err
+    assert stated == f"kubeletpy: {NOT_INSTALLED}\n"
     assert not (tmp_path / "s").exists()
 
 
@@ -115,10 +115,10 @@ def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--state-dir", str(tmp_path), "--port", str(port)]) == 1
-    said = capsys.readouterr().err
-    assert f"--port is {port}: is taken; `ss -ltnp 'sport = :{port}'` shows the program" in said
-    assert "or start with --port " in said
-    assert "Traceback" not in said
+    stated = capsys.readouterr().err
+    assert f"--port is {port}: is taken; `ss -ltnp 'sport = :{port}'` shows the program" in stated
+    assert "or start with --port " in stated
+    assert "Traceback" not in stated
 
 
 def listener(address: str = "127.0.0.1") -> tuple[socket.socket, int]:
@@ -133,9 +133,9 @@ def test_a_usual_port_that_is_taken_is_replaced_and_reported(
     taken, port = listener()
     monkeypatch.setattr(ports, "UP_PORTS", [replace(each, usual=port) for each in (which,)])
     lines: list[str] = []
-    given = parser().parse_args(["--state-dir", str(tmp_path)])
+    supplied = parser().parse_args(["--state-dir", str(tmp_path)])
     with taken:
-        chosen, problems = ports.choose_ports(vars(given), {}, lines.append)
+        chosen, problems = ports.choose_ports(vars(supplied), {}, lines.append)
     ((_, number),) = chosen.items()
     assert isinstance(number, int)
     assert number > port
@@ -158,10 +158,10 @@ def test_a_port_that_somebody_named_is_never_replaced(
     tmp_path: Path, arguments: list[str], document: dict[str, object], source: str
 ) -> None:
     taken, port = listener()
-    given = parser().parse_args([each.format(port) for each in arguments])
+    supplied = parser().parse_args([each.format(port) for each in arguments])
     named = {name: port if value == "{}" else value for name, value in document.items()}
     with taken:
-        _, problems = ports.choose_ports(vars(given), named, lambda line: None)
+        _, problems = ports.choose_ports(vars(supplied), named, lambda line: None)
     (problem,) = problems
     assert (problem.field, problem.value) == (source, str(port))
     assert re.search(r"or start with --(port|kubelet-port|healthz-port) \d+$", problem.allowed)
@@ -193,10 +193,10 @@ def test_a_file_that_is_not_a_database(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "api").mkdir()
     (tmp_path / "api" / "api.db").write_text("junk, and enough of it to be no empty database")
     assert main(["--state-dir", str(tmp_path), "--port", "0"]) == 1
-    said = capsys.readouterr().err
-    assert "api.db" in said
-    assert "move the file away" in said
-    assert "Traceback" not in said
+    stated = capsys.readouterr().err
+    assert "api.db" in stated
+    assert "move the file away" in stated
+    assert "Traceback" not in stated
 
 
 def test_a_state_directory_that_cannot_be_created(
@@ -204,9 +204,9 @@ def test_a_state_directory_that_cannot_be_created(
 ) -> None:
     (tmp_path / "file").write_text("")
     assert main(["--state-dir", str(tmp_path / "file" / "x"), "--port", "0"]) == 1
-    said = capsys.readouterr().err
-    assert "--state-dir" in said
-    assert "Traceback" not in said
+    stated = capsys.readouterr().err
+    assert "--state-dir" in stated
+    assert "Traceback" not in stated
 
 
 def test_the_lines_to_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

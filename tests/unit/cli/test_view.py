@@ -38,13 +38,13 @@ async def test_it_prints_the_url_and_queries_the_socket(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The page reports an absent pod and an agent that exited."""
-    asked = []
+    requested = []
 
     def get_json(*parts: str) -> Any:
-        asked.append(parts)
+        requested.append(parts)
         if parts[2:] == ("gone",):
             raise agent_socket.NoSuchPod("no pod default/gone on this node", {})
-        if len(asked) > 20:
+        if len(requested) > 20:
             raise agent_socket.NoAgent("nobody listens any more")
         return {"name": "node-1", "troubles": [], "pods": []} if parts[0] != "pods" else []
 
@@ -55,15 +55,15 @@ async def test_it_prints_the_url_and_queries_the_socket(
         while not printed:
             await asyncio.sleep(0)
             printed = capsys.readouterr().out
-        url, _, told = printed.partition("\n")
+        url, _, notified = printed.partition("\n")
         port = url.split("/")[2].rpartition(":")[2]
-        assert f"ssh -L {port}:127.0.0.1:{port} THIS_NODE" in told
+        assert f"ssh -L {port}:127.0.0.1:{port} THIS_NODE" in notified
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{url}stream?pod=default/gone") as stream,
         ):
             assert b"no pod default/gone on this node" in await stream.content.readline()
-            asked += [()] * 20
+            requested += [()] * 20
             text = b""
             while b"nobody listens any more" not in text:
                 text = await stream.content.readline()

@@ -39,8 +39,8 @@ class FakeKubectl:
         )
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
-    def answers(self, **given: Any) -> None:
-        for name, answer in given.items():
+    def answers(self, **supplied: Any) -> None:
+        for name, answer in supplied.items():
             text = answer if isinstance(answer, str) else json.dumps(answer)
             kind = "err" if isinstance(answer, str) and answer.startswith("Error") else "out"
             (self._folder / f"{name}.out").unlink(missing_ok=True)
@@ -59,8 +59,8 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
 
 def test_calls_of_kubectl(kubectl: FakeKubectl, capsys: Any) -> None:
     kubectl.answers(raw='{"verdict": "fine"}')
-    given = ("-n", "ns", "--kubeconfig", "K", "--context=C", "-o", "json")
-    assert why.main([*given, "web"]) == 0
+    supplied = ("-n", "ns", "--kubeconfig", "K", "--context=C", "-o", "json")
+    assert why.main([*supplied, "web"]) == 0
     assert json.loads(capsys.readouterr().out) == {"verdict": "fine"}
     start = " ".join(GIVEN)
     assert kubectl.calls == [
@@ -81,7 +81,7 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "stated"),
     [
         (
             "Error from server (NotFound): the server could not find the requested resource",
@@ -105,18 +105,20 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
         ('{"a": 1}', "node n1 answers with something else than an explanation"),
     ],
 )
-def test_nodes_that_explain_nothing(kubectl: FakeKubectl, capsys: Any, raw: str, said: str) -> None:
+def test_nodes_that_explain_nothing(
+    kubectl: FakeKubectl, capsys: Any, raw: str, stated: str
+) -> None:
     kubectl.answers(raw=raw)
     assert why.main(["ns/web"]) == 0
     assert capsys.readouterr().out == (
-        f"ns/web: Running, not Ready\n\n  {said}; this is what the API has:\n\n  on node n1\n\n"
+        f"ns/web: Running, not Ready\n\n  {stated}; this is what the API has:\n\n  on node n1\n\n"
         "Warnings\n    Bad  luck\n"
     )
     assert kubectl.calls[-1] == (
         "--namespace=ns get events --field-selector=involvedObject.uid=u1 --output=json"
     )
     assert why.main(["ns/web", "-o", "json"]) == 1
-    assert json.loads(capsys.readouterr().out) == {"error": said}
+    assert json.loads(capsys.readouterr().out) == {"error": stated}
 
 
 def test_a_pod_without_a_node_and_forbidden_events(kubectl: FakeKubectl, capsys: Any) -> None:
@@ -141,7 +143,7 @@ def listed(name: str, namespace: str = "ns", node: str = "n1", **metadata: Any) 
 
 
 @pytest.mark.parametrize(
-    ("asked", "pods", "others", "found"),
+    ("requested", "pods", "others", "found"),
     [
         ("dns", [listed("x"), listed("dns-n1", annotations=MIRROR)], [], "dns-n1"),
         ("uid-x", [listed("x"), listed("y")], [], "x"),
@@ -156,12 +158,18 @@ def listed(name: str, namespace: str = "ns", node: str = "n1", **metadata: Any) 
     ],
 )
 def test_pods_by_uid_by_their_manifests_name_or_in_another_namespace(
-    kubectl: FakeKubectl, capsys: Any, *, asked: str, pods: list[Any], others: list[Any], found: str
+    kubectl: FakeKubectl,
+    capsys: Any,
+    *,
+    requested: str,
+    pods: list[Any],
+    others: list[Any],
+    found: str,
 ) -> None:
     kubectl.answers(
         pod=NOT_FOUND, pods={"items": pods}, others={"items": others}, raw='{"verdict": "fine"}'
     )
-    code = why.main([f"ns/{asked}", "-o", "json"])
+    code = why.main([f"ns/{requested}", "-o", "json"])
     if found.startswith("use"):
         assert (code, capsys.readouterr().err) == (1, f"kubectl why: {NOT_FOUND}; {found}\n")
     elif found.startswith("Error"):

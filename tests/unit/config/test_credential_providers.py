@@ -128,8 +128,8 @@ def test_files_are_joined_in_order() -> None:
     ],
 )
 def test_problems_of_a_provider(change: dict[str, Any], problem: str) -> None:
-    (told,) = wrong(config(provider(**change)))
-    assert told.startswith(f"/etc/0.yaml: {problem}")
+    (notified,) = wrong(config(provider(**change)))
+    assert notified.startswith(f"/etc/0.yaml: {problem}")
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_problems_of_a_provider(change: dict[str, Any], problem: str) -> None:
 )
 def test_problems_of_tokens(change: dict[str, Any], problem: str) -> None:
     token = {name: value for name, value in {**TOKEN, **change}.items() if value is not None}
-    (told,) = wrong(config(provider(tokenAttributes=token)))
-    assert told.startswith(f"/etc/0.yaml: providers[login].tokenAttributes{problem}")
+    (notified,) = wrong(config(provider(tokenAttributes=token)))
+    assert notified.startswith(f"/etc/0.yaml: providers[login].tokenAttributes{problem}")
 
 
 def test_only_required_keys_need_a_service_account() -> None:
@@ -180,12 +180,12 @@ def test_only_required_keys_need_a_service_account() -> None:
 def test_tokens_are_new() -> None:
     wants = provider(tokenAttributes=TOKEN)
     at = "/etc/0.yaml: providers[login].tokenAttributes: needs"
-    (told,) = wrong(config(wants), token_gate=False)
-    assert told == f"{at} feature gate KubeletServiceAccountTokenForCredentialProviders"
-    (told,) = wrong(config(wants, version=f"{V1}beta1"))
-    assert told == f"{at} a CredentialProviderConfig of kubelet.config.k8s.io/v1"
-    (told,) = wrong(config({**wants, "apiVersion": f"{EXEC}/v1beta1"}))
-    assert told == f"{at} apiVersion: credentialprovider.kubelet.k8s.io/v1"
+    (notified,) = wrong(config(wants), token_gate=False)
+    assert notified == f"{at} feature gate KubeletServiceAccountTokenForCredentialProviders"
+    (notified,) = wrong(config(wants, version=f"{V1}beta1"))
+    assert notified == f"{at} a CredentialProviderConfig of kubelet.config.k8s.io/v1"
+    (notified,) = wrong(config({**wants, "apiVersion": f"{EXEC}/v1beta1"}))
+    assert notified == f"{at} apiVersion: credentialprovider.kubelet.k8s.io/v1"
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_tokens_are_new() -> None:
     ],
 )
 def test_problems_of_a_document(document: bytes, problem: str) -> None:
-    (told,) = wrong(document)
-    assert f"{told}\n".startswith(f"/etc/0.yaml: {problem}")
+    (notified,) = wrong(document)
+    assert f"{notified}\n".startswith(f"/etc/0.yaml: {problem}")
 
 
 def test_all_problems_at_once_and_names_across_files() -> None:
-    told = wrong(config(provider()), config(provider(), provider(name="x", args="y")))
-    assert sorted(told) == [
+    notified = wrong(config(provider()), config(provider(), provider(name="x", args="y")))
+    assert sorted(notified) == [
         '/etc/1.yaml: providers[login].name is "login": is given twice, first in /etc/0.yaml',
         '/etc/1.yaml: providers[x].args is "y": must be a list',
     ]

@@ -280,11 +280,11 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "said"), CASES)
-def test_messages_of_the_rules(document: dict[str, Any], said: list[str]) -> None:
+@pytest.mark.parametrize(("document", "stated"), CASES)
+def test_messages_of_the_rules(document: dict[str, Any], stated: list[str]) -> None:
     try:
         config.default_settings(**document)
     except config.ConfigError as error:
-        assert [str(problem) for problem in error.problems] == said
+        assert [str(problem) for problem in error.problems] == stated
     else:
-        assert said == []
+        assert stated == []

@@ -16,7 +16,7 @@ BAD = object()
 """The value is refused."""
 STRINGS = d.map_of(d.string)
 KEYED = d.map_of(d.string, ("a", "b"))
-STRUCT = d.struct_of(lambda **given: given, {"one": (d.int32, ...), "two": (d.string, "z")})
+STRUCT = d.struct_of(lambda **supplied: supplied, {"one": (d.int32, ...), "two": (d.string, "z")})
 
 ROWS: list[tuple[d.Decoder, object, object]] = [
     (d.int32, 2**31 - 1, 2**31 - 1),

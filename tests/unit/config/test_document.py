@@ -11,7 +11,7 @@ from kubeletpy.config.problems import MAX_DEPTH, ProblemReport, TooDeep, check_d
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         (f"kind: {KIND}", [("apiVersion", "is required")]),
         (f"apiVersion: {API_VERSION}", [("kind", "is required")]),
@@ -21,12 +21,12 @@ from kubeletpy.config.problems import MAX_DEPTH, ProblemReport, TooDeep, check_d
         ("[]", [("(document)", "must be an object")]),
     ],
 )
-def test_version_and_kind(text: str, said: list[tuple[str, str]]) -> None:
+def test_version_and_kind(text: str, stated: list[tuple[str, str]]) -> None:
     report = ProblemReport()
     parse(text, report)
     assert [
         (problem.field, problem.allowed.partition(":")[0]) for problem in report.problems
-    ] == said
+    ] == stated
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
@@ -77,6 +77,6 @@ def test_a_zero_is_set_only_where_it_has_a_meaning() -> None:
 
 def test_invalid_values_are_reported_and_left_out() -> None:
     report = ProblemReport()
-    given = {"port": 5, "maxPods": "x", "maxOpenFiles": -1, "podPidsLimit": 7}
-    assert decode(given, report) == {"port": 5, "podPidsLimit": 7}
+    supplied = {"port": 5, "maxPods": "x", "maxOpenFiles": -1, "podPidsLimit": 7}
+    assert decode(supplied, report) == {"port": 5, "podPidsLimit": 7}
     assert [problem.field for problem in report.problems] == ["maxPods", "maxOpenFiles"]

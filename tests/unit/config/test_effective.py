@@ -20,8 +20,8 @@ DEFAULTS = config.document(config.default_settings())
 
 def changed(text: str | None, *flags: str, base_dir: str = "") -> dict[str, Any]:
     """Differences from the document of the defaults."""
-    given = config.parse_flags(flags)
-    loaded = config.load(None if text is None else HEAD + text, (), given, base_dir=base_dir)
+    supplied = config.parse_flags(flags)
+    loaded = config.load(None if text is None else HEAD + text, (), supplied, base_dir=base_dir)
     return _difference(config.document(loaded.settings), DEFAULTS)
 
 
@@ -155,12 +155,12 @@ def test_every_gate(explicit: dict[str, bool]) -> None:
     for name, gate in known_gates().items():
         of_stage = explicit.get(f"All{gate.stage}", gate.default)
         expected = explicit.get(name, gate.default if gate.locked else of_stage)
-        assert found.asked.get(name, gate.default) is expected, name
+        assert found.requested.get(name, gate.default) is expected, name
         assert found.enabled(name) is (HERE[name][0] if name in HERE else expected), name
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("featureGates: [EnvFiles]\n",
          ['featureGates is ["EnvFiles"]: must be a map from gate names to true or false']),
@@ -189,17 +189,17 @@ def test_every_gate(explicit: dict[str, bool]) -> None:
           "allocatableMemory.available"]),
     ],
 )  # fmt: skip
-def test_messages_about_a_document(text: str, said: list[str]) -> None:
+def test_messages_about_a_document(text: str, stated: list[str]) -> None:
     try:
         config.load(HEAD + text)
     except ConfigError as error:
-        assert [str(problem) for problem in error.problems] == said
+        assert [str(problem) for problem in error.problems] == stated
     else:
-        assert said == []
+        assert stated == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "stated"),
     [
         (["--max-pods=5", "-"], ["-: is not a flag; this command takes only flags"]),
         (["--", "a", "-b"],
@@ -239,10 +239,10 @@ def test_messages_about_a_document(text: str, said: list[str]) -> None:
           "label", "--node-labels a is b c: is not a label value"]),
     ],
 )  # fmt: skip
-def test_messages_about_flags(arguments: list[str], said: list[str]) -> None:
+def test_messages_about_flags(arguments: list[str], stated: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse_flags(arguments)
-    assert [str(problem) for problem in caught.value.problems] == said
+    assert [str(problem) for problem in caught.value.problems] == stated
 
 
 def test_the_flags_of_a_node() -> None:

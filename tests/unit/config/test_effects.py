@@ -106,8 +106,8 @@ def test_a_field_without_effect_is_named(path: str) -> None:
     assert [notice.name for notice in loaded.notices] == [path]
     consequence = effects.FIELDS[path].consequence
     assert [text for text in loaded.warnings if path in text and consequence in text]
-    shown = value_at(config.in_effect(loaded.settings), path)
-    assert shown == effects.FIELDS[path].value
+    reported = value_at(config.in_effect(loaded.settings), path)
+    assert reported == effects.FIELDS[path].value
 
 
 IN_PLACE_OF_THE_DEFAULT = {"kernelMemcgNotification": True}
@@ -130,13 +130,13 @@ def test_the_applied_value_is_the_kubelets_default_with_one_exception(path: str)
     ],
 )
 def test_tracing_endpoints_without_effect(endpoint: str, rate: int, text: str | None) -> None:
-    asked = {"endpoint": endpoint, "samplingRatePerMillion": rate}
-    loaded = config.load_document(document_with("tracing", asked))
+    requested = {"endpoint": endpoint, "samplingRatePerMillion": rate}
+    loaded = config.load_document(document_with("tracing", requested))
     assert [each.consequence for each in loaded.notices] == ([text] if text else [])
 
 
 @pytest.mark.parametrize(
-    ("asked", "used", "named"),
+    ("requested", "used", "named"),
     [
         (None, "application/json", []),
         ("", "application/json", []),
@@ -146,8 +146,8 @@ def test_tracing_endpoints_without_effect(endpoint: str, rate: int, text: str | 
         ("application/vnd.kubernetes.protobuf;x=1", "application/json", ["contentType"]),
     ],
 )
-def test_the_content_type_of_requests(asked: str | None, used: str, named: list[str]) -> None:
-    loaded = config.load_document(document_with("contentType", asked))
+def test_the_content_type_of_requests(requested: str | None, used: str, named: list[str]) -> None:
+    loaded = config.load_document(document_with("contentType", requested))
     assert [each.name for each in loaded.notices] == named
     assert config.in_effect(loaded.settings).content_type == used
 
@@ -158,11 +158,11 @@ def test_an_empty_flag_selects_json_as_in_the_kubelet() -> None:
 
 
 def test_reserved_memory_is_named_where_no_memory_manager_reads_it() -> None:
-    asked = [{"numaNode": 0, "limits": {"memory": "1100Mi"}}]
+    requested = [{"numaNode": 0, "limits": {"memory": "1100Mi"}}]
 
     def notices(policy: str) -> tuple[effects.Notice, ...]:
-        given = document_with("reservedMemory", asked) | {"memoryManagerPolicy": policy}
-        return config.load_document(given).notices
+        supplied = document_with("reservedMemory", requested) | {"memoryManagerPolicy": policy}
+        return config.load_document(supplied).notices
 
     assert notices("Static") == ()
     (notice,) = notices("None")
@@ -171,7 +171,7 @@ def test_reserved_memory_is_named_where_no_memory_manager_reads_it() -> None:
 
 
 def test_defaults_are_not_named() -> None:
-    assert config.default_settings().feature_gates.asked == {}
+    assert config.default_settings().feature_gates.requested == {}
     assert config.load(None).notices == ()
 
 

@@ -81,7 +81,7 @@ def test_a_gate_is_known_or_absent(version: KubernetesVersion) -> None:
 
 def test_a_locked_gate_is_locked_in_its_version_only() -> None:
     off = {"HostnameOverride": False}
-    assert resolve(off, V36).asked == off
+    assert resolve(off, V36).requested == off
     config.default_settings(V36, featureGates=off)
     with pytest.raises(config.ConfigError, match="locked to true"):
         config.default_settings(V37, featureGates=off)

@@ -111,7 +111,7 @@ def test_feature_gates_of_a_flag_join_those_of_the_file() -> None:
 def test_all_beta_leaves_explicit_and_locked_gates_alone() -> None:
     text = "featureGates: {AllBeta: false, EnvFiles: true}\n"
     gates = load(text).settings.feature_gates
-    assert (gates.asked["EnvFiles"], gates.enabled("ComponentFlagz")) == (True, False)
+    assert (gates.requested["EnvFiles"], gates.enabled("ComponentFlagz")) == (True, False)
     assert gates.enabled("NodeSwap")
 
 
@@ -134,12 +134,12 @@ def test_flag_zero_is_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "flag", "wanted"),
+    ("file", "flag", "desired"),
     [("true", "false", True), ("false", "true", True), ("false", "false", False)],
 )
-def test_seccomp_default_is_ored(file: str, flag: str, wanted: bool) -> None:
+def test_seccomp_default_is_ored(file: str, flag: str, desired: bool) -> None:
     settings = load(f"seccompDefault: {file}\n", f"--seccomp-default={flag}").settings
-    assert settings.seccomp_default is wanted
+    assert settings.seccomp_default is desired
 
 
 def test_derived_values() -> None:
@@ -268,7 +268,7 @@ def test_mistakes_are_named(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("syncFreqency: 10s\n", "no such field; did you mean syncFrequency?; it is skipped"),
         ("clientCAFile: x\n", "did you mean authentication.x509.clientCAFile?"),
@@ -287,10 +287,10 @@ def test_mistakes_are_named(text: str, message: str) -> None:
          "authentication.anonymous.enabled?"),
     ],
 )  # fmt: skip
-def test_mistakes_of_strict_decoding_are_left_out_with_a_warning(text: str, said: str) -> None:
+def test_mistakes_of_strict_decoding_are_left_out_with_a_warning(text: str, stated: str) -> None:
     loaded = load(text)
     (warning,) = loaded.warnings
-    assert said in warning
+    assert stated in warning
     if "maxPods" in text:
         assert warning.startswith("maxPods: ")
         assert loaded.settings.max_pods == 2

@@ -235,14 +235,14 @@ def test_every_number_that_a_rule_bounds_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "given", "found"),
+    ("path", "supplied", "found"),
     [
         ("reservedMemory", [{"limits": {}}], (MemoryReservation(0, {}),)),
         ("shutdownGracePeriodByPodPriority", [{}], (ShutdownPriority(0, 0),)),
         ("registerWithTaints", [{"key": "k", "effect": "e"}], (Taint("k", "", "e"),)),
     ],
 )
-def test_fields_left_out_of_an_entry(path: str, given: Any, found: Any) -> None:
+def test_fields_left_out_of_an_entry(path: str, supplied: Any, found: Any) -> None:
     report = ProblemReport()
-    assert FIELDS[path].decode(given, path, report) == found
+    assert FIELDS[path].decode(supplied, path, report) == found
     assert not report.problems

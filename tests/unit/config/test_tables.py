@@ -51,8 +51,8 @@ def in_document(document: dict[str, Any], path: str) -> object:
 
 
 def test_the_table_has_every_field_and_no_other() -> None:
-    wanted = {row["path"].split("[]")[0] for row in FIELD_ROWS}
-    assert set(FIELDS) == wanted
+    desired = {row["path"].split("[]")[0] for row in FIELD_ROWS}
+    assert set(FIELDS) == desired
 
 
 @pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
@@ -66,8 +66,8 @@ def test_default(row: dict[str, str]) -> None:
     if allowed("config.csv", row["path"], "the default is application/json"):
         assert in_document(document, row["path"]) == "application/json"
         return
-    have, wanted = in_document(document, row["path"]), default_of(row["default"], row["type"])
-    assert (have or None) == (wanted or None)
+    have, desired = in_document(document, row["path"]), default_of(row["default"], row["type"])
+    assert (have or None) == (desired or None)
 
 
 @pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
@@ -90,35 +90,35 @@ def test_every_field_is_an_attribute() -> None:
 def test_fields_and_defaults_of_a_version(version: KubernetesVersion) -> None:
     column = SUPPORTED.index(version)
     having = ["", *(str(each) for each in SUPPORTED[: column + 1])]
-    wanted = {
+    desired = {
         row["path"].split("[]")[0]: dict(
             pair.split(": ") for pair in row["earlier_defaults"].split("; ") if pair
         )
         for row in FIELD_ROWS
         if row["since"] in having
     }
-    assert set(known_fields(version)) == set(wanted)
+    assert set(known_fields(version)) == set(desired)
     document = config.document(config.default_settings(version))
-    assert not [path for path in FIELDS if path not in wanted and in_document(document, path)]
-    for path, earlier in wanted.items():
+    assert not [path for path in FIELDS if path not in desired and in_document(document, path)]
+    for path, earlier in desired.items():
         if default := earlier.get(str(version)):
             assert in_document(document, path) == float(default)
 
 
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
 def test_facts_of_a_version(version: KubernetesVersion) -> None:
-    wanted = {row["fact"]: row[str(version)] == "yes" for row in rows("versions.csv")}
-    assert structs.asdict(version_facts(version)) == wanted
+    desired = {row["fact"]: row[str(version)] == "yes" for row in rows("versions.csv")}
+    assert structs.asdict(version_facts(version)) == desired
 
 
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
 def test_gates(version: KubernetesVersion) -> None:
-    wanted = {row["gate"]: row[str(version)] for row in rows("features.csv") if row[str(version)]}
+    desired = {row["gate"]: row[str(version)] for row in rows("features.csv") if row[str(version)]}
     have = {
         name: f"{gate.stage}{'+' * gate.default}{'!' * gate.locked}"
         for name, gate in known_gates(version).items()
     }
-    assert have == wanted
+    assert have == desired
 
 
 def test_the_table_has_a_column_for_each_version_and_no_other() -> None:
@@ -136,8 +136,8 @@ def test_every_flag_is_known() -> None:
 def test_flags_that_a_version_does_not_have(version: KubernetesVersion) -> None:
     columns = [str(each) for each in SUPPORTED]
     last = {row["flag"]: columns.index(row["until"]) for row in rows("flags.csv") if row["until"]}
-    gone = {name for name, until in last.items() if until < SUPPORTED.index(version)}
-    assert {flag.name for flag in FLAGS.values() if flag.gone(version)} == gone
+    removed = {name for name, until in last.items() if until < SUPPORTED.index(version)}
+    assert {flag.name for flag in FLAGS.values() if flag.removed(version)} == removed
 
 
 @pytest.mark.parametrize("table", ["events.csv", "flags.csv", "metrics.csv", "reasons.csv"])
@@ -180,12 +180,12 @@ def test_every_flag_is_accepted(row: dict[str, str]) -> None:
         text = "1.2.3.4"
     if row["flag"] == "vmodule":
         text = "a=1"
-    given = [f"--{row['flag']}={text}"]
+    supplied = [f"--{row['flag']}={text}"]
     if row["flag"] == "exit-on-lock-contention":
-        given.append("--lock-file=/run/lock/kubelet")
-    values = config.parse_flags(given)
+        supplied.append("--lock-file=/run/lock/kubelet")
+    values = config.parse_flags(supplied)
     flag = FLAGS[row["flag"]]
     if flag.field:
         assert values.fields[flag.field].flag == f"--{row['flag']}"
-    told = row["deprecated"] == "yes" and flag.note != "meaningless"
-    assert bool(values.warnings or values.ignored) == (told or flag.name in values.ignored)
+    notified = row["deprecated"] == "yes" and flag.note != "meaningless"
+    assert bool(values.warnings or values.ignored) == (notified or flag.name in values.ignored)

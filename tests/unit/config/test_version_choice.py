@@ -91,7 +91,7 @@ def test_hostile_answers_state_no_version(body: bytes) -> None:
     assert isinstance(read_server_version(body), NoVersion)
 
 
-GONE = NoVersion("connection refused")
+REMOVED = NoVersion("connection refused")
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ GONE = NoVersion("connection refused")
         (None, ServerVersion(2, 0, "v2.0.0"), V36, NEWEST, SERVER, False),
         (None, ServerVersion(1, 34, "v1.34.4"), None, OLDEST, SERVER, True),
         (None, ServerVersion(0, 99, "v0.99"), None, OLDEST, SERVER, True),
-        (None, GONE, V35, V35, RECORD, False),
-        (None, GONE, None, OLDEST, VersionSource.OLDEST, True),
+        (None, REMOVED, V35, V35, RECORD, False),
+        (None, REMOVED, None, OLDEST, VersionSource.OLDEST, True),
         (None, None, V35, NEWEST, VersionSource.STANDALONE, False),
         (V36, None, V35, V36, FLAG, False),
         (V36, ServerVersion(1, 37, "v1.37.2"), V35, V36, FLAG, False),
@@ -128,7 +128,7 @@ def test_the_version_of_an_agent(  # noqa: PLR0917 - a row of the table
 def test_reasons_name_consequence_and_remedy() -> None:
     old = decide(None, ServerVersion(1, 34, "v1.34.4"), None).why
     assert "v1.34.4" in old and "newer than its API server" in old and "upgrade" in old
-    unknown = decide(None, GONE, None).why
+    unknown = decide(None, REMOVED, None).why
     assert "connection refused" in unknown and "until the agent is restarted" in unknown
 
 

@@ -106,8 +106,8 @@ def test_a_release_is_named_with_and_without_v(name: str, expected: str) -> None
 
 
 def test_an_unknown_name_of_a_release_is_refused_with_what_is_possible() -> None:
-    wanted = r"called '1\.20'.*1\.35\.4, 1\.36\.3, 1\.37\.2"
-    with pytest.raises(argparse.ArgumentTypeError, match=wanted):
+    desired = r"called '1\.20'.*1\.35\.4, 1\.36\.3, 1\.37\.2"
+    with pytest.raises(argparse.ArgumentTypeError, match=desired):
         release("1.20")
 
 

@@ -51,9 +51,9 @@ def direct(extras: tuple[str, ...]) -> list[Requirement]:
 def test_a_lock_covers_what_is_required(lock: Lock) -> None:
     text = path(lock.name).read_text()
     found = pins(text)
-    wanted = [*direct(lock.extras), *map(Requirement, build_requirements())]
-    assert len(wanted) > 12
-    for requirement in wanted:
+    desired = [*direct(lock.extras), *map(Requirement, build_requirements())]
+    assert len(desired) > 12
+    for requirement in desired:
         for version in found[canonicalize_name(requirement.name)]:
             assert version in requirement.specifier, requirement
     blocks = re.split(r"^(?=[A-Za-z])", text, flags=re.MULTILINE)[1:]

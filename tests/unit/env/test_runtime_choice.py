@@ -82,10 +82,10 @@ def choose(
     """Returns the record and the output."""
     socket = home / "containerd.sock"
     socket.touch()
-    record, said = Record(), cast(list[str], [])
+    record, stated = Record(), cast(list[str], [])
 
     def imported(home: Path, record: Record, socket: Path, name: str) -> None:
-        said.append(f"import {name}")
+        stated.append(f"import {name}")
         machines.image = True
 
     def private(home: Path, record: Record) -> None:
@@ -95,8 +95,8 @@ def choose(
     monkeypatch.setattr(runtime_choice, "RawRuntime", machines)
     monkeypatch.setattr(runtime_choice, "_import", imported)
     monkeypatch.setattr(runtime_choice, "use_private", private)
-    runtime_choice.choose(home, record, "auto", said.append)
-    return record, said
+    runtime_choice.choose(home, record, "auto", stated.append)
+    return record, stated
 
 
 @pytest.mark.parametrize("image", [True, False])
@@ -106,12 +106,12 @@ def test_a_machines_containerd_is_used_with_its_driver(
     systemd: bool, reports: bool, image: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines(systemd=systemd, reports=reports, image=image)
-    record, said = choose(machines, tmp_path, monkeypatch)
+    record, stated = choose(machines, tmp_path, monkeypatch)
     driver = "systemd" if systemd else "cgroupfs"
     assert (record.private, record.cgroup_driver) == (False, driver)
     assert Record.read(tmp_path).cgroup_driver == driver
     at = f"unix://{tmp_path}/containerd.sock"
-    assert said[-1] == f"the one that runs already, at {at}, with cgroup driver {driver}"
+    assert stated[-1] == f"the one that runs already, at {at}, with cgroup driver {driver}"
     assert machines.tried[-1] == ("system.slice" if systemd else "")
 
 
@@ -119,9 +119,9 @@ def test_the_reason_against_a_runtime_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = Machines(systemd=True, reports=True, image=True, broken=f"{NO_SYSTEMD}\n  again")
-    record, said = choose(machines, tmp_path, monkeypatch)
+    record, stated = choose(machines, tmp_path, monkeypatch)
     assert record.private
-    assert said[0] == (
+    assert stated[0] == (
         f"not the one at {tmp_path}/containerd.sock: it cannot run a sandbox with cgroup driver "
         f"systemd: {NO_SYSTEMD} again"
     )

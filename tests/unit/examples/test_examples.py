@@ -94,7 +94,7 @@ def pod(name: str, script: str) -> JSON:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-async def seen(api: KubeClient, name: str, wanted: Callable[[JSON], bool]) -> JSON:
+async def seen(api: KubeClient, name: str, desired: Callable[[JSON], bool]) -> JSON:
     """Returns the pod as soon as its status fits; watches it from its creation."""
     changes = api.watch(
         PODS,
@@ -104,8 +104,8 @@ async def seen(api: KubeClient, name: str, wanted: Callable[[JSON], bool]) -> JS
         timeout_seconds=int(WITHIN_S),
     )
     async for event in changes:
-        gone = event.type == "DELETED"
-        if event.type != "BOOKMARK" and wanted({} if gone else event.object["status"]):
+        removed = event.type == "DELETED"
+        if event.type != "BOOKMARK" and desired({} if removed else event.object["status"]):
             return event.object
     raise AssertionError(f"pod {name} does not have the expected status within {WITHIN_S} s")
 
@@ -136,9 +136,9 @@ async def test_pods_sent_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_only_the_public_interface_is_used(path: Path) -> None:
     modules = [
-        words[1]
+        parts[1]
         for each in path.read_text().splitlines()
-        if (words := each.split())[:1] in (["import"], ["from"]) and "kubeletpy" in each
+        if (parts := each.split())[:1] in (["import"], ["from"]) and "kubeletpy" in each
     ]
     assert set(modules) <= {"kubeletpy.library", "kubeletpy_up.api"}
     assert "kubeletpy.library" in modules

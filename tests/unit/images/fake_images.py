@@ -69,8 +69,8 @@ class FakeImages:
         if needed is None:
             raise CRIError("PullImage", f"{image.image}: not found")
         if needed and (auth is None or auth.password != needed):
-            given = auth.password if auth is not None else ""
-            raise Unauthenticated("PullImage", f"denied {given}")
+            supplied = auth.password if auth is not None else ""
+            raise Unauthenticated("PullImage", f"denied {supplied}")
         made = self.add(image.image)
         if self.error_after_pull is not None:
             raise self.error_after_pull

@@ -54,10 +54,10 @@ class Providers:
     """One provider that has a password for one account."""
 
     account: str = ""
-    asked: int = 0
+    requested: int = 0
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
-        self.asked += 1
+        self.requested += 1
         name = pod.spec.get("serviceAccountName") or ""
         if name != self.account:
             return Keyring(())
@@ -221,10 +221,10 @@ def test_pulled_with_a_provider(node: Node, account: str) -> None:
         await ensure(agent, uid="u2", account=account)
         assert node.pulled() == ["robot"]
         if account:
-            assert node.providers.asked == 2, "once a container, for the check and the pull"
+            assert node.providers.requested == 2, "once a container, for the check and the pull"
             assert (await failure(agent, uid="u3", account="other")).code == "ErrImagePull"
         else:
-            assert node.providers.asked == 1, "what the node may pull, every pod may use"
+            assert node.providers.requested == 1, "what the node may pull, every pod may use"
             await ensure(agent, uid="u3", account="other")
 
     scenario()

@@ -41,8 +41,8 @@ def test_a_corrupt_file_makes_all_images_new(
 ) -> None:
     (tmp_path / FILE).write_bytes(content)
     assert ImageAges(tmp_path).load(1000) == {}
-    (told,) = caplog.messages
-    assert told == "ages of images not read: all count as new"
+    (notified,) = caplog.messages
+    assert notified == "ages of images not read: all count as new"
 
 
 def test_an_absent_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

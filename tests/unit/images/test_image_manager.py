@@ -248,13 +248,13 @@ class Times:
     """Records the notifications about pulls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str, float]] = []
+        self.notified: list[tuple[str, str, str, float]] = []
 
     def pull_began(self, uid: str, what: str) -> None:
-        self.told.append(("began", uid, what, asyncio.get_running_loop().time()))
+        self.notified.append(("began", uid, what, asyncio.get_running_loop().time()))
 
     def image_there(self, uid: str, what: str) -> None:
-        self.told.append(("there", uid, what, asyncio.get_running_loop().time()))
+        self.notified.append(("there", uid, what, asyncio.get_running_loop().time()))
 
 
 @on_virtual_time
@@ -267,13 +267,13 @@ async def test_how_long_a_pod_waits_for_an_image_is_reported() -> None:
     node.images.pull_error = Unavailable("PullImage", "down")
     await failure(manager, "r/a:1")
     await failure(manager, "r/a:1")
-    assert [what for what, *_ in times.told] == ["began"], "no pull is tried while it backs off"
+    assert [what for what, *_ in times.notified] == ["began"], "no pull is tried while it backs off"
     await asyncio.sleep(20)
     node.images.pull_error = None
     await ensure(manager, "r/a:1")
     await ensure(manager, "r/a:1")
     what = "spec.containers{c} r/a:1"
-    assert [told[:3] for told in times.told] == [
+    assert [notified[:3] for notified in times.notified] == [
         ("began", "u1", what),
         ("began", "u1", what),
         ("there", "u1", what),

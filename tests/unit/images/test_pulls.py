@@ -72,7 +72,7 @@ def test_causes_are_not_kept_longer_than_their_backoff() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "message"),
+    ("stated", "code", "message"),
     [
         ("no such host", ImageErrorCode.PULL, "no such host"),
         (
@@ -88,8 +88,8 @@ def test_causes_are_not_kept_longer_than_their_backoff() -> None:
         ("it was RegistryUnavailable", ImageErrorCode.PULL, "it was RegistryUnavailable"),
     ],
 )
-def test_why_a_pull_failed(said: str, code: ImageErrorCode, message: str) -> None:
-    error = pull_failure("x", said)
+def test_why_a_pull_failed(stated: str, code: ImageErrorCode, message: str) -> None:
+    error = pull_failure("x", stated)
     assert (error.code, error.message, str(error), error.retry_at) == (code, message, message, None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.text import shown_image
+from kubeletpy.base.text import reported_image
 from kubeletpy.images.reference import (
     InvalidReference,
     Reference,
@@ -126,10 +126,10 @@ def test_overlong_references_are_not_parsed(length: int, why: str) -> None:
 
 
 def test_a_long_name_is_shown_in_part() -> None:
-    for length, shown in ((255, "-" * 255), (256, "-" * 255 + "…")):
+    for length, reported in ((255, "-" * 255), (256, "-" * 255 + "…")):
         with pytest.raises(InvalidReference) as caught:
             with_default_tag("-" * length)
-        assert f'"{shown}"' in str(caught.value)
+        assert f'"{reported}"' in str(caught.value)
 
 
 def test_hostile_names_take_no_time() -> None:
@@ -179,7 +179,7 @@ def test_default_policy(image: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "shown"),
+    ("image", "reported"),
     [
         ("user:SECRET@registry.example/a:1", "[redacted]@registry.example/a:1"),
         ("https://user:SECRET@registry.example/a", "https://[redacted]@registry.example/a"),
@@ -189,8 +189,8 @@ def test_default_policy(image: str, expected: str) -> None:
         ("busybox:1.36", "busybox:1.36"),
     ],
 )
-def test_user_information_is_not_shown(image: str, shown: str) -> None:
-    assert shown_image(image) == shown
+def test_user_information_is_not_shown(image: str, reported: str) -> None:
+    assert reported_image(image) == reported
     if "SECRET" in image:
         with pytest.raises(InvalidReference) as caught:
             with_default_tag(image)

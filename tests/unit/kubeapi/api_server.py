@@ -37,12 +37,12 @@ class ApiServer:
     url: str = ""
     trust: ssl.SSLContext | None = None
     answers: list[Handler] = field(default_factory=list)
-    asked: list[Asked] = field(default_factory=list)
+    requested: list[Asked] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         text = await request.text()
         body = json.loads(text) if text else None
-        self.asked.append(
+        self.requested.append(
             Asked(request.method, request.path, dict(request.query), dict(request.headers), body)
         )
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

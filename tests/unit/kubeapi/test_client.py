@@ -44,10 +44,10 @@ async def test_the_client_is_a_kube_api() -> None:
     async with serving(answer(POD)) as server:
         api: KubeApi = client_of(server)
         assert await api.get(PODS, "p", "n") == POD
-        (asked,) = server.asked
-        assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/n/pods/p")
-        assert asked.headers["Authorization"] == "Bearer t0ken"
-        assert asked.headers["User-Agent"].startswith(f"kubeletpy/{VERSION} (linux/")
+        (requested,) = server.requested
+        assert (requested.method, requested.path) == ("GET", "/api/v1/namespaces/n/pods/p")
+        assert requested.headers["Authorization"] == "Bearer t0ken"
+        assert requested.headers["User-Agent"].startswith(f"kubeletpy/{VERSION} (linux/")
         await api.close()  # type: ignore[attr-defined]
 
 
@@ -55,15 +55,15 @@ async def test_null_fields_are_absent_in_answers_and_events() -> None:
     """A real API server writes null where a type has no omitempty."""
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
     pod = {"metadata": {"name": "p"}, "status": {"conditions": [condition]}}
-    wanted = {
+    desired = {
         "metadata": {"name": "p"},
         "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]},
     }
     async with serving(answer(pod), stream(lines({"type": "ADDED", "object": pod}))) as server:
         api = client_of(server)
-        assert await api.get(PODS, "p", "n") == wanted
+        assert await api.get(PODS, "p", "n") == desired
         events = [event async for event in api.watch(PODS, resource_version="1", timeout_seconds=9)]
-        assert events[-1] == WatchEvent("ADDED", wanted)
+        assert events[-1] == WatchEvent("ADDED", desired)
         await api.close()
 
 
@@ -83,7 +83,7 @@ async def test_requests_of_each_verb() -> None:
         await api.delete_collection(RESOURCESLICES, field_selector="spec.nodeName=m")
         await api.close()
     options = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    wanted = [
+    desired = [
         ("GET", "/api/v1/pods", {"fieldSelector": "spec.nodeName=a b", "limit": "5",
                                  "continue": "c+/="}, None),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
@@ -100,8 +100,8 @@ async def test_requests_of_each_verb() -> None:
         ("DELETE", "/apis/resource.k8s.io/v1/resourceslices",
          {"fieldSelector": "spec.nodeName=m"}, None),
     ]  # fmt: skip
-    assert [(a.method, a.path, a.query, a.body) for a in server.asked] == wanted
-    types = [asked.headers.get("Content-Type", "") for asked in server.asked]
+    assert [(a.method, a.path, a.query, a.body) for a in server.requested] == desired
+    types = [requested.headers.get("Content-Type", "") for requested in server.requested]
     assert types[5:8] == [
         "application/strategic-merge-patch+json",
         "application/json-patch+json",
@@ -118,7 +118,7 @@ async def test_requests_of_each_verb() -> None:
         (failure(404, "NotFound"), errors.NotFound, 404),
         (failure(409, "AlreadyExists"), errors.AlreadyExists, 409),
         (failure(409, "Conflict"), errors.Conflict, 409),
-        (failure(410, "Expired"), errors.Gone, 410),
+        (failure(410, "Expired"), errors.Removed, 410),
         (failure(415, "UnsupportedMediaType"), errors.ApiError, 415),
         (failure(422, "Invalid"), errors.Invalid, 422),
         (failure(429, "TooManyRequests"), errors.TooManyRequests, 429),
@@ -153,7 +153,7 @@ async def test_a_name_cannot_reach_another_path(name: str) -> None:
             await api.get(PODS, "p", name)
         with pytest.raises(errors.BadRequest):
             await api.get(PODS, "p")
-        assert not server.asked
+        assert not server.requested
         await api.close()
 
 
@@ -177,11 +177,11 @@ async def test_retry_after_is_honoured_and_bounded() -> None:
         api = client_of(server)
         assert await api.get(PODS, "p", "n") == POD
         server.answers[:] = [busy]
-        server.asked.clear()
+        server.requested.clear()
         with pytest.raises(errors.TooManyRequests) as caught:
             await api.get(PODS, "p", "n")
         assert caught.value.retry_after == 0
-        assert len(server.asked) == 4
+        assert len(server.requested) == 4
         await api.close()
 
 
@@ -195,7 +195,7 @@ async def test_refused_credentials_are_renewed_once() -> None:
 
         api = client_of(server, reconnect=reconnect)
         assert await api.get(PODS, "p", "n") == POD
-        assert [asked.headers["Authorization"] for asked in server.asked] == [
+        assert [requested.headers["Authorization"] for requested in server.requested] == [
             "Bearer t0ken",
             "Bearer fresh",
         ]
@@ -218,7 +218,7 @@ async def test_watch_events_in_pieces_of_any_size() -> None:
         seen = [event async for event in watch]
         first = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
         assert seen == [first, *(WatchEvent(e["type"], e["object"]) for e in events)]
-        assert server.asked[0].query == {
+        assert server.requested[0].query == {
             "watch": "true",
             "fieldSelector": "a=b",
             "resourceVersion": "7",
@@ -232,8 +232,8 @@ async def test_watch_events_in_pieces_of_any_size() -> None:
     ("handler", "kind"),
     [
         (stream(lines({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}})),
-         errors.Gone),
-        (failure(410, "Expired"), errors.Gone),
+         errors.Removed),
+        (failure(410, "Expired"), errors.Removed),
         (stream(b"not json\n"), errors.Unavailable),
         (stream(b"[]\n"), errors.Unavailable),
         (stream(b'{"type": "ADDED", "obj'), errors.Unavailable),

@@ -121,7 +121,7 @@ async def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:
         token.write_text("two")
         await api.get(NODES, "m")
         await api.close()
-        sent = [asked.headers["Authorization"] for asked in server.asked]
+        sent = [requested.headers["Authorization"] for requested in server.requested]
     assert sent == ["Bearer one", "Bearer one", "Bearer two"]
 
 

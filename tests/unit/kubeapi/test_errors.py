@@ -23,7 +23,7 @@ from kubeletpy.kubeapi.errors import ApiError, from_status
         (409, "", errors.Conflict),
         (409, "Conflict", errors.Conflict),
         (409, "AlreadyExists", errors.AlreadyExists),
-        (410, "", errors.Gone),
+        (410, "", errors.Removed),
         (422, "", errors.Invalid),
         (429, "", errors.TooManyRequests),
         (499, "", ApiError),

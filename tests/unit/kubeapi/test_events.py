@@ -88,7 +88,7 @@ async def test_a_refusal_is_final() -> None:
 
 
 @pytest.mark.parametrize(
-    ("details", "said"),
+    ("details", "stated"),
     [
         ({"causes": [{"reason": "NamespaceTerminating"}]}, False),
         ({"causes": [{"reason": "FieldValueInvalid"}]}, True),
@@ -98,13 +98,13 @@ async def test_a_refusal_is_final() -> None:
 )
 @on_virtual_time
 async def test_the_end_of_a_namespace_is_not_logged(
-    caplog: pytest.LogCaptureFixture, details: dict[str, Any], said: bool
+    caplog: pytest.LogCaptureFixture, details: dict[str, Any], stated: bool
 ) -> None:
     caplog.set_level(logging.INFO)
     refusal = Forbidden("no", code=403, reason="Forbidden", details=details)
     _server, writer = writer_to([refusal])
     await write(writer, "a")
-    assert bool(caplog.messages) == said
+    assert bool(caplog.messages) == stated
     assert writer.dropped == {"Forbidden": 1}
 
 

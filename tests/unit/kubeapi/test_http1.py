@@ -38,10 +38,10 @@ async def test_heartbeats_do_not_wait_for_connections(monkeypatch: pytest.Monkey
         for _ in range(3):
             await arrived.acquire()
         assert await heartbeats.get(PODS, "p", "n") == POD
-        assert len(server.asked) == 4, "the fourth of the others has no connection"
+        assert len(server.requested) == 4, "the fourth of the others has no connection"
         await api.renew_credentials()
         assert await heartbeats.get(PODS, "p", "n") == POD
-        assert server.asked[-1].headers["Authorization"] == "Bearer new"
+        assert server.requested[-1].headers["Authorization"] == "Bearer new"
         for each in asking:
             each.cancel()
         await api.close()

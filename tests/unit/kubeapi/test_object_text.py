@@ -29,7 +29,7 @@ def decode(value: Any, objects: ObjectText | None = None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "decoded"),
+    ("supplied", "decoded"),
     [
         (POD, CUT),
         ({"type": "ADDED", "object": POD}, {"type": "ADDED", "object": CUT}),
@@ -43,8 +43,8 @@ def decode(value: Any, objects: ObjectText | None = None) -> Any:
         (None, None),
     ],
 )
-def test_an_object_has_neither_nulls_nor_managed_fields(given: Any, decoded: Any) -> None:
-    assert decode(given) == decoded
+def test_an_object_has_neither_nulls_nor_managed_fields(supplied: Any, decoded: Any) -> None:
+    assert decode(supplied) == decoded
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"spec":{}', b'{"kind":"\xff"}', b'{"spec":nul}'])

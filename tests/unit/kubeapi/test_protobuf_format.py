@@ -108,7 +108,7 @@ async def test_a_client_speaks_protobuf() -> None:
         assert raised.value.reason == "NotFound"
         await api.close()
     accept = "application/vnd.kubernetes.protobuf,application/json"
-    assert [each.headers["Accept"] for each in server.asked] == [accept] * 4
+    assert [each.headers["Accept"] for each in server.requested] == [accept] * 4
 
 
 @pytest.mark.usefixtures("protocol")
@@ -170,12 +170,14 @@ def test_json_is_requested_for_kinds_absent_from_the_table() -> None:
 
 
 def test_the_table_has_every_kind_that_the_agent_requests() -> None:
-    asked = [each for each in vars(protocol).values() if isinstance(each, Resource)]
-    asked += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
+    requested = [each for each in vars(protocol).values() if isinstance(each, Resource)]
+    requested += [*trust_bundles.VERSIONS, *pod_certificates.VERSIONS]
     missing = [
-        each for each in asked if not OBJECTS.has_message(message_name(each.api_version, each.kind))
+        each
+        for each in requested
+        if not OBJECTS.has_message(message_name(each.api_version, each.kind))
     ]
-    assert (len(asked) >= 21, missing) == (True, [])
+    assert (len(requested) >= 21, missing) == (True, [])
 
 
 async def test_events_may_be_cut_anywhere() -> None:
@@ -188,7 +190,7 @@ async def test_events_may_be_cut_anywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "stated"),
     [
         (EVENTS[:-1], "ended inside"),
         (EVENTS[:3], "ended inside"),
@@ -203,13 +205,13 @@ async def test_events_may_be_cut_anywhere() -> None:
         (frame("ADDED", body("v1", "Pod", field(1, 5))), "no event"),
     ],
 )
-async def test_frames_that_no_server_sends(data: bytes, said: str) -> None:
-    with pytest.raises(errors.Unavailable, match=said):
+async def test_frames_that_no_server_sends(data: bytes, stated: str) -> None:
+    with pytest.raises(errors.Unavailable, match=stated):
         await followed(data)
 
 
 async def test_an_error_event_is_raised() -> None:
-    with pytest.raises(errors.Gone, match="too old") as raised:
+    with pytest.raises(errors.Removed, match="too old") as raised:
         await followed(frame("ERROR", body("v1", "Status", STATUS)))
     assert (raised.value.code, raised.value.reason) == (410, "Expired")
 

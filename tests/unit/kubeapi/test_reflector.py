@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, TooManyRequests, Unavailable
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Removed, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from tests.garbage import leaves_when_cancelled
@@ -44,7 +44,7 @@ class Seen:
         streams_lists: bool = False,
     ) -> None:
         self.api = ScriptedApi(lists, watches, streams_lists=streams_lists)
-        self.told: list[Any] = []
+        self.notified: list[Any] = []
         api: KubeApi = self.api
         self.reflector = Reflector(
             api, PODS, on_replace=self.replace, on_event=self.event, rng=random.Random(1)
@@ -52,11 +52,11 @@ class Seen:
 
     def replace(self, items: list[JSON]) -> None:
         assert all(item["kind"] == "Pod" and item["apiVersion"] == "v1" for item in items)
-        self.told.append([item["metadata"]["name"] for item in items])
+        self.notified.append([item["metadata"]["name"] for item in items])
 
     def event(self, seen: WatchEvent) -> None:
         name = seen.object["metadata"]["name"]
-        self.told.append((seen.type, name))
+        self.notified.append((seen.type, name))
         if name == "breaks":
             raise RuntimeError(name)
 
@@ -92,7 +92,7 @@ async def test_lists_then_watches_and_resumes() -> None:
         ],
     )
     await seen.run(5)
-    assert seen.told == [["a", "b"], ("ADDED", "c"), ("DELETED", "a")]
+    assert seen.notified == [["a", "b"], ("ADDED", "c"), ("DELETED", "a")]
     assert seen.called("watch") == ["10", "11", "30", "30"]
     assert seen.reflector.healthy
 
@@ -102,22 +102,22 @@ async def test_pages() -> None:
     seen = Seen([page("a", continue_="x"), page("b", continue_="y"), page("c")])
     await seen.run(4)
     assert seen.called("list") == [(500, ""), (500, "x"), (500, "y")]
-    assert seen.told == [["a", "b", "c"]]
+    assert seen.notified == [["a", "b", "c"]]
 
 
 @on_virtual_time
 async def test_expired_pages_are_requested_again_at_once() -> None:
-    seen = Seen([page("a", continue_="x"), Gone("expired", code=410), page("a", "b")])
+    seen = Seen([page("a", continue_="x"), Removed("expired", code=410), page("a", "b")])
     await seen.run(4)
     assert seen.called("list") == [(500, ""), (500, "x"), (0, "")]
-    assert seen.told == [["a", "b"]]
+    assert seen.notified == [["a", "b"]]
 
 
 @on_virtual_time
 async def test_an_expired_version_lists_again_at_once() -> None:
-    seen = Seen([page("a"), page("b", version="90")], [[5.0, Gone("old", code=410)]])
+    seen = Seen([page("a"), page("b", version="90")], [[5.0, Removed("old", code=410)]])
     await seen.run(4)
-    assert seen.told == [["a"], ["b"]]
+    assert seen.notified == [["a"], ["b"]]
     assert [(at, verb) for at, verb, _ in seen.api.calls[1:]] == [
         (0.0, "watch"),
         (5.0, "list"),
@@ -216,5 +216,5 @@ async def test_malformed_objects_and_answers_are_skipped() -> None:
         ],
     )
     await seen.run(5)
-    assert seen.told == [["a"], ("ADDED", "breaks"), ("MODIFIED", "b")]
+    assert seen.notified == [["a"], ("ADDED", "breaks"), ("MODIFIED", "b")]
     assert seen.called("watch") == ["10", "22"]

@@ -28,14 +28,14 @@ class Imports:
     """Test double for imports: raises the given errors in order, then succeeds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *failures: Exception | None) -> None:
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self._failures = list(failures)
         self._import = importlib.import_module
         monkeypatch.setattr(transport, "import_module", self)
         monkeypatch.setattr(transport, "_code", {})
 
     def __call__(self, name: str) -> Any:
-        self.asked.append(name)
+        self.requested.append(name)
         if self._failures and (failure := self._failures.pop(0)) is not None:
             raise failure
         return self._import(name)
@@ -59,7 +59,7 @@ async def test_a_failed_import_is_a_failed_attempt(
         assert await api.get(PODS, "p", "n") == POD
         assert await api.get(PODS, "p", "n") == POD
         await api.close()
-    assert imports.asked == [HTTP1, HTTP1], "loaded once"
+    assert imports.requested == [HTTP1, HTTP1], "loaded once"
 
 
 async def test_a_connection_whose_code_can_not_be_loaded_is_dropped(
@@ -77,7 +77,7 @@ async def test_a_connection_whose_code_can_not_be_loaded_is_dropped(
         assert await api.get(PODS, "p", "n") == {"kind": "Pod"}
         assert server.accepted == 2
         await api.close()
-    assert imports.asked == [POOL, CONNECTION, CONNECTION]
+    assert imports.requested == [POOL, CONNECTION, CONNECTION]
 
 
 async def test_a_session_that_is_closed_meanwhile_opens_nothing(
@@ -96,7 +96,7 @@ async def test_a_session_that_is_closed_meanwhile_opens_nothing(
 
 
 @pytest.mark.parametrize(
-    ("host", "shown"),
+    ("host", "reported"),
     [
         ("https://10.0.0.1:6443", ("https://10.0.0.1:6443", "10.0.0.1", 6443)),
         ("https://api.example", ("https://api.example", "api.example", 443)),
@@ -104,5 +104,5 @@ async def test_a_session_that_is_closed_meanwhile_opens_nothing(
         ("https://u:p@api.example:6443/a/", ("https://api.example:6443/a", "api.example", 6443)),
     ],
 )
-def test_server_attributes_of_spans(host: str, shown: tuple[str, str, int]) -> None:
-    assert sessions._server(host) == shown
+def test_server_attributes_of_spans(host: str, reported: tuple[str, str, int]) -> None:
+    assert sessions._server(host) == reported

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.kubeapi.errors import ApiError, Forbidden, Gone, Unavailable, from_status
+from kubeletpy.kubeapi.errors import ApiError, Forbidden, Removed, Unavailable, from_status
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.kubeapi.watch_state import (
     SILENCE_S,
@@ -53,7 +53,7 @@ async def test_one_watch_lists_and_follows_and_is_resumed_after_its_last_bookmar
         [400.0],
     )
     await seen.run(4)
-    assert seen.told == [["b", "a"], ("MODIFIED", "a")]
+    assert seen.notified == [["b", "a"], ("MODIFIED", "a")]
     assert calls_of(seen) == [("stream", ""), ("watch", "30"), ("watch", "30"), ("watch", "30")]
 
 
@@ -65,7 +65,7 @@ async def test_nothing_is_reported_before_the_list_is_complete() -> None:
         [ACCEPTED, *streamed([pod("c")], "20"), 5.0],
     )
     await seen.run(4)
-    assert seen.told == [["c"]]
+    assert seen.notified == [["c"]]
     assert calls_of(seen) == [("stream", "")] * 3 + [("watch", "20")]
 
 
@@ -84,18 +84,18 @@ async def test_changes_before_the_end_of_the_list_belong_to_it() -> None:
         ]
     )
     await seen.run(2)
-    assert seen.told == [["b"]]
+    assert seen.notified == [["b"]]
 
 
 @on_virtual_time
 async def test_an_expired_version_streams_the_list_again_at_once() -> None:
     seen = streaming(
         [*streamed([pod("a")], "20"), 5.0],
-        [Gone("too old", code=410)],
+        [Removed("too old", code=410)],
         [*streamed([pod("b")], "90"), 5.0],
     )
     await seen.run(4)
-    assert seen.told == [["a"], ["b"]]
+    assert seen.notified == [["a"], ["b"]]
     assert calls_of(seen) == [("stream", ""), ("watch", "20"), ("stream", ""), ("watch", "90")]
     assert [at for at, _, _ in seen.api.calls] == [0.0, 5.0, 5.0, 10.0]
 
@@ -105,12 +105,12 @@ async def test_a_server_that_refuses_is_listed_and_retried_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    gone = Gone("too old", code=410)
-    seen = Seen([page("a"), page("b"), page("c")], [[5.0, gone], [TRY_AGAIN_S, gone], [5.0]])
+    removed = Removed("too old", code=410)
+    seen = Seen([page("a"), page("b"), page("c")], [[5.0, removed], [TRY_AGAIN_S, removed], [5.0]])
     await seen.run(6)
-    assert seen.told == [["a"], ["b"], ["c"]]
-    said = [r.message for r in caplog.records if "stream" in r.message]
-    assert len(said) == 2, "at first, and at the second attempt"
+    assert seen.notified == [["a"], ["b"], ["c"]]
+    stated = [r.message for r in caplog.records if "stream" in r.message]
+    assert len(stated) == 2, "at first, and at the second attempt"
 
 
 @on_virtual_time
@@ -131,7 +131,7 @@ async def test_a_server_that_never_ends_its_list_is_listed() -> None:
         [ACCEPTED, event("ADDED", "a", "3"), 4000.0], [5.0], lists=[page("a", "b"), page("c")]
     )
     await seen.run(3)
-    assert seen.told == [["a", "b"]]
+    assert seen.notified == [["a", "b"]]
     assert [at for at, _, _ in seen.api.calls] == [0.0, SILENCE_S, SILENCE_S]
 
 
@@ -139,7 +139,7 @@ async def test_a_server_that_never_ends_its_list_is_listed() -> None:
 async def test_a_server_that_does_not_answer_is_retried() -> None:
     seen = streaming([4000.0], [*streamed([pod("a")], "20"), 5.0])
     await seen.run(3)
-    assert seen.told == [["a"]]
+    assert seen.notified == [["a"]]
     assert calls_of(seen)[:2] == [("stream", ""), ("stream", "")]
     assert seen.api.calls[1][0] > SILENCE_S
 
@@ -152,7 +152,7 @@ async def test_a_list_may_take_long_while_it_continues() -> None:
     seen = streaming([*slow, end_of_list("20"), 4000.0])
     task = asyncio.create_task(seen.reflector.run())
     await seen.reflector.synced.wait()
-    assert len(seen.told[0]) == 10
+    assert len(seen.notified[0]) == 10
     task.cancel()
 
 
@@ -168,7 +168,7 @@ async def test_a_list_may_take_long_while_it_continues() -> None:
         (from_status(500, {}), True, False),
         (Forbidden("", code=403), False, False),
         (from_status(404, {}), False, False),
-        (Gone("", code=410), False, False),
+        (Removed("", code=410), False, False),
         (from_status(429, {}), False, False),
         (from_status(503, {}), False, False),
         (from_status(504, {}), False, False),

@@ -13,12 +13,12 @@ from tools.lab.containerd import containerd_config, pod_network
 IMAGE = "registry.k8s.io/pause:3.10.2"
 
 
-def _found(values: dict[str, Any], wanted: str) -> list[Any]:
+def _found(values: dict[str, Any], desired: str) -> list[Any]:
     """Values of a key, at any depth."""
-    found = [values[wanted]] if wanted in values else []
+    found = [values[desired]] if desired in values else []
     for each in values.values():
         if isinstance(each, dict):
-            found += _found(each, wanted)
+            found += _found(each, desired)
     return found
 
 

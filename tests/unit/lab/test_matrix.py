@@ -47,7 +47,7 @@ def test_all_that_no_word_chooses_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "words, runs",
+    "parts, runs",
     [
         (["trixie"], [("trixie", "uml", "runc"), ("trixie", "qemu", "runc")]),
         (["testing", "crun", "uml"], [("testing", "uml", "crun")]),
@@ -57,9 +57,9 @@ def test_all_that_no_word_chooses_is_run() -> None:
     ids=str,
 )
 def test_words_choose_suites_machines_and_runtimes(
-    words: list[str], runs: list[tuple[str, str, str]]
+    parts: list[str], runs: list[tuple[str, str, str]]
 ) -> None:
-    assert matrix.divide([*words, "-k", "limits"]) == (runs, ["-k", "limits"])
+    assert matrix.divide([*parts, "-k", "limits"]) == (runs, ["-k", "limits"])
 
 
 def test_a_suite_without_the_runtime_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ CLASSIFIER = "Programming Language :: Python :: "
 
 
 @pytest.mark.parametrize(
-    "words, versions, rest",
+    "parts, versions, rest",
     [
         (["3.13", "3.14"], ["3.13", "3.14"], ["tests/unit"]),
         (["3.14", "tests/sim", "-k", "seed"], ["3.14"], ["tests/sim", "-k", "seed"]),
@@ -23,9 +23,9 @@ CLASSIFIER = "Programming Language :: Python :: "
     ids=str,
 )
 def test_versions_are_separated_from_arguments_of_pytest(
-    words: list[str], versions: list[str], rest: list[str]
+    parts: list[str], versions: list[str], rest: list[str]
 ) -> None:
-    assert pythons.divide(words) == (versions, rest)
+    assert pythons.divide(parts) == (versions, rest)
 
 
 def test_an_unknown_version_lists_the_known_ones(

@@ -53,7 +53,7 @@ def test_a_command_line_has_kernel_disk_serial_lines_and_shares() -> None:
 
 def test_only_shares_can_be_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(qemu, "run", lambda *words: made.append(words))
+    monkeypatch.setattr(qemu, "run", lambda *parts: made.append(parts))
     node = Qemu(Path("/disk.img"), tmp_path, KERNEL, shares=[Path("/checkout")])
     ((*_, backing, overlay),) = made
     assert (backing, overlay) == (Path("/disk.img"), tmp_path / "overlay")

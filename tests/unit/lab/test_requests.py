@@ -46,16 +46,16 @@ def test_lines_of_a_shell_keep_its_directory_and_variables(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "timeout", "words"),
+    ("command", "timeout", "parts"),
     [
         (("/no/such/program",), 20.0, "No such file"),
         ((sys.executable, "-c", "input() if 0 else __import__('time').sleep(60)"), 0.05, "running"),
     ],
 )
 def test_a_command_that_fails_or_does_not_end(
-    command: tuple[str, ...], timeout: float, words: str
+    command: tuple[str, ...], timeout: float, parts: str
 ) -> None:
-    with pytest.raises(GuestError, match=words):
+    with pytest.raises(GuestError, match=parts):
         requests.parse_done(carried_out(requests.run_request(command, timeout)))
 
 

@@ -89,18 +89,18 @@ def test_help_contains_the_stability_level(name: str, level: str) -> None:
 def test_a_scrape_has_the_metrics_of_the_version(version: KubernetesVersion) -> None:
     found = scrapes(version)
     served = {endpoint: families(scrape) for endpoint, scrape in found.items()}
-    wanted: dict[str, dict[str, tuple[str, set[str]]]] = {endpoint: {} for endpoint in found}
+    desired: dict[str, dict[str, tuple[str, set[str]]]] = {endpoint: {} for endpoint in found}
     for row in (of_version(each, version) for each in TABLE if in_version(each, version)):
         if not allowed("metrics.csv", row["name"], "not served"):
             labels = set(filter(None, row["labels"].split("|")))
-            wanted[row["endpoint"]][row["name"]] = (row["type"], labels)
+            desired[row["endpoint"]][row["name"]] = (row["type"], labels)
             level = levels(found)[row["name"]]
             assert level == (row["stability"] or level), row["name"]
     for endpoint, metrics in served.items():
         own = {name for name in metrics if allowed("metrics.csv", name, "only here")}
-        started = {"process_start_time_seconds"} - wanted[endpoint].keys()
+        started = {"process_start_time_seconds"} - desired[endpoint].keys()
         rest = {name: shape for name, shape in metrics.items() if name not in own | started}
-        assert rest == wanted[endpoint]
+        assert rest == desired[endpoint]
 
 
 def test_labels_that_a_version_lacks_are_added_up() -> None:
@@ -152,7 +152,7 @@ def test_a_metric_is_shown_only_with_each_of_its_gates(name: str, gate: str) -> 
 
 def test_gates_that_are_off_hide_their_metrics() -> None:
     gates = resolve({"MemoryQoS": False, "PodLevelResources": False})
-    shown = Metrics(gates.version, gates.enabled).render().decode()
-    assert "kubelet_memory_qos_node_memory_min_bytes" not in shown
-    assert "kubelet_pod_level_resources_admission_total" not in shown
-    assert "kubelet_image_volume_requested_total" in shown
+    reported = Metrics(gates.version, gates.enabled).render().decode()
+    assert "kubelet_memory_qos_node_memory_min_bytes" not in reported
+    assert "kubelet_pod_level_resources_admission_total" not in reported
+    assert "kubelet_image_volume_requested_total" in reported

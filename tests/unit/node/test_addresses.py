@@ -24,7 +24,7 @@ IN, OUT = "InternalIP", "ExternalIP"
 
 
 @pytest.mark.parametrize(
-    ("shown", "expected"),
+    ("reported", "expected"),
     [
         ([], ()),
         ([("Hostname", "10.0.0.1"), ("InternalDNS", "10.0.0.2")], ()),
@@ -41,7 +41,7 @@ IN, OUT = "InternalIP", "ExternalIP"
     ],
 )
 def test_the_addresses_that_pods_report(
-    shown: list[tuple[str, str]], expected: tuple[str, ...]
+    reported: list[tuple[str, str]], expected: tuple[str, ...]
 ) -> None:
-    listed: list[api.NodeAddress] = [{"type": kind, "address": text} for kind, text in shown]
+    listed: list[api.NodeAddress] = [{"type": kind, "address": text} for kind, text in reported]
     assert host_addresses(listed) == expected

@@ -13,7 +13,7 @@ from kubeletpy.node import build
 from kubeletpy.node.build import (
     NodeHealth,
     condition_events,
-    is_news,
+    is_changes,
     network_not_ready,
     node_conditions,
 )
@@ -74,8 +74,8 @@ def options(**fields: Any) -> NodeOptions:
     ],
 )
 def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
-    given = options(**fields)
-    left = allocatable(capacity(FACTS, given), given)
+    supplied = options(**fields)
+    left = allocatable(capacity(FACTS, supplied), supplied)
     assert {key: left[key] for key in expected} == expected
 
 
@@ -126,30 +126,30 @@ def test_transition_time_moves_only_with_the_status_and_foreign_conditions_stay(
 
 
 def test_without_isolation_of_local_storage_the_node_has_none_to_give() -> None:
-    given = options(
+    supplied = options(
         local_storage=False,
         kube_reserved={"ephemeral-storage": "1Gi"},
         eviction_hard={"nodefs.available": "10%"},
     )
-    total = capacity(FACTS, given)
+    total = capacity(FACTS, supplied)
     assert "ephemeral-storage" in capacity(FACTS, options())
     assert "ephemeral-storage" not in total
-    assert "ephemeral-storage" not in allocatable(total, given)
-    assert {"cpu", "memory", "pods"} <= set(allocatable(total, given))
+    assert "ephemeral-storage" not in allocatable(total, supplied)
+    assert {"cpu", "memory", "pods"} <= set(allocatable(total, supplied))
 
 
 def test_ephemeral_storage_is_written_in_decimal_form() -> None:
-    given = options(kube_reserved={"ephemeral-storage": "1G"})
-    total = capacity(replace(FACTS, root_storage_bytes=100_000_000_000), given)
+    supplied = options(kube_reserved={"ephemeral-storage": "1G"})
+    total = capacity(replace(FACTS, root_storage_bytes=100_000_000_000), supplied)
     assert total["ephemeral-storage"] == "100G"
-    assert allocatable(total, given)["ephemeral-storage"] == "99G"
-    total = capacity(replace(FACTS, root_storage_bytes=8 << 30), given)
+    assert allocatable(total, supplied)["ephemeral-storage"] == "99G"
+    total = capacity(replace(FACTS, root_storage_bytes=8 << 30), supplied)
     assert total["ephemeral-storage"] == "8589934592"
 
 
 def test_extended_resources_of_other_writers_are_kept() -> None:
-    shown = {"cpu": "99", "vendor.example/gpu": "2", "hugepages-4Mi": "8Mi"}
-    total = with_foreign(capacity(FACTS, options()), shown)
+    reported = {"cpu": "99", "vendor.example/gpu": "2", "hugepages-4Mi": "8Mi"}
+    total = with_foreign(capacity(FACTS, options()), reported)
     assert total["vendor.example/gpu"] == "2"
     assert total["cpu"] == "4"
     assert "hugepages-4Mi" not in total
@@ -160,9 +160,9 @@ def test_extended_resources_of_other_writers_are_kept() -> None:
 def test_amounts_are_spelled_as_the_api_spells_them(memory: int) -> None:
     """Otherwise each status update would find a difference and write it."""
     facts = replace(FACTS, memory_bytes=memory, root_storage_bytes=memory * 3)
-    given = options(eviction_hard={"memory.available": "100Mi", "nodefs.available": "10%"})
-    total = capacity(facts, given)
-    left = allocatable(total, given)
+    supplied = options(eviction_hard={"memory.available": "100Mi", "nodefs.available": "10%"})
+    total = capacity(facts, supplied)
+    left = allocatable(total, supplied)
     for amounts in (total, left):
         for name in ("memory", "ephemeral-storage"):
             binary = name == "memory"
@@ -195,11 +195,11 @@ def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
         )
 
     first: Any = status(NOW)
-    assert not is_news(first, status(NOW + 60))
-    assert not is_news(first | {"volumesAttached": []}, status(NOW + 60)), "of others"
-    assert is_news(first | {"images": [{"sizeBytes": 1}]}, status(NOW))
-    assert is_news({}, status(NOW))
-    assert is_news(first | {"conditions": first["conditions"][:-1]}, status(NOW))
+    assert not is_changes(first, status(NOW + 60))
+    assert not is_changes(first | {"volumesAttached": []}, status(NOW + 60)), "of others"
+    assert is_changes(first | {"images": [{"sizeBytes": 1}]}, status(NOW))
+    assert is_changes({}, status(NOW))
+    assert is_changes(first | {"conditions": first["conditions"][:-1]}, status(NOW))
     assert status(NOW)["nodeInfo"]["containerRuntimeVersion"] == "containerd://2.1"
     assert status(NOW)["addresses"] == [
         {"type": "InternalIP", "address": "10.0.0.1"},
@@ -208,7 +208,7 @@ def test_a_heartbeat_alone_is_not_worth_a_write() -> None:
 
 
 def test_a_new_node_has_only_its_labels_and_taints() -> None:
-    given = options(
+    supplied = options(
         labels={"a": "b"},
         taints=[
             {"key": "k", "effect": "NoSchedule"},
@@ -217,7 +217,7 @@ def test_a_new_node_has_only_its_labels_and_taints() -> None:
         provider_id="x://1",
         external_cloud_provider=True,
     )
-    node = build.new_node(given, "host-1", "amd64", {})
+    node = build.new_node(supplied, "host-1", "amd64", {})
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
     assert node["metadata"]["labels"]["a"] == "b"
     assert node["spec"]["providerID"] == "x://1"
@@ -233,18 +233,18 @@ def test_a_new_node_has_only_its_labels_and_taints() -> None:
 
 
 def test_an_existing_node_gets_only_what_it_lacks() -> None:
-    wanted = build.new_node(options(labels={"a": "b"}), "host-1", "amd64", {})
+    desired = build.new_node(options(labels={"a": "b"}), "host-1", "amd64", {})
     existing: Any = {"metadata": {"labels": {"kubernetes.io/hostname": "old", "mine": "x"}}}
-    patch: Any = build.metadata_patch(existing, wanted)
+    patch: Any = build.metadata_patch(existing, desired)
     assert patch["metadata"]["labels"]["kubernetes.io/hostname"] == "host-1"
     assert "a" not in patch["metadata"]["labels"], "labels of the owner are set once"
     assert "mine" not in patch["metadata"]["labels"]
     assert patch["metadata"]["annotations"] == {build.CONTROLLER_ATTACHES: "true"}
-    assert build.metadata_patch(wanted, wanted) is None
-    noted: Any = {"metadata": {**wanted["metadata"], "labels": {**OWN_LABELS, "x/arch": "no"}}}
-    assert build.metadata_patch(noted, wanted) is None
-    other: Any = {"metadata": {**wanted["metadata"], "annotations": {"mine": "x"}}}
-    assert build.metadata_patch(other, wanted) == {
+    assert build.metadata_patch(desired, desired) is None
+    noted: Any = {"metadata": {**desired["metadata"], "labels": {**OWN_LABELS, "x/arch": "no"}}}
+    assert build.metadata_patch(noted, desired) is None
+    other: Any = {"metadata": {**desired["metadata"], "annotations": {"mine": "x"}}}
+    assert build.metadata_patch(other, desired) == {
         "metadata": {"annotations": {build.CONTROLLER_ATTACHES: "true"}}
     }
 
@@ -261,17 +261,17 @@ OWN_LABELS = {
 def test_a_node_without_a_server_publishes_no_port() -> None:
     runtime = build.RuntimeInfo("containerd", "2.1")
     for port, published in ((0, False), (10250, True)):
-        given = options(kubelet_port=port)
-        node: Any = build.initial_node(FACTS, given, runtime, node_ips=["10.0.0.1"], now=NOW)
+        supplied = options(kubelet_port=port)
+        node: Any = build.initial_node(FACTS, supplied, runtime, node_ips=["10.0.0.1"], now=NOW)
         assert ("daemonEndpoints" in node["status"]) is published
 
 
 def test_the_complete_node() -> None:
     facts = replace(FACTS, swap_bytes=GI)
-    given = options(node_ips=["10.0.0.1"], declared_features=["F"], version="v1", kubelet_port=1)
+    supplied = options(node_ips=["10.0.0.1"], declared_features=["F"], version="v1", kubelet_port=1)
     runtime = build.RuntimeInfo("containerd", "2.1", [{"name": "runc"}], True)
-    node: Any = build.initial_node(facts, given, runtime, node_ips=["10.0.0.1"], now=NOW)
-    total = capacity(facts, given)
+    node: Any = build.initial_node(facts, supplied, runtime, node_ips=["10.0.0.1"], now=NOW)
+    total = capacity(facts, supplied)
     assert node == {
         "apiVersion": "v1",
         "kind": "Node",
@@ -287,7 +287,7 @@ def test_the_complete_node() -> None:
                 {"type": "Hostname", "address": "host-1"},
             ],
             "capacity": total,
-            "allocatable": allocatable(total, given),
+            "allocatable": allocatable(total, supplied),
             "conditions": node_conditions([], NodeHealth(), NOW),
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
             "images": [],
@@ -324,21 +324,23 @@ def test_user_namespace_is_reported_true_or_false_or_not_at_all(inside: bool) ->
     facts, runtime = replace(FACTS, in_user_namespace=inside), build.RuntimeInfo()
 
     def info(reported: bool) -> Any:
-        given = options(report_user_namespace=reported)
-        return build.initial_node(facts, given, runtime, node_ips=[], now=NOW)["status"]["nodeInfo"]
+        supplied = options(report_user_namespace=reported)
+        return build.initial_node(facts, supplied, runtime, node_ips=[], now=NOW)["status"][
+            "nodeInfo"
+        ]
 
     assert info(True)["runningInUserNamespace"] is inside
     assert "runningInUserNamespace" not in info(False)
 
 
 def test_a_node_without_annotations() -> None:
-    given = options(controller_attach_detach=False)
-    node = build.new_node(given, "host-1", "amd64", {})
+    supplied = options(controller_attach_detach=False)
+    node = build.new_node(supplied, "host-1", "amd64", {})
     assert node["metadata"] == {"name": "n", "labels": OWN_LABELS}
 
 
 @pytest.mark.parametrize(
-    ("in_use", "shown", "listed"),
+    ("in_use", "reported", "listed"),
     [
         (None, None, None),
         (None, ["a"], ["a"]),
@@ -348,8 +350,8 @@ def test_a_node_without_annotations() -> None:
         (["b"], ["a"], ["b"]),
     ],
 )
-def test_volumes_in_use(in_use: Any, shown: Any, listed: Any) -> None:
-    old: Any = {} if shown is None else {"volumesInUse": shown}
+def test_volumes_in_use(in_use: Any, reported: Any, listed: Any) -> None:
+    old: Any = {} if reported is None else {"volumesInUse": reported}
     made = build.with_volumes_in_use({"phase": "x"}, in_use, old)
     assert made == ({"phase": "x"} if listed is None else {"phase": "x", "volumesInUse": listed})
 
@@ -401,9 +403,9 @@ def test_the_name_of_a_node(override: str, hostname: str, name: str) -> None:
 
 def test_images_are_the_largest_with_few_names() -> None:
     images = [build.ImageSummary([f"{i}.{n}" for n in range(9)], i) for i in range(5)]
-    shown = build.node_images(images, 2)
-    assert [image["sizeBytes"] for image in shown] == [4, 3]
-    assert len(shown[0]["names"]) == 5
+    reported = build.node_images(images, 2)
+    assert [image["sizeBytes"] for image in reported] == [4, 3]
+    assert len(reported[0]["names"]) == 5
     assert len(build.node_images(images, -1)) == 5
     assert build.node_images(images, 0) == []
 
@@ -441,7 +443,7 @@ def test_this_machine_can_be_read(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "shown", "expected", "note"),
+    ("supplied", "reported", "expected", "note"),
     [
         ([], [], ["Hostname"], None),
         (["192.0.2.1"], [], ["InternalIP 192.0.2.1", "Hostname"], "192.0.2.1"),
@@ -452,12 +454,12 @@ def test_this_machine_can_be_read(tmp_path: Any) -> None:
     ],
 )  # fmt: skip
 def test_addresses_with_a_clouds_controller(
-    given: list[str], shown: list[str], expected: list[str], note: str | None
+    supplied: list[str], reported: list[str], expected: list[str], note: str | None
 ) -> None:
-    found = given if given and given[0] != "0.0.0.0" else ["198.51.100.1"]
-    chosen = options(node_ips=given, external_cloud_provider=True)
-    before: Any = [dict(zip(("type", "address"), each.split(), strict=True)) for each in shown]
-    now: Any = build.shown_addresses(chosen, found, "n", before)
+    found = supplied if supplied and supplied[0] != "0.0.0.0" else ["198.51.100.1"]
+    chosen = options(node_ips=supplied, external_cloud_provider=True)
+    before: Any = [dict(zip(("type", "address"), each.split(), strict=True)) for each in reported]
+    now: Any = build.reported_addresses(chosen, found, "n", before)
     names = [" ".join(each.values()) for each in now]
     assert names == [each if " " in each else f"{each} n" for each in expected]
     node: Any = build.new_node(chosen, "n", "amd64", {})
@@ -471,8 +473,8 @@ def test_annotations_that_no_longer_hold_are_taken_away() -> None:
             "annotations": {build.CONTROLLER_ATTACHES: "true", build.PROVIDED_IPS: "192.0.2.1"},
         }
     }
-    wanted = build.new_node(options(controller_attach_detach=False), "n", "amd64", {})
-    patch: Any = build.metadata_patch(existing, wanted)
+    desired = build.new_node(options(controller_attach_detach=False), "n", "amd64", {})
+    patch: Any = build.metadata_patch(existing, desired)
     assert patch["metadata"]["annotations"] == {
         build.CONTROLLER_ATTACHES: None,
         build.PROVIDED_IPS: None,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.build import is_news, status_patch
+from kubeletpy.node.build import is_changes, status_patch
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -38,7 +38,7 @@ def status(**changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("shown", "written"),
+    ("reported", "written"),
     [
         (status(), status()),
         # fields that the API leaves out because they are empty
@@ -55,15 +55,15 @@ def status(**changes: Any) -> Any:
         (status(daemonEndpoints={"kubeletEndpoint": {"Port": 0}}), WITHOUT_PORT),
     ],
 )
-def test_no_news(shown: Any, written: Any) -> None:
-    assert not is_news(shown, written)
+def test_no_news(reported: Any, written: Any) -> None:
+    assert not is_changes(reported, written)
 
 
 OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
 
 
 @pytest.mark.parametrize(
-    ("shown", "written", "sent"),
+    ("reported", "written", "sent"),
     [
         (
             status(allocatable={"cpu": "3", "gone": "1", "pods": "20"}),
@@ -106,9 +106,9 @@ OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
         (status(conditions=OWN[:3]), status(), {}),
     ],
 )
-def test_differences_count_as_news_and_are_sent(shown: Any, written: Any, sent: Any) -> None:
-    assert is_news(shown, written) is (sent is not None)
-    patch = status_patch(shown, written, unsure=False)
+def test_differences_count_as_news_and_are_sent(reported: Any, written: Any, sent: Any) -> None:
+    assert is_changes(reported, written) is (sent is not None)
+    patch = status_patch(reported, written, unsure=False)
     assert patch == {**(sent or {}), "conditions": OWN}
 
 

@@ -75,8 +75,8 @@ class NodeApi:
             raise NotFound('nodes "n" not found')
         for key, values in (patch.get("metadata") or {}).items():
             old = self.node["metadata"]
-            told = {**old, key: {**(old.get(key) or {}), **values}}
-            self.node = {**self.node, "metadata": told}
+            notified = {**old, key: {**(old.get(key) or {}), **values}}
+            self.node = {**self.node, "metadata": notified}
         if "status" in patch:
             self.node = strategic_merge(SCHEMA, self.node, {"status": patch["status"]})
         return self.node
@@ -591,12 +591,12 @@ class Watched(NodeApi):
 def _as_in_the_agent(api: NodeApi, **options: Any) -> tuple[NodeManager, OwnNode]:
     """A manager and the node's own object, connected as the composition root does."""
     of = manager(api, NodeHealth, Recorder(), **options)
-    given = NodeOptions(name="n", **options)
-    initial = initial_node(FACTS, given, RuntimeInfo(), node_ips=["10.0.0.1"], now=0.0)
+    supplied = NodeOptions(name="n", **options)
+    initial = initial_node(FACTS, supplied, RuntimeInfo(), node_ips=["10.0.0.1"], now=0.0)
     own = OwnNode(
         "n", None, cast(Any, Recorder()), LoopClock(), initial=initial, written=lambda: of.node
     )
-    of.newest = own.as_shown
+    of.newest = own.as_reported
     return of, own
 
 

@@ -120,7 +120,7 @@ def of_uid(uid: str, version: str) -> Any:
 
 @on_virtual_time
 async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
-    shown: list[str] = []
+    reported: list[str] = []
     written: list[Any] = [of_uid("a", "3")]
     pause = 10.0
     api = Api(
@@ -142,7 +142,7 @@ async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
         LoopClock(),
         initial=INITIAL,
         written=lambda: written[0],
-        shown=lambda: shown.append(own.live_uid()),
+        reported=lambda: reported.append(own.live_uid()),
     )
     task = asyncio.create_task(own.run())
     await asyncio.sleep(5)
@@ -159,7 +159,7 @@ async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
     )
     await asyncio.sleep(10)
     assert (own.deleted(), own.live_uid(), own.problem()) == (False, "b", "")
-    assert shown == ["a", "", "b"]
+    assert reported == ["a", "", "b"]
     task.cancel()
     await settle()
 

@@ -23,10 +23,10 @@ class Runtime:
     def __init__(self) -> None:
         self.answer = RuntimeHealth(True, True)
         self.hangs = False
-        self.asked = 0
+        self.requested = 0
 
     async def health(self) -> RuntimeHealth:
-        self.asked += 1
+        self.requested += 1
         if self.hangs:
             await asyncio.Event().wait()
         return self.answer
@@ -77,9 +77,9 @@ async def test_a_runtime_that_stays_down_is_polled_once_a_period() -> None:
     runtime.answer = DOWN
     await watched(runtime)
     await asyncio.sleep(60)
-    asked = runtime.asked
+    requested = runtime.requested
     await asyncio.sleep(100)
-    assert runtime.asked - asked == 100 / PERIOD_S
+    assert runtime.requested - requested == 100 / PERIOD_S
 
 
 @on_virtual_time
@@ -104,6 +104,6 @@ async def test_a_runtime_that_never_answers_is_down() -> None:
     assert "has not answered for" in monitor.runtime_error()
     assert monitor.good_at == 0.0
     assert len(changes) == 2
-    asked = runtime.asked
+    requested = runtime.requested
     await asyncio.sleep(100)
-    assert runtime.asked - asked <= 100 / ANSWER_WITHIN_S + 1
+    assert runtime.requested - requested <= 100 / ANSWER_WITHIN_S + 1

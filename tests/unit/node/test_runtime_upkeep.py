@@ -18,7 +18,7 @@ class Runtime:
     """Records each pod range; the next `failures` calls fail."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.failures = 0
         self.version = RuntimeInfo("containerd", "1.6")
 
@@ -26,7 +26,7 @@ class Runtime:
         if self.failures:
             self.failures -= 1
             raise CRIError("UpdateRuntimeConfig", "not now", target="unix:///x")
-        self.told.append(runtime_config.network_config.pod_cidr)
+        self.notified.append(runtime_config.network_config.pod_cidr)
 
     async def read(self) -> RuntimeInfo:
         return self.version
@@ -55,18 +55,18 @@ async def test_the_range_is_sent_once_and_again_after_a_reconnect(
     )
     task = asyncio.ensure_future(upkeep.run())
     try:
-        upkeep.node_shown(node())
+        upkeep.node_reported(node())
         await settled()
-        assert runtime.told == []
+        assert runtime.notified == []
         runtime.failures = 1
         for _ in range(2):
-            upkeep.node_shown(node("10.1.0.0/24", "fd00::/64"))
+            upkeep.node_reported(node("10.1.0.0/24", "fd00::/64"))
             await settled()
-        assert runtime.told == ["10.1.0.0/24,fd00::/64"]
+        assert runtime.notified == ["10.1.0.0/24,fd00::/64"]
         upkeep.connection_changed(False)
         upkeep.connection_changed(True)
         await settled()
-        assert (len(runtime.told), changes) == (2, [])
+        assert (len(runtime.notified), changes) == (2, [])
         runtime.version = RuntimeInfo("containerd", "2.0")
         upkeep.connection_changed(True)
         await settled()
@@ -81,4 +81,4 @@ async def test_a_node_of_its_own_has_the_configurations_range() -> None:
     task = asyncio.ensure_future(upkeep.run())
     await settled()
     task.cancel()
-    assert runtime.told == ["10.2.0.0/24"]
+    assert runtime.notified == ["10.2.0.0/24"]

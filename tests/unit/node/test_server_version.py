@@ -29,7 +29,7 @@ from kubeletpy.node.server_version import VersionFollower, query_version
 from tests.virtual_time import on_virtual_time
 
 V35, V36, V37 = SUPPORTED
-GONE = NoVersion("connection refused")
+REMOVED = NoVersion("connection refused")
 
 
 class Server(KubeApi):
@@ -37,10 +37,10 @@ class Server(KubeApi):
 
     def __init__(self, minor: int | None) -> None:
         self.minor = minor
-        self.asked_at: list[float] = []
+        self.requested_at: list[float] = []
 
     async def version(self) -> bytes:
-        self.asked_at.append(asyncio.get_running_loop().time())
+        self.requested_at.append(asyncio.get_running_loop().time())
         if self.minor is None:
             raise Unavailable("GET /version: connection refused")
         minor = str(self.minor)
@@ -86,13 +86,13 @@ async def test_an_upgrade_is_reported_once(
     node = Node(tmp_path, server, decide(None, stated(36), None))
     running = asyncio.ensure_future(node.follower.run())
     await asyncio.sleep(3600)
-    assert (node.reported, node.follower.shown.restart) == ([], "")
+    assert (node.reported, node.follower.reported.restart) == ([], "")
     server.minor = 37
     await asyncio.sleep(6 * 3600)
-    shown = node.follower.shown
-    assert (shown.running, shown.server) == ("1.36", "v1.37.1")
-    assert node.reported == [(shown.restart, False)]
-    assert "restart the agent to run as 1.37" in shown.restart
+    reported = node.follower.reported
+    assert (reported.running, reported.server) == ("1.36", "v1.37.1")
+    assert node.reported == [(reported.restart, False)]
+    assert "restart the agent to run as 1.37" in reported.restart
     assert node.record == "1.37\n"  # for a start without the server
     assert [each.levelno for each in caplog.records] == [logging.INFO]
     # two servers behind one address have different versions during an upgrade
@@ -110,7 +110,7 @@ async def test_requests_are_rare(tmp_path: Path) -> None:
         Node(tmp_path, server, decide(None, stated(37), None)).follower.run()
     )
     await asyncio.sleep(24 * 3600)
-    assert 72 <= len(server.asked_at) <= 144
+    assert 72 <= len(server.requested_at) <= 144
     running.cancel()
 
 
@@ -120,10 +120,10 @@ async def test_a_node_without_an_answer_at_the_start_retries_sooner(
 ) -> None:
     caplog.set_level(logging.INFO)
     server = Server(None)
-    node = Node(tmp_path, server, decide(None, GONE, None))
+    node = Node(tmp_path, server, decide(None, REMOVED, None))
     running = asyncio.ensure_future(node.follower.run())
     await asyncio.sleep(600)
-    assert len(server.asked_at) >= 30
+    assert len(server.requested_at) >= 30
     assert len(caplog.records) == 1  # one line for all of them
     assert (node.reported, node.record) == ([], "")
     server.minor = 36
@@ -179,7 +179,7 @@ async def test_a_version_by_flag_is_not_recorded(tmp_path: Path) -> None:
     node = Node(tmp_path, Server(37), decide(V36, None, None))
     await node.follower.note_version(stated(36))
     assert (node.record, node.reported) == ("", [])
-    assert node.follower.shown.server == "v1.36.1"
+    assert node.follower.reported.server == "v1.36.1"
 
 
 def test_periods() -> None:

@@ -34,7 +34,7 @@ class Setup:
 
 
 @pytest.mark.parametrize(
-    ("booted_at", "events", "told"),
+    ("booted_at", "events", "notified"),
     [
         (40.0, [], [0, 0, 0, 0, 0]),
         (40.0, [(103, "registering"), (105, "ready")], [0, 0, 0, 0, 0]),
@@ -47,9 +47,9 @@ class Setup:
         (None, [(103, "registering"), (105, "registered"), (112, "ready")], [0, 3, 2, 7, 0]),
     ],
 )  # fmt: skip
-def test_steps(booted_at: float | None, events: Any, told: list[float]) -> None:
+def test_steps(booted_at: float | None, events: Any, notified: list[float]) -> None:
     setup = Setup(booted_at)
     for at, what in events:
         setup.at = at
         getattr(setup.startup, what)()
-    assert setup.gauges() == told
+    assert setup.gauges() == notified

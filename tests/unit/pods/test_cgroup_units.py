@@ -65,8 +65,8 @@ def test_quota(millicores: int, period: int, quota: int) -> None:
     ],
 )
 def test_pages(size: str, name: str) -> None:
-    given = {f"hugepages-{size}": Decimal(5), "memory": Decimal(1)}
-    assert hugepage_limits(given) == {name: 5}
+    supplied = {f"hugepages-{size}": Decimal(5), "memory": Decimal(1)}
+    assert hugepage_limits(supplied) == {name: 5}
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_spec(spec: Any, more: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "own", "total"),
+    ("requested", "own", "total"),
     [
         ([], {}, "4"),
         ([{}], {}, "4"),
@@ -65,8 +65,8 @@ def test_a_spec(spec: Any, more: Any) -> None:
         (["1"], {"cpu": "2"}, "2"),
     ],
 )
-def test_defaults_of_pod_level_requests(asked: Any, own: Any, total: str) -> None:
-    containers = [{"resources": {"requests": {"cpu": a}} if a else {}} for a in asked]
+def test_defaults_of_pod_level_requests(requested: Any, own: Any, total: str) -> None:
+    containers = [{"resources": {"requests": {"cpu": a}} if a else {}} for a in requested]
     spec = {"containers": containers, "resources": {"limits": {"cpu": "4"}, "requests": own}}
     assert defaults.pod_spec(spec)["resources"]["requests"] == {"cpu": total}
 
@@ -109,7 +109,7 @@ HTTP_FULL = {"httpGet": {"port": 1, "path": "/", "scheme": "HTTP"}}
 
 
 @pytest.mark.parametrize(
-    ("given", "filled"),
+    ("supplied", "filled"),
     [
         ({}, {}),
         ({"ports": []}, {"ports": []}),
@@ -141,8 +141,8 @@ HTTP_FULL = {"httpGet": {"port": 1, "path": "/", "scheme": "HTTP"}}
         ({"lifecycle": {"postStart": None}}, {"lifecycle": {"postStart": None}}),
     ],
 )
-def test_a_container(given: Any, filled: Any) -> None:
-    assert defaults.container(given) == {**CONTAINER, **filled}
+def test_a_container(supplied: Any, filled: Any) -> None:
+    assert defaults.container(supplied) == {**CONTAINER, **filled}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ MODE = {"defaultMode": 420}
 
 
 @pytest.mark.parametrize(
-    ("given", "filled"),
+    ("supplied", "filled"),
     [
         ({}, {"emptyDir": {}}),
         ({"secret": None}, {"secret": None, "emptyDir": {}}),
@@ -217,5 +217,5 @@ MODE = {"defaultMode": 420}
         ),
     ],
 )
-def test_a_volume(given: Any, filled: Any) -> None:
-    assert defaults.volume({"name": "v", **given}) == {"name": "v", **filled}
+def test_a_volume(supplied: Any, filled: Any) -> None:
+    assert defaults.volume({"name": "v", **supplied}) == {"name": "v", **filled}

@@ -21,12 +21,12 @@ def sized(requests: dict[str, str] | None) -> dict[str, Any]:
 def status(
     name: str, actual: dict[str, str] | None, allocated: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": name}
+    reported: dict[str, Any] = {"name": name}
     if actual is not None:
-        shown["resources"] = {"requests": actual}
+        reported["resources"] = {"requests": actual}
     if allocated is not None:
-        shown["allocatedResources"] = allocated
-    return shown
+        reported["allocatedResources"] = allocated
+    return reported
 
 
 def with_status(pod: Pod, **of: Any) -> Pod:
@@ -38,7 +38,7 @@ def amounts(**of: int) -> dict[str, Decimal]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown", "conditions", "expected"),
+    ("requested", "reported", "conditions", "expected"),
     [
         # the greatest of the requested, allocated and actual amounts
         ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 3}),
@@ -77,11 +77,11 @@ def amounts(**of: int) -> dict[str, Decimal]:
     ],
 )
 def test_a_container(
-    asked: dict[str, str] | None, shown: Any, conditions: list[Any], expected: dict[str, int]
+    requested: dict[str, str] | None, reported: Any, conditions: list[Any], expected: dict[str, int]
 ) -> None:
-    pod = make_pod(container("app", **sized(asked)))
-    given = with_status(pod, containerStatuses=[shown], conditions=conditions)
-    assert requests_in_force(given) == amounts(**expected)
+    pod = make_pod(container("app", **sized(requested)))
+    supplied = with_status(pod, containerStatuses=[reported], conditions=conditions)
+    assert requests_in_force(supplied) == amounts(**expected)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_a_container(
 )
 def test_sums_of_containers_are_compared(first: Any, second: Any, expected: int) -> None:
     pod = make_pod(container("a", **sized({"cpu": "1"})), container("b", **sized({"cpu": "2"})))
-    given = with_status(pod, containerStatuses=[first, second])
-    assert requests_in_force(given) == amounts(cpu=expected)
+    supplied = with_status(pod, containerStatuses=[first, second])
+    assert requests_in_force(supplied) == amounts(cpu=expected)
 
 
 def test_statuses_belong_to_init_containers_or_to_others() -> None:
@@ -104,18 +104,18 @@ def test_statuses_belong_to_init_containers_or_to_others() -> None:
         container("app", **sized({"cpu": "1"})),
         init=[container("first", **sized({"cpu": "1"})), sidecar("side", **sized({"cpu": "1"}))],
     )
-    given = with_status(
+    supplied = with_status(
         pod,
         containerStatuses=[status("app", {"cpu": "1"}), status("side", {"cpu": "9"})],
         initContainerStatuses=[status("first", {"cpu": "2"}), status("side", {"cpu": "3"})],
     )
-    assert requests_in_force(given) == amounts(cpu=4)
+    assert requests_in_force(supplied) == amounts(cpu=4)
     larger = [status("first", {"cpu": "5"}), status("side", {"cpu": "3"})]
     assert requests_in_force(with_status(pod, initContainerStatuses=larger)) == amounts(cpu=5)
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown", "allocated", "expected"),
+    ("requested", "reported", "allocated", "expected"),
     [
         ({"cpu": "1"}, {"requests": {"cpu": "2"}}, None, {"cpu": 2}),
         ({"cpu": "1"}, {"requests": {"cpu": "2"}}, {"cpu": "3"}, {"cpu": 3}),
@@ -126,9 +126,9 @@ def test_statuses_belong_to_init_containers_or_to_others() -> None:
     ],
 )
 def test_pod_level_resources(
-    asked: dict[str, str], shown: Any, allocated: Any, expected: dict[str, int]
+    requested: dict[str, str], reported: Any, allocated: Any, expected: dict[str, int]
 ) -> None:
-    pod = make_pod("app", resources={"requests": asked, "limits": {"cpu": "8"}})
-    of = {"containerStatuses": [status("app", None)], "resources": shown}
-    given = with_status(pod, **of, allocatedResources=allocated)
-    assert requests_in_force(given) == amounts(**expected)
+    pod = make_pod("app", resources={"requests": requested, "limits": {"cpu": "8"}})
+    of = {"containerStatuses": [status("app", None)], "resources": reported}
+    supplied = with_status(pod, **of, allocatedResources=allocated)
+    assert requests_in_force(supplied) == amounts(**expected)

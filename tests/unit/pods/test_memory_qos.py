@@ -19,7 +19,7 @@ TIERED, NONE = MemoryQoS(tiered=True, allocatable=8 * GI), MemoryQoS(allocatable
 
 
 @pytest.mark.parametrize(
-    ("qos", "quality", "request_", "wanted"),
+    ("qos", "quality", "request_", "desired"),
     [
         (TIERED, QoSClass.GUARANTEED, GI, Protection(minimum=GI)),
         (TIERED, QoSClass.BURSTABLE, GI, Protection(low=GI)),
@@ -30,8 +30,8 @@ TIERED, NONE = MemoryQoS(tiered=True, allocatable=8 * GI), MemoryQoS(allocatable
         (None, QoSClass.GUARANTEED, GI, Protection()),
     ],
 )
-def test_pods(qos: MemoryQoS | None, quality: QoSClass, request_: int, wanted: Protection) -> None:
-    assert of_request(qos, quality, request_) == wanted
+def test_pods(qos: MemoryQoS | None, quality: QoSClass, request_: int, desired: Protection) -> None:
+    assert of_request(qos, quality, request_) == desired
 
 
 @pytest.mark.parametrize(

@@ -266,8 +266,8 @@ def test_claims_count_where_a_pod_must_fit() -> None:
 
 
 def test_claims_count_during_a_resize() -> None:
-    shown = {"name": "a", "resources": {"requests": {"cpu": "3"}}}
-    status = {"containerStatuses": [shown]}
+    reported = {"name": "a", "resources": {"requests": {"cpu": "3"}}}
+    status = {"containerStatuses": [reported]}
     pod = pod_with([BOTH], sized("a", {"cpu": "1"}), "b", status=status)
     assert requests_in_force(pod) == numbers(cpu="4300m")
 
@@ -282,10 +282,10 @@ def test_the_status_of_the_pod_contains_claims_once() -> None:
     pod = pod_with([BOTH], sized("a", one, one), sized("b", one, one))
     raised = {"cpu": "2250m", "memory": "1Gi"}  # as the runtime reports each container's limits
     statuses = {name: running(name, raised, one) for name in "ab"}
-    given: Any = {name: {"requests": one, "limits": one} for name in "ab"}
+    supplied: Any = {name: {"requests": one, "limits": one} for name in "ab"}
     expected = {"cpu": "3300m", "memory": "2Gi"}
     for phase in ("Pending", "Running"):
-        made = pod_level_resources(pod, statuses, None, phase, given)
+        made = pod_level_resources(pod, statuses, None, phase, supplied)
         assert made["allocatedResources"] == expected
         assert made["resources"] == {"requests": expected, "limits": expected}
 

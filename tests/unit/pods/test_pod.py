@@ -21,18 +21,18 @@ def make(spec: Any = None, **metadata: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("given", "of_spec", "of_deletion"),
+    ("supplied", "of_spec", "of_deletion"),
     [(None, 30, None), (0, 0, 0), (5, 5, 5), (2**40, pods.MAX_GRACE_S, pods.MAX_GRACE_S)],
 )
-def test_grace_periods(given: int | None, of_spec: int, of_deletion: int | None) -> None:
-    of = make({"terminationGracePeriodSeconds": given}, deletionGracePeriodSeconds=given)
+def test_grace_periods(supplied: int | None, of_spec: int, of_deletion: int | None) -> None:
+    of = make({"terminationGracePeriodSeconds": supplied}, deletionGracePeriodSeconds=supplied)
     assert of.termination_grace_period == of_spec
     assert of.deletion_grace_period == of_deletion
     assert pods.MAX_GRACE_S == 2**31 - 1
 
 
 @pytest.mark.parametrize(
-    ("mirror", "own", "shown"),
+    ("mirror", "own", "reported"),
     [
         ({pods.CONFIG_MIRROR: "h"}, {pods.CONFIG_HASH: "h"}, True),
         ({pods.CONFIG_MIRROR: "g"}, {pods.CONFIG_HASH: "h"}, False),
@@ -40,8 +40,8 @@ def test_grace_periods(given: int | None, of_spec: int, of_deletion: int | None)
         ({}, {}, False),
     ],
 )
-def test_whose_mirror_it_is(mirror: Any, own: Any, shown: bool) -> None:
-    assert make(annotations=own).is_shown_by(make(annotations=mirror)) is shown
+def test_whose_mirror_it_is(mirror: Any, own: Any, reported: bool) -> None:
+    assert make(annotations=own).is_reported_by(make(annotations=mirror)) is reported
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,5 @@ def test_absent_fields_have_defaults() -> None:
 
 
 def test_priority() -> None:
-    assert [make({"priority": given}).priority for given in (None, 0, -5, 7)] == [0, 0, -5, 7]
+    assert [make({"priority": supplied}).priority for supplied in (None, 0, -5, 7)] == [0, 0, -5, 7]
     assert make().priority == 0

@@ -22,8 +22,8 @@ from kubeletpy.pods.runtime_status import (
 
 
 def record(name: str, state: str = "running", exit_code: int = 0, **more: Any) -> ContainerStatus:
-    given = {"id": f"{name}-id", "name": name, "state": ContainerState(state), "sandbox_id": "s"}
-    return ContainerStatus(**{**given, "created_at": 0, "exit_code": exit_code, **more})
+    supplied = {"id": f"{name}-id", "name": name, "state": ContainerState(state), "sandbox_id": "s"}
+    return ContainerStatus(**{**supplied, "created_at": 0, "exit_code": exit_code, **more})
 
 
 def has(*records: ContainerStatus, sandboxes: tuple[SandboxStatus, ...] = ()) -> PodRuntimeStatus:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.pods.runtime_status import MOST_QUOTED, shown_reason
+from kubeletpy.pods.runtime_status import MOST_QUOTED, reported_reason
 from tests.unit.proportion import is_linear
 
 KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
@@ -14,7 +14,7 @@ SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
 
 
 @pytest.mark.parametrize(
-    ("fields", "said", "shown"),
+    ("fields", "stated", "reported"),
     [
         ({}, SAID, SAID),
         ({"env": [{"name": "A", "value": "b"}]}, SAID, SAID),
@@ -35,11 +35,11 @@ SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
         ({"env": [KEY]}, " ".join(f'"{n:03}"' for n in range(MOST_QUOTED + 1)), "***"),
     ],
 )
-def test_reasons(fields: Any, said: str, shown: str) -> None:
-    assert shown_reason(said, cast(Any, {"name": "c", **fields})) == shown
+def test_reasons(fields: Any, stated: str, reported: str) -> None:
+    assert reported_reason(stated, cast(Any, {"name": "c", **fields})) == reported
 
 
 @pytest.mark.parametrize("piece", ['"', '\\"', '"a', 'a"\\', '" '])
 def test_a_reason_is_read_in_linear_time(piece: str) -> None:
     container = cast(Any, {"name": "c", "env": [KEY]})
-    assert is_linear(lambda size: shown_reason('"' + piece * size, container))
+    assert is_linear(lambda size: reported_reason('"' + piece * size, container))

@@ -6,7 +6,7 @@ import pytest
 
 from kubeletpy.pods.runtime_status import PodSyncResult, StartError, SyncAction, SyncResult
 
-GONE = StartError("RuntimeGone", "no answer")
+REMOVED = StartError("RuntimeGone", "no answer")
 STARTED = SyncResult(SyncAction.START_CONTAINER, "app")
 HELD_BACK = SyncResult(SyncAction.START_CONTAINER, "db", StartError("CrashLoopBackOff", "wait"))
 SAID = "failed to StartContainer for db with CrashLoopBackOff: wait"
@@ -18,8 +18,8 @@ SAID = "failed to StartContainer for db with CrashLoopBackOff: wait"
         ((), None, ""),
         ((STARTED,), None, ""),
         ((STARTED, HELD_BACK), None, SAID),
-        ((STARTED,), GONE, "no answer"),
-        ((HELD_BACK, STARTED, HELD_BACK), GONE, f"no answer; {SAID}; {SAID}"),
+        ((STARTED,), REMOVED, "no answer"),
+        ((HELD_BACK, STARTED, HELD_BACK), REMOVED, f"no answer; {SAID}; {SAID}"),
     ],
 )
 def test_all_failures_on_one_line(

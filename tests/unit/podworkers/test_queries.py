@@ -16,7 +16,7 @@ from kubeletpy.podworkers.state_machine import (
 )
 
 GOING: dict[str, Any] = {"terminating_at": 0.0}
-GONE = {**GOING, "terminated_at": 0.0}
+REMOVED = {**GOING, "terminated_at": 0.0}
 QUESTIONS = (
     "could_have_running_containers",
     "is_termination_requested",
@@ -39,17 +39,17 @@ QUESTIONS = (
             {**GOING, "deleted": True, "evicted": True},
             "could_have_running_containers is_termination_requested is_static_terminating",
         ),
-        (GONE, "is_termination_requested is_known_terminated"),
+        (REMOVED, "is_termination_requested is_known_terminated"),
         (
-            {**GONE, "deleted": True},
+            {**REMOVED, "deleted": True},
             "is_termination_requested is_known_terminated should_content_be_removed",
         ),
         (
-            {**GONE, "evicted": True},
+            {**REMOVED, "evicted": True},
             "is_termination_requested is_known_terminated should_content_be_removed",
         ),
         (
-            {**GONE, "finished": True},
+            {**REMOVED, "finished": True},
             "is_termination_requested is_known_terminated should_be_finished",
         ),
     ],

@@ -123,18 +123,18 @@ def test_a_rejection_is_shown_unless_the_pod_ends_anyhow() -> None:
         make_pod(),
         Rejection(AdmissionReason("OutOfcpu"), "too little"),
     )
-    shown = [ShowRejection(pod, rejection)]
-    assert machine.handle(PodRejected(pod, rejection)) == shown
+    reported = [ShowRejection(pod, rejection)]
+    assert machine.handle(PodRejected(pod, rejection)) == reported
     update(machine, UpdateType.CREATE, pod)
-    assert machine.handle(PodRejected(pod, rejection)) == shown
+    assert machine.handle(PodRejected(pod, rejection)) == reported
     update(machine, UpdateType.KILL, pod)
     assert machine.handle(PodRejected(pod, rejection)) == []
 
 
 def test_a_message_without_a_mirror_leaves_the_one_that_is_known() -> None:
     machine, first, second = WorkerMachine(), make_static(uid="m1"), make_static(uid="m2")
-    for told, known in ((first, first), (None, first), (second, second), (None, second)):
-        update(machine, UpdateType.UPDATE, make_pod(), mirror=told)
+    for notified, known in ((first, first), (None, first), (second, second), (None, second)):
+        update(machine, UpdateType.UPDATE, make_pod(), mirror=notified)
         ended(machine)
         step = only_step(machine.handle(TimerFired(UID, 300.0)))
         assert step.work.mirror is known

@@ -25,10 +25,10 @@ def states(cache: PodStatusCache) -> dict[str, ContainerState]:
 
 
 def test_an_exit_that_was_reported_during_a_sync_is_not_undone_by_its_result() -> None:
-    cache, told = PodStatusCache(), list[str]()
+    cache, notified = PodStatusCache(), list[str]()
     began = runtime_status(state=R, at=10)
     cache.set(began, own=True)
-    cache.subscribe(told.append)
+    cache.subscribe(notified.append)
     cache.set(runtime_status(state=E, exit_code=3, at=20))
     assert cache.set(with_app(began, at=30), own=True)
     assert states(cache) == {"c1": E, "c2": R}
@@ -36,7 +36,7 @@ def test_an_exit_that_was_reported_during_a_sync_is_not_undone_by_its_result() -
     assert entry is not None
     assert not entry.own, "the worker has not seen the exit: it must read the status again"
     assert entry.status.containers[1].exit_code == 3
-    assert told == ["uid-web", "uid-web"]
+    assert notified == ["uid-web", "uid-web"]
 
 
 def test_a_sandbox_that_died_during_a_sync_stays_dead() -> None:
@@ -129,12 +129,12 @@ def test_statuses_that_count_as_new(
     old: PodRuntimeStatus | None, new: PodRuntimeStatus, is_new: bool, ips: tuple[str, ...]
 ) -> None:
     cache = PodStatusCache()
-    told: list[str] = []
+    notified: list[str] = []
     if old is not None:
         cache.set(old)
-    cache.subscribe(told.append)
+    cache.subscribe(notified.append)
     assert cache.set(new) is is_new
-    assert told == (["uid-web"] if is_new else [])
+    assert notified == (["uid-web"] if is_new else [])
     status = cache.status("uid-web")
     assert status is not None
     assert status.ips == ips
@@ -162,17 +162,17 @@ def test_pods_that_count_as_running(status: PodRuntimeStatus, runs: bool) -> Non
 
 def test_an_older_status_is_better_than_an_error() -> None:
     cache = PodStatusCache()
-    told: list[str] = []
-    cache.subscribe(told.append)
+    notified: list[str] = []
+    cache.subscribe(notified.append)
     nothing = PodRuntimeStatus("uid-web", "web", "default", observed_at=9)
     cache.set_error(nothing, "no answer")
-    assert (told, cache.usable("uid-web")) == (["uid-web"], None)
+    assert (notified, cache.usable("uid-web")) == (["uid-web"], None)
     cache.set_error(nothing, "no answer")
-    assert told == ["uid-web"], "the same error is no news"
+    assert notified == ["uid-web"], "the same error is no news"
     cache.set_error(nothing, "another")
-    assert told == ["uid-web"] * 2
+    assert notified == ["uid-web"] * 2
     assert cache.set(runtime_status(at=3))
-    assert told == ["uid-web"] * 3
+    assert notified == ["uid-web"] * 3
     assert cache.usable("uid-web") == runtime_status(at=3)
     cache.set_error(nothing, "no answer")
     entry = cache.get("uid-web")
@@ -180,7 +180,7 @@ def test_an_older_status_is_better_than_an_error() -> None:
     assert (entry.status, entry.error) == (runtime_status(at=3), "no answer")
     # read again without a change: news for those who wait
     assert cache.set(runtime_status(at=3))
-    assert len(told) == 5
+    assert len(notified) == 5
 
 
 @pytest.mark.parametrize("populated", [False, True])

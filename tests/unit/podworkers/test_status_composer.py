@@ -30,7 +30,7 @@ class FakeComponents:
         self.kept: Any = None
         self.reported = True
         self.may_run: list[bool] = []
-        self.told = 0
+        self.notified = 0
         self.probed = ProbeResults()
         self.claims = False
         self.resizes: tuple[Any, ...] = ()
@@ -51,7 +51,7 @@ class FakeComponents:
 
     def status_stored(self, pod: Pod, status: Any) -> None:
         assert status == self.kept
-        self.told += 1
+        self.notified += 1
 
     def conditions(self, uid: str) -> Any:
         return self.resizes
@@ -95,7 +95,7 @@ class Setup:
         """Store until nothing changes, then reset the counters."""
         for _ in range(3):
             self.store()
-        self.composed, self.fakes.may_run, self.fakes.told = 0, [], 0
+        self.composed, self.fakes.may_run, self.fakes.notified = 0, [], 0
 
 
 @on_virtual_time
@@ -103,7 +103,7 @@ async def test_an_unchanged_status_is_not_composed_again() -> None:
     s = Setup()
     assert [s.store() for _ in range(5)] == [False] * 5
     assert s.composed == 2, "once to compose it, once to find it unchanged"
-    assert (len(s.fakes.may_run), s.fakes.told) == (2, 5)
+    assert (len(s.fakes.may_run), s.fakes.notified) == (2, 5)
 
 
 def _pod(s: Setup) -> None:
@@ -237,9 +237,9 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     assert entry["restartCount"] >= 7
     assert entry["ready"] is False
     assert (kept["podIP"], kept["podIPs"]) == ("10.0.0.9", [{"ip": "10.0.0.9"}])
-    shown = {c["type"]: c["status"] for c in kept["conditions"]}
-    assert shown["example.com/gate"] == "True"
-    assert (shown["Ready"], shown["PodScheduled"]) == ("False", "True")
+    reported = {c["type"]: c["status"] for c in kept["conditions"]}
+    assert reported["example.com/gate"] == "True"
+    assert (reported["Ready"], reported["PodScheduled"]) == ("False", "True")
     assert s.fakes.may_run[-1] is False
 
 
@@ -279,15 +279,15 @@ async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
     static, found = make_static("p", "s"), pod_object("p", "m", phase="Running")
     found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
     mirror, s = Pod(found), Setup()
-    assert s.composer.shown(static, None) == {}
+    assert s.composer.reported(static, None) == {}
     s.composer._mirror_of = lambda pod: mirror
-    assert s.composer.shown(static, None) == {"phase": "Running"}
+    assert s.composer.reported(static, None) == {"phase": "Running"}
     found["status"] |= {"phase": "Failed", "reason": "Terminated", "startTime": STARTED}
     mirror = Pod(found)
-    shown = s.composer.shown(static, None)
-    assert shown == {"startTime": STARTED}, "it has not ended for good"
+    reported = s.composer.reported(static, None)
+    assert reported == {"startTime": STARTED}, "it has not ended for good"
     mirror.annotations[CONFIG_MIRROR] = "another manifest"  # type: ignore[index]
-    assert s.composer.shown(static, None) == {}
+    assert s.composer.reported(static, None) == {}
 
 
 @pytest.mark.parametrize(("policy", "ends"), [("Always", False), ("Never", True)])

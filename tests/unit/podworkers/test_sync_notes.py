@@ -67,7 +67,7 @@ def test_an_end_that_the_api_has_no_time_of_is_noted(
     run = RunSync("u", Stage.TERMINATING, Work(UpdateType.KILL, make_pod()))
     notes.begins(run, record, 9.0)
     notes.begins(run, record, 10.0)
-    notes.gone("u")
+    notes.removed("u")
     assert notes.troubles.ended_at("u") == ended_at
     notes.begins(RunSync("u", Stage.SYNC, Work(UpdateType.SYNC, make_pod())), record, 11.0)
     assert notes.troubles.ended_at("u") is None
@@ -76,7 +76,7 @@ def test_an_end_that_the_api_has_no_time_of_is_noted(
 def test_a_refusal_is_noted_until_no_source_has_the_pod() -> None:
     notes = SyncNotes(DecisionHistory(), Metrics().workers)
     notes.refused("u", 5.0)
-    notes.gone("u")
+    notes.removed("u")
     assert notes.troubles.ended_at("u") == 5.0
     notes.forgotten("u")
     assert notes.troubles.as_json() == {}

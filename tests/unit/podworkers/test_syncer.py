@@ -163,10 +163,10 @@ class FakeComponents:
 class Api:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Any:
-        self.asked.append(f"{resource.plural}/{namespace}/{name}")
+        self.requested.append(f"{resource.plural}/{namespace}/{name}")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -453,15 +453,15 @@ def mirror_of(static: Pod, status: Any) -> Pod:
     return Pod({"metadata": about, "spec": static.spec, "status": status})
 
 
-@pytest.mark.parametrize(("shown", "restarts"), [("uid-1", 4), ("uid-2", 0)])
+@pytest.mark.parametrize(("reported", "restarts"), [("uid-1", 4), ("uid-2", 0)])
 @on_virtual_time
 async def test_only_a_mirror_of_the_same_manifest_has_the_last_status(
-    tmp_path: Path, shown: str, restarts: int
+    tmp_path: Path, reported: str, restarts: int
 ) -> None:
     """Containers of an earlier manifest of that name are not counted as lost or restarted."""
     s = Setup(tmp_path)
     running = {"name": "main", "restartCount": 3, "state": {"running": {}}}
-    mirror = mirror_of(make_static("web", shown), {"containerStatuses": [running]})
+    mirror = mirror_of(make_static("web", reported), {"containerStatuses": [running]})
     await s.sync(make_static("web", "uid-1"), mirror=mirror)
     (entry,) = s.fakes.statuses[0][0]["containerStatuses"]
     assert entry["restartCount"] == restarts
@@ -538,9 +538,9 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
     assert s.fakes.steps[3:] == [*early, "sandbox stops", "status Failed"]
     assert s.fakes.statuses[0][1] is True
     if deleting is None:
-        shown, may_run = s.fakes.statuses[1]
+        reported, may_run = s.fakes.statuses[1]
         assert may_run is False
-        assert shown["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+        assert reported["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
 @on_virtual_time
@@ -586,7 +586,7 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> N
     s = Setup(tmp_path, kube_api=api)
     pod = make_pod(imagePullSecrets=[{"name": "one"}, {"name": "two"}, {"name": "one"}])
     await s.sync(pod)
-    assert api.asked == ["secrets/default/one"] * 2 + ["secrets/default/two"]
+    assert api.requested == ["secrets/default/one"] * 2 + ["secrets/default/two"]
     assert s.fakes.request is not None
     assert [secret.name for secret in s.fakes.request.pull_secrets] == ["one"]
     assert s.recorder.events == []
@@ -623,7 +623,7 @@ async def test_pull_secrets_are_not_read_while_all_containers_run(tmp_path: Path
     api = Api()
     s = Setup(tmp_path, kube_api=api)
     await s.sync(make_pod(imagePullSecrets=[{"name": "one"}]), runtime_status())
-    assert api.asked == []
+    assert api.requested == []
 
 
 def test_reasons_come_and_go() -> None:

@@ -38,8 +38,8 @@ def test_the_oldest_failures_are_dropped_first_and_removed_pods_at_once() -> Non
     troubles.failed("one more", 2.0)
     assert troubles.since("0", 2.0) == 0.0
     assert troubles.since("1", 2.0) is None
-    troubles.gone("0")
-    troubles.gone("never known")
+    troubles.removed("0")
+    troubles.removed("never known")
     assert troubles.since("0", 2.0) is None
 
 

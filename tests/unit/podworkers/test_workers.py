@@ -39,11 +39,11 @@ class FakeRuntime:
     """Answers get_pod_status only."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
         self.error: Exception | None = None
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        self.asked += 1
+        self.requested += 1
         if self.error is not None:
             raise self.error
         return PodRuntimeStatus(uid, name, namespace)
@@ -326,11 +326,11 @@ async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed() -> None
     s = Setup()
     s.send(UpdateType.CREATE)
     await settle()
-    assert s.runtime.asked == 0
+    assert s.runtime.requested == 0
     before = Setup(populated=False)
     before.send(UpdateType.CREATE)
     await settle()
-    assert before.runtime.asked == 1
+    assert before.runtime.requested == 1
 
 
 @on_virtual_time
@@ -354,7 +354,7 @@ async def test_an_interrupted_step_makes_the_worker_read_the_status() -> None:
     await settle()
     s.send(UpdateType.KILL)
     await settle()
-    assert s.runtime.asked == 1
+    assert s.runtime.requested == 1
 
 
 @on_virtual_time

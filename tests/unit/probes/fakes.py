@@ -41,8 +41,8 @@ class World:
         self.takes: Callable[[Target], float] = lambda target: 0.0
         self.runs: dict[tuple[str, ProbeKind], list[float]] = defaultdict(list)
         self.quiet: list[bool] = []
-        self.words = ""
-        self.told: list[tuple[float, str, ProbeKind, ProbeOutcome]] = []
+        self.parts = ""
+        self.notified: list[tuple[float, str, ProbeKind, ProbeOutcome]] = []
         self.on_result: Callable[[str, ProbeKind, ProbeOutcome], None] = lambda *result: None
         self.statuses: dict[str, Any] = {}
         self.pods: dict[str, Pod] = {}
@@ -80,7 +80,7 @@ class World:
         self.most = max(self.most, self.running)
         try:
             await asyncio.sleep(self.takes(target))
-            return ProbeFinding(self.answer(target), self.words)
+            return ProbeFinding(self.answer(target), self.parts)
         finally:
             self.running -= 1
 
@@ -112,7 +112,7 @@ class World:
         self.manager.status_stored(pod, status)
 
     def _settled(self, uid: str, kind: ProbeKind, result: ProbeOutcome) -> None:
-        self.told.append((self.now, uid, kind, result))
+        self.notified.append((self.now, uid, kind, result))
         if kind is ProbeKind.STARTUP:
             status = self.statuses[uid]
             (entry,) = status.get("initContainerStatuses") or status["containerStatuses"]

@@ -38,7 +38,7 @@ async def test_a_ready_container_is_known_ready_at_once() -> None:
     assert world.runs == {}
     world.start(pod)
     await asyncio.sleep(0.1)
-    ((at, *what),) = world.told
+    ((at, *what),) = world.notified
     assert at == pytest.approx(3, abs=2 * SLOT_S)
     assert what == [pod.uid, READINESS, OK]
 
@@ -53,14 +53,14 @@ def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_reported_as_failures
         world.manager.add_pod(pod)
         world.start(pod)
         await asyncio.sleep(14)
-        assert world.told[0][0] <= 2 * needs + 0.2
+        assert world.notified[0][0] <= 2 * needs + 0.2
         assert all(world.quiet)
 
     run(start())
 
 
 @pytest.mark.parametrize(
-    ("host_network", "shown", "probed"),
+    ("host_network", "reported", "probed"),
     [
         (True, None, "127.0.0.1"),
         (True, "192.0.2.1", "192.0.2.1"),
@@ -70,7 +70,7 @@ def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_reported_as_failures
 )
 @on_virtual_time
 async def test_the_address_of_a_pod_that_is_probed(
-    host_network: bool, shown: str | None, probed: str
+    host_network: bool, reported: str | None, probed: str
 ) -> None:
     world, addresses = World(), set[str]()
 
@@ -78,7 +78,7 @@ async def test_the_address_of_a_pod_that_is_probed(
         addresses.add(target.pod_ip)
         return OK
 
-    world.answer, world.pod_ip = answer, shown
+    world.answer, world.pod_ip = answer, reported
     pod = probed_pod(readinessProbe={})
     pod.spec["hostNetwork"] = host_network
     world.manager.add_pod(pod)
@@ -117,14 +117,14 @@ async def test_liveness_failure_is_reported_once_and_probing_waits_for_the_new_c
     world.manager.add_pod(pod)
     world.start(pod)
     await asyncio.sleep(10)
-    assert [(kind, result) for _, _, kind, result in world.told] == [(LIVENESS, BAD)]
+    assert [(kind, result) for _, _, kind, result in world.notified] == [(LIVENESS, BAD)]
     assert len(world.runs[pod.uid, LIVENESS]) == 3
-    assert 2.5 <= world.told[0][0] <= 3 + SLOT_S
+    assert 2.5 <= world.notified[0][0] <= 3 + SLOT_S
     world.stop(pod)
     world.start(pod, "c2")
     assert world.manager.results(pod).liveness == {"c2": OK}
     await asyncio.sleep(10)
-    assert len(world.told) == 1
+    assert len(world.notified) == 1
     assert len(world.runs[pod.uid, LIVENESS]) == pytest.approx(13, abs=1)
 
 
@@ -159,7 +159,7 @@ async def test_termination_ends_liveness_but_not_readiness() -> None:
     await asyncio.sleep(5)
     assert len(world.runs[pod.uid, LIVENESS]) == before
     assert world.manager.results(pod).liveness == {}
-    assert world.told[-1][2:] == (READINESS, BAD)
+    assert world.notified[-1][2:] == (READINESS, BAD)
 
 
 @on_virtual_time
@@ -188,7 +188,7 @@ async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
     assert max(b - a for a, b in pairwise(firsts)) < 2
     assert sum(first < 5 for first in firsts) == pytest.approx(25, abs=10)
     assert not any(kind is STARTUP for _, kind in world.runs)
-    assert all(result is OK for *_, result in world.told)
+    assert all(result is OK for *_, result in world.notified)
 
 
 @on_virtual_time
@@ -213,7 +213,7 @@ async def test_an_hour_of_flapping_probes() -> None:
         steady = runs[3:]
         slips = [run - steady[0] - n for n, run in enumerate(steady)]
         assert max(map(abs, slips)) <= 2 * SLOT_S
-        mine = [result for _, uid, _, result in world.told if uid == pod.uid]
+        mine = [result for _, uid, _, result in world.notified if uid == pod.uid]
         assert all(a is not b for a, b in pairwise(mine))
         assert len(mine) > 20
 
@@ -270,7 +270,7 @@ async def test_an_internal_error_of_a_probe_is_logged_and_the_probe_continues(
     await asyncio.sleep(5)
     assert len(world.runs[pod.uid, LIVENESS]) >= 4
     assert "boom" in caplog.text
-    assert world.told == []
+    assert world.notified == []
 
 
 @on_virtual_time
@@ -331,7 +331,7 @@ async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     world.manager.add_pod(pod)
     (report,) = world.manager.reports(pod.uid)
     assert (report.container, report.kind, report.last) == ("main", READINESS, None)
-    world.words, world.answer = "no route to database", lambda target: BAD
+    world.parts, world.answer = "no route to database", lambda target: BAD
     world.start(pod)
     await asyncio.sleep(2.2)
     (report,) = world.manager.reports(pod.uid)
@@ -339,7 +339,7 @@ async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     assert (report.settled, report.streak, report.threshold) == (BAD, 2, 3)
     assert report.next_at is not None
     assert report.at <= world.now < report.next_at
-    world.words, world.answer = "", lambda target: None
+    world.parts, world.answer = "", lambda target: None
     await asyncio.sleep(1)
     (report,) = world.manager.reports(pod.uid)
     assert report.last == (None, "")
@@ -356,7 +356,7 @@ async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
 async def test_the_run_that_killed_a_container_is_kept_until_the_next_one_starts_again() -> None:
     world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
     world.manager.add_pod(pod)
-    world.words, world.answer = "no pulse", lambda target: BAD
+    world.parts, world.answer = "no pulse", lambda target: BAD
     world.start(pod)
     await asyncio.sleep(5)
     world.start(pod, "c2")

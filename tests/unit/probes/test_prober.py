@@ -13,7 +13,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.prober import TRIES, Prober, Target
-from kubeletpy.probes.schedule import FIELDS, KEPT_WORDS, ProbeKind, ProbeSpec
+from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Events
@@ -71,8 +71,8 @@ async def run(
 ) -> tuple[ProbeOutcome | None, list[str], Runtime]:
     runtime, events = Runtime(*answers or (cri.ExecSyncResponse(),)), Events()
     prober = Prober(runtime, events)  # type: ignore[arg-type]
-    outcome, words = await prober.run(what, quietly=quietly)
-    assert len(words) <= KEPT_WORDS
+    outcome, parts = await prober.run(what, quietly=quietly)
+    assert len(parts) <= KEPT_MESSAGE
     assert set(events.paths) <= {"spec.containers{main}"}
     return outcome, events.seen, runtime
 
@@ -86,26 +86,26 @@ async def test_exec_gets_its_command_and_timeout() -> None:
         {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "C"},
     ]
-    outcome, told, runtime = await run(target(COMMAND, env=env))
-    assert (outcome, told) == (OK, [])
+    outcome, notified, runtime = await run(target(COMMAND, env=env))
+    assert (outcome, notified) == (OK, [])
     assert runtime.commands == [("c1", ["check", "1-$(B)--$(A)"], 7)]
 
 
 @pytest.mark.parametrize("kind", list(ProbeKind))
 async def test_a_failure_is_reported_once_with_its_output(kind: ProbeKind) -> None:
     answer = cri.ExecSyncResponse(exit_code=1, stdout=b"no ", stderr=b"luck\xff" + b"x" * 20000)
-    outcome, told, runtime = await run(target(COMMAND, kind), answer)
+    outcome, notified, runtime = await run(target(COMMAND, kind), answer)
     assert outcome is BAD
     assert len(runtime.commands) == 1
-    (event,) = told
+    (event,) = notified
     assert event.startswith(f"Warning Unhealthy: {kind} probe failed: no luck\ufffdxx")
     assert len(event) < 1100
 
 
 async def test_a_timeout_is_a_failure() -> None:
-    outcome, told, _ = await run(target(COMMAND), DeadlineExceeded("ExecSync", "too long"))
+    outcome, notified, _ = await run(target(COMMAND), DeadlineExceeded("ExecSync", "too long"))
     assert outcome is BAD
-    assert told == [
+    assert notified == [
         'Warning Unhealthy: Liveness probe failed: command timed out: "check '
         '$(A)-$(B)-$(C)-$(A)" timed out after 7s'
     ]
@@ -122,10 +122,10 @@ async def test_a_call_that_hangs_is_a_failure_when_its_time_is_over() -> None:
     prober = Prober(runtime, events)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     for expected_at in (3.0, 3.0, 3.0):
-        outcome, words = await prober.run(target(HANGS), quietly=False)
+        outcome, parts = await prober.run(target(HANGS), quietly=False)
         assert (outcome, loop.time()) == (BAD, expected_at)
     assert len(runtime.commands) == 1
-    assert "the runtime has not ended an earlier run of it" in words
+    assert "the runtime has not ended an earlier run of it" in parts
     # another probe of the container is another command
     outcome, _ = await prober.run(target(HANGS, ProbeKind.READINESS), quietly=False)
     assert (outcome, len(runtime.commands)) == (BAD, 2)
@@ -236,24 +236,26 @@ async def test_commands_that_hang_end_with_their_probe() -> None:
 
 
 async def test_a_probe_that_cannot_run_is_retried_and_then_reported() -> None:
-    gone = NotFound("ExecSync", "no such task")
-    outcome, told, runtime = await run(target(COMMAND), gone)
+    removed = NotFound("ExecSync", "no such task")
+    outcome, notified, runtime = await run(target(COMMAND), removed)
     assert outcome is None
     assert len(runtime.commands) == TRIES
-    assert told == [
+    assert notified == [
         "Warning Unhealthy: Liveness probe errored and resulted in unknown state: "
         "rpc error: code = NotFound desc = no such task"
     ]
-    outcome, told, runtime = await run(target(COMMAND), gone, gone, cri.ExecSyncResponse())
-    assert (outcome, told, len(runtime.commands)) == (OK, [], 3)
+    outcome, notified, runtime = await run(
+        target(COMMAND), removed, removed, cri.ExecSyncResponse()
+    )
+    assert (outcome, notified, len(runtime.commands)) == (OK, [], 3)
 
 
 async def test_quietly() -> None:
     failed = cri.ExecSyncResponse(exit_code=1)
     for answer in (failed, NotFound("ExecSync", "gone")):
-        outcome, told, _ = await run(target(COMMAND), answer, quietly=True)
+        outcome, notified, _ = await run(target(COMMAND), answer, quietly=True)
         assert outcome is not OK
-        assert told == []
+        assert notified == []
 
 
 @pytest.mark.parametrize(
@@ -267,9 +269,9 @@ async def test_quietly() -> None:
     ],
 )
 async def test_an_invalid_probe_is_an_error_not_a_failure(probe: Any) -> None:
-    outcome, told, _ = await run(target(probe, ProbeKind.READINESS))
+    outcome, notified, _ = await run(target(probe, ProbeKind.READINESS))
     assert outcome is None
-    assert told[0].startswith(
+    assert notified[0].startswith(
         "Warning Unhealthy: Readiness probe errored and resulted in unknown state: "
     )
 
@@ -283,9 +285,9 @@ async def test_http_and_tcp_with_named_ports() -> None:
 
 async def test_a_redirect_elsewhere_is_reported_and_fine() -> None:
     async with serving(redirecting(lambda n: "http://elsewhere.example/")) as port:
-        outcome, told, _ = await run(target({"httpGet": {"port": port}}))
+        outcome, notified, _ = await run(target({"httpGet": {"port": port}}))
     assert outcome is OK
-    assert told == [
+    assert notified == [
         "Warning ProbeWarning: Liveness probe warning: "
         "Probe terminated redirects, Response body: over"
     ]
@@ -304,12 +306,12 @@ def test_metrics_are_the_kubelets_and_go_with_the_probe() -> None:
     assert f'prober_probe_total{{{labels},result="failed"}} 1\n' in text
     assert 'prober_probe_duration_seconds_count{container="main",namespace="default",' in text
     assert 'pod="web",probe_type="Liveness"} 2\n' in text
-    metrics.probes.gone(old)
-    metrics.probes.gone(old)
+    metrics.probes.removed(old)
+    metrics.probes.removed(old)
     text = metrics.render_probes().decode()
     assert "uid-1" not in text
     assert "prober_probe_duration_seconds_count" in text
-    metrics.probes.gone(new)
+    metrics.probes.removed(new)
     assert b"prober_" not in metrics.render_probes()
 
 

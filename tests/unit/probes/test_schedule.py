@@ -133,10 +133,10 @@ def test_not_running_is_failure_until_it_runs_again(kind: ProbeKind) -> None:
     stopped = running(kind, running_for=None)
     state = with_container_state(spec(kind), begun(kind), stopped, 105, 0)
     assert (state.result, state.due, state.ended) == (BAD, None, False)
-    gone = with_container_state(
+    removed = with_container_state(
         spec(kind), begun(kind), replace(stopped, may_run_again=False), 105, 0
     )
-    assert gone.ended
+    assert removed.ended
 
 
 @pytest.mark.parametrize(("kind", "ends"), [(STARTUP, True), (READINESS, False), (LIVENESS, True)])

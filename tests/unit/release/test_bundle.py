@@ -45,8 +45,8 @@ def test_records_of_the_installation_are_removed(tmp_path: Path) -> None:
     info.mkdir()
     (info / "direct_url.json").touch()
     kept = "kubeletpy/cli/main.py,sha256=x,1\n"
-    gone = f"../../../bin/kubeletpy,sha256=y,2\n{info.name}/direct_url.json,,\n"
-    (info / "RECORD").write_text(gone + kept)
+    removed = f"../../../bin/kubeletpy,sha256=y,2\n{info.name}/direct_url.json,,\n"
+    (info / "RECORD").write_text(removed + kept)
     bundle.forget_installation(tmp_path)
     assert (info / "RECORD").read_text() == kept
     assert [path.name for path in info.iterdir()] == ["RECORD"]

@@ -93,7 +93,7 @@ async def test_deadlines_reach_the_wire(serve: Serve, dial: Dial) -> None:
     await runtime.pull_image(cri.ImageSpec(image="i"))
     left = [context.time_remaining() for context in server.contexts]
     # gRPC rounds what it sends up, to as much as a hundredth.
-    assert left[:3] == [pytest.approx(wanted, rel=0.05) for wanted in (100, 250, 70)]
+    assert left[:3] == [pytest.approx(desired, rel=0.05) for desired in (100, 250, 70)]
     assert left[3:] == [None, None]
 
 
@@ -177,23 +177,23 @@ async def test_oversized_answer(serve: Serve, dial: Dial) -> None:
 
 
 async def test_credentials_stay_out_of_errors(serve: Serve, dial: Dial) -> None:
-    said = "login joe:hunter2 at https://joe:hunter2@reg/ with am9lOmh1bnRlcjI= failed"
-    server = await serve(PullImage=fails(grpc.StatusCode.UNKNOWN, said))
+    stated = "login joe:hunter2 at https://joe:hunter2@reg/ with am9lOmh1bnRlcjI= failed"
+    server = await serve(PullImage=fails(grpc.StatusCode.UNKNOWN, stated))
     auth = cri.AuthConfig(username="joe", auth="am9lOmh1bnRlcjI=")
     with pytest.raises(errors.CRIError) as raised:
         await dial(server.endpoint).pull_image(cri.ImageSpec(image="reg/app"), auth)
-    shown = "login joe:[redacted] at https://reg/ with [redacted] failed"
-    assert raised.value.details == shown
-    assert str(raised.value) == f"PullImage reg/app: {shown} (UNKNOWN)"
+    reported = "login joe:[redacted] at https://reg/ with [redacted] failed"
+    assert raised.value.details == reported
+    assert str(raised.value) == f"PullImage reg/app: {reported} (UNKNOWN)"
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
 
 
 async def test_server_vanishes_and_comes_back(serve: Serve, dial: Dial) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def hang(_request: Any, _context: Any) -> None:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
 
     server = await serve(Status=hang)
@@ -202,7 +202,7 @@ async def test_server_vanishes_and_comes_back(serve: Serve, dial: Dial) -> None:
     runtime.add_listener(heard.append)
     await runtime.wait_ready()
     under_way = asyncio.create_task(runtime.status())
-    await asked.wait()
+    await requested.wait()
     await server.stop()
     with pytest.raises(errors.CRIError):
         await under_way
@@ -290,29 +290,29 @@ async def test_events_unimplemented(serve: Serve, dial: Dial) -> None:
 
 
 async def test_a_canceled_call_ends_at_the_server(serve: Serve, dial: Dial) -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
+    requested, removed = asyncio.Event(), asyncio.Event()
 
     async def hang(_request: Any, _context: Any) -> None:
-        asked.set()
+        requested.set()
         try:
             await asyncio.Event().wait()
         finally:
-            gone.set()
+            removed.set()
 
     server = await serve(PullImage=hang)
     pull = asyncio.create_task(dial(server.endpoint).pull_image(cri.ImageSpec(image="i")))
-    await asked.wait()
+    await requested.wait()
     pull.cancel()
     with pytest.raises(asyncio.CancelledError):
         await pull
-    await gone.wait()
+    await removed.wait()
 
 
 async def test_closing_ends_calls_without_canceling_their_tasks(serve: Serve, dial: Dial) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def hang(_request: Any, _context: Any) -> None:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
 
     async def events(_request: Any, _context: Any) -> AsyncIterator[cri.ContainerEventResponse]:
@@ -324,7 +324,7 @@ async def test_closing_ends_calls_without_canceling_their_tasks(serve: Serve, di
     stream = runtime.get_container_events()
     await anext(aiter(stream))
     waiting = [asyncio.ensure_future(c) for c in (runtime.status(), anext(aiter(stream)))]
-    await asked.wait()
+    await requested.wait()
     await runtime.close()
     await runtime.close()
     results = await asyncio.gather(*waiting, return_exceptions=True)

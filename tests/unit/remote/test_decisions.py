@@ -38,7 +38,7 @@ def test_deadline(method: str, own: float, seconds: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "shown"),
+    ("code", "reported"),
     [
         (errors.Code.NOT_FOUND, "NotFound"),
         (errors.Code.UNKNOWN, "Unknown"),
@@ -47,8 +47,8 @@ def test_deadline(method: str, own: float, seconds: float | None) -> None:
         (errors.Code.OK, "OK"),
     ],
 )
-def test_codes_are_shown_as_people_search_for_them(code: errors.Code, shown: str) -> None:
-    assert code.shown == shown
+def test_codes_are_shown_as_people_search_for_them(code: errors.Code, reported: str) -> None:
+    assert code.reported == reported
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_dial_target(endpoint: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "words"),
+    ("endpoint", "parts"),
     [
         ("tcp://127.0.0.1:1234", "tcp: is not supported"),
         ("npipe:////./pipe/containerd", "npipe: is not supported"),
@@ -76,8 +76,8 @@ def test_dial_target(endpoint: str, target: str) -> None:
         ("/run/" + "x" * 120, "longer than the 107 bytes"),
     ],
 )
-def test_bad_endpoint(endpoint: str, words: str) -> None:
-    with pytest.raises(EndpointError, match=words):
+def test_bad_endpoint(endpoint: str, parts: str) -> None:
+    with pytest.raises(EndpointError, match=parts):
         socket_path(endpoint)
 
 
@@ -200,8 +200,8 @@ def test_one_nameless_entry_does_not_spoil_a_list() -> None:
     nowhere = cri.Container(id="d", metadata=cri.ContainerMetadata(name="c"))
     no_id = cri.Container(pod_sandbox_id="s", metadata=cri.ContainerMetadata(name="c"))
     no_name = cri.Container(id="e", pod_sandbox_id="s")
-    given = [cri.Container(), good, nowhere, no_id, no_name]
-    assert verify.believable_containers(given) == ([good], 0)
+    supplied = [cri.Container(), good, nowhere, no_id, no_name]
+    assert verify.believable_containers(supplied) == ([good], 0)
     sandbox = cri.PodSandbox(id="s", metadata=cri.PodSandboxMetadata(name="p"))
     nameless = cri.PodSandbox(metadata=cri.PodSandboxMetadata(name="n"))
     found = [sandbox, cri.PodSandbox(id="t"), nameless]

@@ -41,14 +41,14 @@ async def plugin(directory: Path, handler: Handler) -> AsyncIterator[PluginCalls
 
 def silent() -> tuple[Handler, asyncio.Event]:
     """A handler that never answers, and an event that is set when it is called."""
-    asked = asyncio.Event()
+    requested = asyncio.Event()
 
     async def never(_: bytes, __: Context) -> bytes:
-        asked.set()
+        requested.set()
         await asyncio.Event().wait()
         return b""
 
-    return never, asked
+    return never, requested
 
 
 async def get_info(calls: PluginCalls, within: float = 30.0, secret: str = "") -> pb.PluginInfo:
@@ -65,9 +65,9 @@ async def test_an_answer(tmp_path: Path) -> None:
 
 
 async def test_a_canceled_call_is_freed_with_its_last_reference(tmp_path: Path) -> None:
-    handler, asked = silent()
+    handler, requested = silent()
     async with plugin(tmp_path, handler) as calls:
-        assert await leaves_when_cancelled(get_info(calls), asked.wait())
+        assert await leaves_when_cancelled(get_info(calls), requested.wait())
 
 
 async def test_a_refusal_names_plugin_and_call_and_keeps_secrets(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ async def test_no_answer_in_time(tmp_path: Path) -> None:
 
 
 async def test_closed_while_it_waits(tmp_path: Path) -> None:
-    handler, asked = silent()
+    handler, requested = silent()
     async with plugin(tmp_path, handler) as calls:
         waiting = asyncio.create_task(get_info(calls))
-        await asked.wait()
+        await requested.wait()
         await calls.close()
         with pytest.raises(PluginCallFailed, match="has disconnected"):
             await waiting

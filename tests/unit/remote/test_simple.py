@@ -39,7 +39,7 @@ LABELS = {"pod": "a", "name": "c"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "through"),
+    ("desired", "through"),
     [
         (None, True),
         (cri.ContainerFilter(), True),
@@ -56,9 +56,9 @@ LABELS = {"pod": "a", "name": "c"}
     ],
     ids=str,
 )
-def test_filters(wanted: cri.ContainerFilter | None, through: bool) -> None:
+def test_filters(desired: cri.ContainerFilter | None, through: bool) -> None:
     item = cri.Container(id="1", pod_sandbox_id="s", state=cri.CONTAINER_RUNNING, labels=LABELS)
-    assert lets_through(wanted, item) is through
+    assert lets_through(desired, item) is through
 
 
 class Scripted(SimpleRuntime):

@@ -205,11 +205,11 @@ class FakeRuntime:
         resources: cri.LinuxContainerResources | None,
     ) -> None:
         assert resources is not None
-        words = (
+        parts = (
             f"shares={resources.cpu_shares} quota={resources.cpu_quota} "
             f"memory={resources.memory_limit_in_bytes}"
         )
-        await self._call("update_pod_sandbox_resources", words)
+        await self._call("update_pod_sandbox_resources", parts)
 
     async def container_stats(self, container_id: str) -> cri.ContainerStats:
         await self._call("container_stats", container_id)

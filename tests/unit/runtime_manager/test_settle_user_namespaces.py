@@ -44,7 +44,7 @@ class Runtime:
     def __init__(self, *sandboxes: cri.PodSandboxStatus, fails: bool = False) -> None:
         self.by_id = {each.id: each for each in sandboxes}
         self.fails = fails
-        self.gone: set[str] = set()
+        self.removed: set[str] = set()
 
     async def list_pod_sandbox(self, chosen: cri.PodSandboxFilter) -> Sequence[cri.PodSandbox]:
         if self.fails:
@@ -53,7 +53,7 @@ class Runtime:
         return [cri.PodSandbox(id=name) for name in self.by_id]
 
     async def pod_sandbox_status(self, name: str) -> cri.PodSandboxStatusResponse:
-        if name in self.gone:
+        if name in self.removed:
             raise NotFound("PodSandboxStatus", "not found", target=name)
         return cri.PodSandboxStatusResponse(status=self.by_id[name])
 
@@ -76,7 +76,7 @@ async def test_the_range_comes_from_the_running_sandbox(spaces: UserNamespaceRan
     runtime: Any = Runtime(
         sandbox("dead", 3 * SIZE, at=9, ready=False), sandbox("s", SIZE), sandbox("gone", 9)
     )
-    runtime.gone.add("gone")
+    runtime.removed.add("gone")
     await settle_unknown_ranges(spaces, runtime)
     assert (first_of(spaces, "b"), first_of(spaces, "a")) == (2 * SIZE, SIZE)
 

@@ -40,12 +40,12 @@ class Reviewer:
         self.tokens: dict[str, JSON] = {}
         self.allowed: set[tuple[str, str, str]] = set()
         self.down = False
-        self.asked: list[JSON] = []
+        self.requested: list[JSON] = []
 
     async def create(
         self, resource: Any, obj: JSON, namespace: str | None = None, **_: Any
     ) -> JSON:
-        self.asked.append(obj)
+        self.requested.append(obj)
         if self.down:
             raise Unavailable("down")
         spec = obj["spec"]
@@ -102,13 +102,13 @@ class Running:
         body: bytes | None = None,
     ) -> tuple[int, str]:
         """Status and text of the response."""
-        given = dict(headers or {})
+        supplied = dict(headers or {})
         if token:
-            given["Authorization"] = f"Bearer {token}"
+            supplied["Authorization"] = f"Bearer {token}"
         connector = aiohttp.TCPConnector(ssl=self.pki.context(client))
         async with (
             aiohttp.ClientSession(connector=connector) as session,
-            session.request(method, self.url + path, headers=given, data=body) as answer,
+            session.request(method, self.url + path, headers=supplied, data=body) as answer,
         ):
             return answer.status, await answer.text()
 

@@ -50,8 +50,8 @@ async def test_each_route_requires_identity_and_permission(
             verb = VERBS.get(method, "")
             # a 405 has no route: it is authorized like an unknown path
             served = route.any_method or method in route.methods
-            asked = route.subresources if served else ("proxy",)
-            listed = " ".join(asked)
+            requested = route.subresources if served else ("proxy",)
+            listed = " ".join(requested)
             assert text == (
                 f"Forbidden (user=alice, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
             )
@@ -112,7 +112,7 @@ async def test_reviews_are_cached_and_requested_once(pki: Pki, tmp_path: Path) -
         for _ in range(2):
             answers = [server.request("GET", "/metrics", token="good") for _ in range(5)]
             assert await asyncio.gather(*answers) == [(200, "a_metric 1\n")] * 5
-    kinds = [review["kind"] for review in api.asked]
+    kinds = [review["kind"] for review in api.requested]
     assert kinds == ["TokenReview", "SubjectAccessReview"]
 
 
@@ -250,9 +250,9 @@ async def test_the_read_only_port_shows_only_what_may_be_read(pki: Pki, tmp_path
         for route, path in PATHS:
             url = f"http://127.0.0.1:{port}{concrete(path)}"
             async with session.request(route.methods[0], url) as answer:
-                shown = answer.status == 200 or path == "/healthz/{check}"
-                assert shown == route.read_only, path
-                assert shown or answer.status == (405 if route.debugging else 404), path
+                reported = answer.status == 200 or path == "/healthz/{check}"
+                assert reported == route.read_only, path
+                assert reported or answer.status == (405 if route.debugging else 404), path
             async with session.post(url) as answer:
                 if route.read_only and route.any_method:
                     assert answer.status == 200 or path == "/healthz/{check}"

@@ -30,12 +30,12 @@ def pod(name: str, cpu: str) -> Pod:
     return Pod(found)
 
 
-def shown(name: str, cpu: str) -> dict[str, Any]:
+def reported(name: str, cpu: str) -> dict[str, Any]:
     return {**pod(name, cpu).object, "status": {}}
 
 
 async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> None:
-    """``a`` has a resize that waits; ``gone`` no longer uses the node."""
+    """``a`` has a resize that waits; ``removed`` no longer uses the node."""
     desired, other = pod("a", "2"), pod("b", "1")
     objects: list[Any] = [each.object for each in (desired, other, pod("gone", "1"))]
     allocated = with_resources(desired, of_pod(pod("a", "1")))
@@ -48,9 +48,9 @@ async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> No
 
         code, found = await get("")
         assert (code, found["kind"], found["apiVersion"]) == (200, "PodList", "v1")
-        assert found["items"] == [shown("a", "1"), shown("b", "1")]
-        assert await get("/ns/a") == (200, shown("a", "1"))
-        assert await get("/ns/b/uid-b") == (200, shown("b", "1"))
+        assert found["items"] == [reported("a", "1"), reported("b", "1")]
+        assert await get("/ns/a") == (200, reported("a", "1"))
+        assert await get("/ns/b/uid-b") == (200, reported("b", "1"))
         for missing in ("/ns/gone", "/other/a", "/ns/a/uid-b"):
             assert await get(missing) == (404, "pod not found")
         code, _ = await server.request("POST", "/allocatedPods", client=pki.client)

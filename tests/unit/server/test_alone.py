@@ -14,15 +14,15 @@ WEBHOOK_OFF = {"webhook": {"enabled": False}}
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "parts"),
     [
         ({}, "authentication.webhook.enabled.*authorization.mode"),
         ({"authentication": WEBHOOK_OFF}, "authorization.mode Webhook"),
         ({"authorization": {"mode": "AlwaysAllow"}}, "authentication.webhook.enabled"),
     ],
 )
-def test_a_file_that_requires_reviews_is_refused(fields: dict[str, object], words: str) -> None:
-    with pytest.raises(ServerError, match=words):
+def test_a_file_that_requires_reviews_is_refused(fields: dict[str, object], parts: str) -> None:
+    with pytest.raises(ServerError, match=parts):
         ServerSettings.from_settings(default_settings(address="127.0.0.1", **fields), NodeFlags())
 
 

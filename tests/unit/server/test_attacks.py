@@ -46,10 +46,10 @@ class Runtime:
         self.url = ""
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
 
     async def exec(self, _request: object) -> str:
-        self.asked.set()
+        self.requested.set()
         await self.go_on.wait()
         return self.url
 
@@ -150,26 +150,26 @@ async def flood(writer: asyncio.StreamWriter, content: bytes, limit: int) -> int
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"GET /pods", b"GET /pods HTTP/1.1\r\nHost: x\r\nX: "], ids=str
+    "stated", [b"", b"GET /pods", b"GET /pods HTTP/1.1\r\nHost: x\r\nX: "], ids=str
 )
 async def test_a_head_that_never_ends(
-    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+    pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: bytes
 ) -> None:
     monkeypatch.setattr("kubeletpy.server.app.IDLE_S", 0.4)
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await connect(server, known=False)
-        writer.write(said)
+        writer.write(stated)
         closed = asyncio.create_task(ended(reader))
         async with asyncio.timeout(5):
             while not closed.done():
-                if said:
+                if stated:
                     writer.write(b"x")
                 await asyncio.wait({closed}, timeout=0.05)
         assert await closed == b""
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         b"GET /" + b"a" * 100_000,
         b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000,
@@ -181,11 +181,11 @@ async def test_a_head_that_never_ends(
     ids=["line", "field", "fields", "name", "spdy", "http2"],
 )
 async def test_oversized_request_heads(
-    pki: Pki, tmp_path: Path, said: bytes, caplog: pytest.LogCaptureFixture
+    pki: Pki, tmp_path: Path, stated: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await connect(server, known=False)
-        await flood(writer, said, len(said))
+        await flood(writer, stated, len(stated))
         answer = await ended(reader)
         assert answer == b"" or answer.split()[1] in (b"400", b"401", b"431"), answer[:200]
         assert b"Traceback" not in answer
@@ -214,11 +214,11 @@ async def test_what_follows_an_upgrade_waits_outside(pki: Pki, tmp_path: Path) -
     async with node(tmp_path, pki) as (server, runtime):
         runtime.go_on.clear()
         for path, protocol in ((EXEC, ""), (EXEC, V5), ("/portForward/n/p", TUNNEL)):
-            runtime.asked.clear()
+            runtime.requested.clear()
             _, writer = await connect(server)
             writer.write(head(path, protocol))
             async with asyncio.timeout(5):
-                await runtime.asked.wait()
+                await runtime.requested.wait()
             assert await flood(writer, bytes(1 << 16), 64 << 20) < 16 << 20
             writer.transport.abort()
         runtime.go_on.set()
@@ -361,7 +361,7 @@ async def test_pings_that_nobody_reads_the_answers_of(pki: Pki, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, spdy.MAX_FRAME),
         b"\x80\x02\x00\x01\x00\x00\x00\x00",
@@ -369,12 +369,12 @@ async def test_pings_that_nobody_reads_the_answers_of(pki: Pki, tmp_path: Path) 
     ids=["control-bomb", "version"],
 )
 async def test_a_runtime_that_speaks_nonsense(
-    pki: Pki, tmp_path: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+    pki: Pki, tmp_path: Path, stated: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubeletpy.server.streaming.link.CLOSE_S", 0.2)
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(SWITCH + said + bytes(1 << 20))
+        writer.write(SWITCH + stated + bytes(1 << 20))
         await reader.read()
 
     async with node(tmp_path, pki, speak) as (server, _):
@@ -446,7 +446,7 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
     ],
 )
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno",
         b"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n",
@@ -456,10 +456,10 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
     ids=["refused", "continue", "no-code", "no-end"],
 )
 async def test_a_runtime_that_refuses_and_keeps_its_end_open(
-    pki: Pki, tmp_path: Path, path: str, protocol: str, said: bytes
+    pki: Pki, tmp_path: Path, path: str, protocol: str, stated: bytes
 ) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(stated)
         await reader.read()
 
     async with node(tmp_path, pki, refuse) as (server, _):
@@ -481,10 +481,10 @@ async def test_a_runtime_that_refuses_and_keeps_its_end_open(
 async def test_clients_that_vanish_before_the_runtime_answers(
     pki: Pki, tmp_path: Path, protocol: str
 ) -> None:
-    asked = asyncio.Semaphore(0)
+    requested = asyncio.Semaphore(0)
 
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        asked.release()
+        requested.release()
         await reader.read()
 
     async with node(tmp_path, pki, silent) as (server, _):
@@ -492,7 +492,7 @@ async def test_clients_that_vanish_before_the_runtime_answers(
         async def vanish() -> None:
             _, writer = await connect(server)
             writer.write(head(EXEC, protocol))
-            await asked.acquire()
+            await requested.acquire()
             reset(writer)
 
         await vanish()

@@ -27,13 +27,13 @@ class Runtime:
     """Records each requested checkpoint."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, int]] = []
+        self.requested: list[tuple[str, str, int]] = []
         self.error: CRIError | None = None
         self.go_on = asyncio.Event()
         self.go_on.set()
 
     async def checkpoint_container(self, container: str, location: str, timeout: int = 0) -> None:
-        self.asked.append((container, location, timeout))
+        self.requested.append((container, location, timeout))
         await asyncio.to_thread(Path(location).write_bytes, b"memory")
         await self.go_on.wait()
         if self.error is not None:
@@ -69,7 +69,7 @@ async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -
     async with node(tmp_path, pki) as (server, runtime):
         path = "/checkpoint/n/p/c?timeout=7&timeout=9"
         status, text = await server.request("POST", path, client=pki.client)
-        ((container, location, timeout),) = runtime.asked
+        ((container, location, timeout),) = runtime.requested
     assert (status, json.loads(text)) == (200, {"items": [location]})
     assert (container, timeout) == ("cid", 9)
     directory = tmp_path / "checkpoints"
@@ -78,7 +78,7 @@ async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "words"),
+    ("path", "status", "parts"),
     [
         ("/checkpoint/n/other/c", 404, "pod does not exist"),
         ("/checkpoint/other/p/c", 404, "pod does not exist"),
@@ -91,12 +91,12 @@ async def test_it_is_written_where_nobody_else_reads(pki: Pki, tmp_path: Path) -
     ],
 )
 async def test_invalid_requests_are_refused(
-    pki: Pki, tmp_path: Path, path: str, status: int, words: str
+    pki: Pki, tmp_path: Path, path: str, status: int, parts: str
 ) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         found, text = await server.request("POST", path, client=pki.client)
-        assert (found, words in text) == (status, True), text
-        assert runtime.asked == []
+        assert (found, parts in text) == (status, True), text
+        assert runtime.requested == []
 
 
 async def test_errors_of_the_runtime_are_returned(pki: Pki, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_errors_of_the_runtime_are_returned(pki: Pki, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("kept", "words"),
+    ("kept", "parts"),
     [
         (Kept(99, 99 << 20, 1000 << 20, 150 << 20), None),
         (Kept(100, 0, 1000 << 20, 1000 << 20), "there are 100 checkpoints, of 100"),
@@ -120,11 +120,11 @@ async def test_errors_of_the_runtime_are_returned(pki: Pki, tmp_path: Path) -> N
     ],
 )
 def test_the_limits_on_kept_checkpoints(
-    monkeypatch: pytest.MonkeyPatch, kept: Kept, words: str | None
+    monkeypatch: pytest.MonkeyPatch, kept: Kept, parts: str | None
 ) -> None:
     monkeypatch.undo()
     found = exceeded_limit(kept)
-    assert (found is None) if words is None else (words in (found or ""))
+    assert (found is None) if parts is None else (parts in (found or ""))
 
 
 async def test_the_disk_is_not_filled(
@@ -139,7 +139,7 @@ async def test_the_disk_is_not_filled(
         status, text = await server.request("POST", "/checkpoint/n/p/c", client=pki.client)
         assert status == 507
         assert f"of 2 that may be kept: remove old ones from {directory} on the node" in text
-        assert runtime.asked == []
+        assert runtime.requested == []
         (directory / "old-0").unlink()
         assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
     kept = kept_archives(directory)
@@ -157,7 +157,7 @@ async def test_two_containers_with_one_file_name(
         status = PodRuntimeStatus("u", "p", "n", (), (record, down), observed_at=1)
         server.view.cache.set(status)
         code, text = await server.request("POST", "/checkpoint/n/p/down", client=pki.client)
-        assert (code, len(runtime.asked)) == (500, 1)
+        assert (code, len(runtime.requested)) == (500, 1)
         assert "exists; try again in a second" in text
         assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 200
 
@@ -167,7 +167,7 @@ async def test_one_at_a_time_for_a_container(pki: Pki, tmp_path: Path) -> None:
         runtime.go_on.clear()
         first = asyncio.create_task(server.request("POST", "/checkpoint/n/p/c", client=pki.client))
         async with asyncio.timeout(5):
-            while not runtime.asked:  # noqa: ASYNC110 - the fake has no event
+            while not runtime.requested:  # noqa: ASYNC110 - the fake has no event
                 await asyncio.sleep(0.01)
         assert (await server.request("POST", "/checkpoint/n/p/c", client=pki.client))[0] == 429
         runtime.go_on.set()

@@ -84,8 +84,8 @@ def test_a_profile_in_pprof_s_format() -> None:
         for each in (dict(fields(value)) for number, value in message if number == 4)
     }
     samples = [dict(fields(value)) for number, value in message if number == 2]
-    shown = [functions[locations[number][1]] for number in samples[0][1]]
-    assert shown == [("f", "x.py"), ("g", "x.py")]
+    reported = [functions[locations[number][1]] for number in samples[0][1]]
+    assert reported == [("f", "x.py"), ("g", "x.py")]
     assert locations[samples[0][1][0]][2] == 300
     assert samples[1][2] == bytes([1]) + b"\xc0\x96\xb1\x02"
     assert dict(message)[9] == 10**18
@@ -173,13 +173,13 @@ async def test_dumps_show_places_and_no_values(server: Running) -> None:
     assert "20 @ t0, t1, t10, " in text
     assert "waits_in_a_named_place" in text
     assert "hunter2" not in text
-    for name, words in (
+    for name, parts in (
         ("heap", "objects: total"),
         ("threadcreate", "MainThread"),
         ("", '<a href="profile">'),
     ):
         status, text = await get(server, f"/debug/pprof/{name}")
-        assert (status, words in text) == (200, True), name
+        assert (status, parts in text) == (200, True), name
     assert (await get(server, "/debug/pprof/trace"))[0] == 501
     assert (await get(server, "/debug/pprof/other"))[0] == 404
     for task in tasks:
@@ -195,9 +195,9 @@ async def test_dumps_show_places_and_no_values(server: Running) -> None:
     ],
 )
 def test_the_command_line_hides_credentials(arguments: list[str]) -> None:
-    shown = answers._shown(["kubeletpy", "run", *arguments])
-    assert "hunter2" not in " ".join(shown)
-    assert len(shown) == len(arguments) + 2
+    reported = answers._reported(["kubeletpy", "run", *arguments])
+    assert "hunter2" not in " ".join(reported)
+    assert len(reported) == len(arguments) + 2
 
 
 # -- flags, status -----------------------------------------------------------------------------
@@ -302,8 +302,8 @@ async def test_the_verbosity_can_be_set(
         "PUT", "/debug/flags/v", client=server.pki.client, body=body.encode()
     )
     assert (found, sink.verbosity) == (status, level)
-    words = "successfully set klog.logging.verbosity to" if status == 200 else "failed set"
-    assert words in text
+    parts = "successfully set klog.logging.verbosity to" if status == 200 else "failed set"
+    assert parts in text
 
 
 def test_the_health_of_logs(sink: Sink) -> None:

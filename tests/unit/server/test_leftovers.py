@@ -38,10 +38,10 @@ class Slow(Reviewer):
         self.go = asyncio.Event()
         self.waiting: list[Any] = []
 
-    async def create(self, *given: Any, **named: Any) -> Any:
-        self.waiting.append(given)
+    async def create(self, *supplied: Any, **named: Any) -> Any:
+        self.waiting.append(supplied)
         await self.go.wait()
-        return await super().create(*given, **named)
+        return await super().create(*supplied, **named)
 
 
 def access(api: Reviewer, **settings: float) -> Access:
@@ -56,7 +56,7 @@ async def test_endless_tokens_fill_no_memory() -> None:
 
     async def review_many(many: int) -> None:
         for _ in range(many):
-            api.asked.clear()
+            api.requested.clear()
             token = f"{next(count)}".ljust(8000, "x")
             assert await made.authenticate(None, f"Bearer {token}", "10.0.0.1") is None
 
@@ -72,7 +72,7 @@ async def test_endless_valid_tokens_fill_no_memory() -> None:
     async def review_many(many: int) -> None:
         for _ in range(many):
             number = next(count)
-            api.asked.clear()
+            api.requested.clear()
             api.tokens = {f"t{number}": {"username": f"u{number}", "groups": ["g"] * 100}}
             found = await made.authenticate(None, f"Bearer t{number}", "10.0.0.1")
             assert found is not None

@@ -98,9 +98,9 @@ def test_the_message_has_brackets() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 async def test_clients_have_the_address_that_they_use(address: str) -> None:
     with listen("0.0.0.0", 0) as listening:
-        entrance = guarded(listening, 10)
-    entrance.setblocking(True)
-    with entrance, socket.create_connection((address, entrance.getsockname()[1])) as client:
-        guest, _ = entrance.accept_next()
+        limited = guarded(listening, 10)
+    limited.setblocking(True)
+    with limited, socket.create_connection((address, limited.getsockname()[1])) as client:
+        guest, _ = limited.accept_next()
         with guest:
             assert guest.getpeername()[:2] == client.getsockname()[:2]

@@ -98,13 +98,13 @@ from tests.unit.server.helpers import Pki, Running, make_view, serving
     ],
 )
 def test_queries(query: str, expected: LogQuery | ValueError | None) -> None:
-    given = parse_qsl(query, keep_blank_values=True)
+    supplied = parse_qsl(query, keep_blank_values=True)
     if isinstance(expected, ValueError):
         with pytest.raises(type(expected)) as raised:
-            read_query(given)
+            read_query(supplied)
         assert str(raised.value) == str(expected)
     else:
-        assert read_query(given) == expected
+        assert read_query(supplied) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ async def test_no_request_leads_out(server: Running, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "shown", "range_"),
+    ("requested", "status", "reported", "range_"),
     [
         ("bytes=0-3", 206, b"line", "bytes 0-3/70"),
         ("bytes=63-", 206, b"line 9\n", "bytes 63-69/70"),
@@ -245,11 +245,11 @@ async def test_no_request_leads_out(server: Running, path: str) -> None:
     ],
 )
 async def test_ranges(
-    server: Running, asked: str, status: int, shown: bytes | None, range_: str | None
+    server: Running, requested: str, status: int, reported: bytes | None, range_: str | None
 ) -> None:
-    found, body, headers = await get(server, "/logs/svc.log", {"Range": asked})
+    found, body, headers = await get(server, "/logs/svc.log", {"Range": requested})
     assert (found, headers.get("Content-Range")) == (status, range_)
-    assert shown is None or body == shown
+    assert reported is None or body == reported
 
 
 async def test_queries_that_are_answered_from_files(

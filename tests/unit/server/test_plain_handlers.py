@@ -61,7 +61,7 @@ async def test_a_head_request_needs_the_permission_for_an_empty_verb(
     api = Reviewer()
     async with serving(make_view(tmp_path), api, pki) as server:
         assert (await server.request("HEAD", "/metrics", client=pki.client))[0] == 403
-        assert api.asked[-1]["spec"]["resourceAttributes"]["verb"] == ""
+        assert api.requested[-1]["spec"]["resourceAttributes"]["verb"] == ""
     api.allowed = {("alice", "", "metrics")}
     async with serving(make_view(tmp_path), api, pki) as server:
         assert (await server.request("HEAD", "/metrics", client=pki.client))[0] == 200

@@ -31,10 +31,10 @@ async def test_an_admitted_request(
         headers = {"User-Agent": "me/1", "traceparent": f"00-{1:032x}-{1:016x}-01"}
         await server.request("GET", path, client=pki.client, headers=headers)
     span = tracer.spans[0]
-    given = dict(span.attributes)
+    supplied = dict(span.attributes)
     assert (span.name, span.kind, span.ended, span.error) == (name, "server", True, None)
-    assert given.pop("network.peer.port")
-    assert given == {
+    assert supplied.pop("network.peer.port")
+    assert supplied == {
         "server.address": "kubelet",
         "server.port": server.port,
         "http.request.method": "GET",

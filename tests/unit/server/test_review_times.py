@@ -24,11 +24,11 @@ async def test_each_answer_has_its_own_time() -> None:
     async def costs_reviews(seconds: float, expected: int) -> None:
         """After so many seconds an identity and two permissions cost that many reviews."""
         await asyncio.sleep(seconds)
-        before = len(api.asked)
+        before = len(api.requested)
         assert await access.authenticate(None, "Bearer good") == BOB
         assert await access.authorize(BOB, "get", ("metrics",))
         assert not await access.authorize(BOB, "get", ("proxy",))
-        assert len(api.asked) - before == expected
+        assert len(api.requested) - before == expected
 
     await costs_reviews(0, 3)
     await costs_reviews(4.9, 0)
@@ -54,9 +54,9 @@ async def test_made_up_tokens_take_no_place_of_known_ones() -> None:
     """With a slow API, cached clients are served again and new ones are refused as busy."""
 
     class Slow(Reviewer):
-        async def create(self, *given: object, **named: object) -> dict[str, object]:
+        async def create(self, *supplied: object, **named: object) -> dict[str, object]:
             await asyncio.sleep(2)
-            return await super().create(*given, **named)  # type: ignore[arg-type]
+            return await super().create(*supplied, **named)  # type: ignore[arg-type]
 
     api = Slow()
     api.tokens["good"] = {"username": "bob"}

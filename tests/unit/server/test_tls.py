@@ -26,9 +26,9 @@ async def common_name(port: int, authority: KeyPair) -> str:
     _, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname="node"
     )
-    shown = writer.get_extra_info("peercert")
+    reported = writer.get_extra_info("peercert")
     writer.close()
-    (name,) = [value for part in shown["subject"] for key, value in part if key == "commonName"]
+    (name,) = [value for part in reported["subject"] for key, value in part if key == "commonName"]
     return str(name)
 
 

@@ -91,7 +91,7 @@ def inputs(of: Pod, has: PodRuntimeStatus, **fields: Any) -> StatusInputs:
     )
 
 
-def shown(name: str, **state: Any) -> dict[str, Any]:
+def reported(name: str, **state: Any) -> dict[str, Any]:
     """A container status as the API has it: ``shown("a", running={})``."""
     last = state.pop("last", None)
     extra = state.pop("extra", {})

@@ -195,9 +195,9 @@ def test_restarting_all(active: bool, phase: str, status: str, reason: str) -> N
 @pytest.mark.parametrize("reason", ["", "r"])
 @pytest.mark.parametrize("message", ["", "m"])
 def test_a_condition_has_no_empty_fields(reason: str, message: str) -> None:
-    given = {name: text for name, text in (("reason", reason), ("message", message)) if text}
+    supplied = {name: text for name, text in (("reason", reason), ("message", message)) if text}
     assert conditions.condition("Ready", True, reason, message) == {
         "type": "Ready",
         "status": "True",
-        **given,
+        **supplied,
     }

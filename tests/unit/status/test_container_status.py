@@ -11,7 +11,7 @@ from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser, StartError
 from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 
-from .samples import pod, record, runtime, shown
+from .samples import pod, record, reported, runtime
 
 S = 10**9
 INIT = [{"name": "i"}]
@@ -44,13 +44,13 @@ def test_regular_ones_by_name_init_ones_as_in_the_spec() -> None:
     [
         (None, {"waiting": {"reason": "ContainerCreating"}}, 0, {}),
         (
-            shown("a", waiting={}, last=ENDED, extra={"restartCount": 3}),
+            reported("a", waiting={}, last=ENDED, extra={"restartCount": 3}),
             {"waiting": {"reason": "ContainerCreating"}},
             3,
             ENDED,
         ),
         (
-            shown("a", running={}, last=ENDED, extra={"restartCount": 3}),
+            reported("a", running={}, last=ENDED, extra={"restartCount": 3}),
             {"waiting": {"reason": "ContainerCreating"}},
             3,
             ENDED,
@@ -70,7 +70,7 @@ def test_without_a_record(old: Any, state: Any, count: int, last: Any) -> None:
 def test_a_lost_container_counts_as_a_restart_unless_the_pod_is_deleted(
     metadata: Any, count: int
 ) -> None:
-    old = shown("a", running={}, extra={"restartCount": 2})
+    old = reported("a", running={}, extra={"restartCount": 2})
     status = one(pod(metadata=metadata), runtime(), old)
     assert status["lastState"]["terminated"]["exitCode"] == 137
     assert status["restartCount"] == count
@@ -80,14 +80,14 @@ def test_a_lost_container_counts_as_a_restart_unless_the_pod_is_deleted(
     ("old", "state", "count", "exit_code"),
     [
         (None, "ContainerCreating", 0, None),
-        (shown("a", waiting={}), "ContainerCreating", 0, None),
+        (reported("a", waiting={}), "ContainerCreating", 0, None),
         (
-            shown("a", running={}, extra={"restartCount": 2}),
+            reported("a", running={}, extra={"restartCount": 2}),
             "RestartingAllContainers",
             3,
             137,
         ),
-        (shown("a", terminated=ENDED), "RestartingAllContainers", 1, 7),
+        (reported("a", terminated=ENDED), "RestartingAllContainers", 1, 7),
     ],
 )
 def test_removed_to_restart_all(old: Any, state: str, count: int, exit_code: int | None) -> None:
@@ -147,44 +147,44 @@ THIS = {"containerID": "containerd://a-1"}
     [
         # the runtime's count, unless a higher one is known
         (record("a", attempt=1), None, 1, None),
-        (record("a", attempt=1), shown("a", running={}, extra={"restartCount": 4}), 4, None),
+        (record("a", attempt=1), reported("a", running={}, extra={"restartCount": 4}), 4, None),
         # another container ended before: it becomes the last state and counts as one restart
         (
             record("a", attempt=1),
-            shown("a", terminated=ENDED, extra={"restartCount": 4}),
+            reported("a", terminated=ENDED, extra={"restartCount": 4}),
             5,
             ENDED,
         ),
         (
             record("a", attempt=1),
-            shown("a", terminated=ENDED, extra={"restartCount": 1}),
+            reported("a", terminated=ENDED, extra={"restartCount": 1}),
             2,
             ENDED,
         ),
-        (record("a", attempt=1), shown("a", terminated=ENDED), 1, ENDED),
+        (record("a", attempt=1), reported("a", terminated=ENDED), 1, ENDED),
         (
             record("a", attempt=1),
-            shown("a", terminated=ENDED, extra={**THIS, "restartCount": 4}),
+            reported("a", terminated=ENDED, extra={**THIS, "restartCount": 4}),
             4,
             None,
         ),
         (
             record("a", "exited", 1, attempt=1),
-            shown("a", terminated=ENDED, extra={"restartCount": 4}),
+            reported("a", terminated=ENDED, extra={"restartCount": 4}),
             4,
             ENDED,
         ),
         # a record in an unknown state
-        (record("a", "unknown", attempt=1), shown("a", running={}), 1, None),
+        (record("a", "unknown", attempt=1), reported("a", running={}), 1, None),
         (
             record("a", "unknown", attempt=1),
-            shown("a", running={}, extra={"restartCount": 4}),
+            reported("a", running={}, extra={"restartCount": 4}),
             5,
             None,
         ),
         (
             record("a", "unknown", attempt=1),
-            shown("a", waiting={}, extra={"restartCount": 4}),
+            reported("a", waiting={}, extra={"restartCount": 4}),
             4,
             None,
         ),
@@ -212,7 +212,7 @@ def test_started_and_ready_are_kept_for_the_same_container(
 ) -> None:
     known = extra if before is None else {**extra, field: before}
     status: Any = one(
-        pod(), runtime(record("a", state, attempt=1)), shown("a", running={}, extra=known)
+        pod(), runtime(record("a", state, attempt=1)), reported("a", running={}, extra=known)
     )
     assert bool(status.get(field)) is after
 
@@ -230,11 +230,11 @@ def test_the_user_it_runs_as(uid: int) -> None:
     ("state", "old", "restarting", "reason"),
     [
         ("created", None, False, None),
-        ("created", shown("a", running={}), False, None),
-        ("unknown", shown("a", waiting={}), False, None),
+        ("created", reported("a", running={}), False, None),
+        ("unknown", reported("a", waiting={}), False, None),
         ("unknown", None, False, None),
-        ("unknown", shown("a", running={}), False, "ContainerStatusUnknown"),
-        ("unknown", shown("a", running={}), True, "RestartingAllContainers"),
+        ("unknown", reported("a", running={}), False, "ContainerStatusUnknown"),
+        ("unknown", reported("a", running={}), True, "RestartingAllContainers"),
     ],
 )
 def test_a_record_that_neither_runs_nor_ended(
@@ -253,7 +253,7 @@ def test_messages_of_ended_containers() -> None:
     assert "message" not in silent
 
 
-GONE = record("i", "exited", 0)
+REMOVED = record("i", "exited", 0)
 FAILED = record("i", "exited", 1)
 ONE = record("i", "exited", -1)
 
@@ -263,13 +263,13 @@ ONE = record("i", "exited", -1)
     [
         (INIT, [], True),
         (INIT, [record("a")], False),
-        (INIT, [GONE], False),
+        (INIT, [REMOVED], False),
         (INIT, [FAILED], True),
         (INIT, [ONE], True),
         (INIT, [FAILED, record("a")], True),
         (INIT, [record("i")], False),
         (INIT, [record("i", "created")], True),
-        (SIDECAR, [GONE], True),
+        (SIDECAR, [REMOVED], True),
         (SIDECAR, [record("a")], True),
     ],
 )
@@ -353,7 +353,7 @@ def test_an_unknown_time_is_never_shown_as_an_epoch(fields: Any, state: Any) -> 
 
 @pytest.mark.parametrize("restarting", [False, True])
 def test_a_lost_container_keeps_its_start_and_gets_an_end(restarting: bool) -> None:
-    old = shown("a", running={"startedAt": "1970-01-01T00:01:40Z"})
+    old = reported("a", running={"startedAt": "1970-01-01T00:01:40Z"})
     status = one(pod(), runtime(), old, restarting_all=restarting, now=200.0)
     ended = status["lastState"]["terminated"]
     assert ended["startedAt"] == "1970-01-01T00:01:40Z"
@@ -363,7 +363,7 @@ def test_a_lost_container_keeps_its_start_and_gets_an_end(restarting: bool) -> N
 
 
 def test_an_unknown_container_keeps_its_start_and_gets_an_end() -> None:
-    old = shown("a", running={"startedAt": "1970-01-01T00:01:40Z"})
+    old = reported("a", running={"startedAt": "1970-01-01T00:01:40Z"})
     unknown = replace(record("a"), state=ContainerState.UNKNOWN)
     ended = one(pod(), runtime(unknown), old, now=200.0)["state"]["terminated"]
     assert (ended["startedAt"], ended["finishedAt"]) == (

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.status.container_status import finished_status
 
-from .samples import pod, shown
+from .samples import pod, reported
 
 NOW = 200.0
 SINCE = "1970-01-01T00:01:40Z"
@@ -35,8 +35,8 @@ def test_the_phase(metadata: Any, phase: str | None, expected: str) -> None:
 
 
 def test_ended_containers_are_kept_and_running_ones_are_lost() -> None:
-    runs = shown("b", running={"startedAt": SINCE}, extra={"ready": True})
-    entries: Any = [shown("a", terminated=OK), runs]
+    runs = reported("b", running={"startedAt": SINCE}, extra={"ready": True})
+    entries: Any = [reported("a", terminated=OK), runs]
     first, second = finished_status(pod("a", "b"), {"containerStatuses": entries}, NOW)[
         "containerStatuses"
     ]
@@ -50,41 +50,41 @@ def test_ended_containers_are_kept_and_running_ones_are_lost() -> None:
 @pytest.mark.parametrize(
     ("init", "statuses", "regular", "settled"),
     [
-        (None, [], shown("a", waiting={}), True),
-        (INIT, [], shown("a", waiting={}), False),
-        (INIT, [], shown("a", running={}), True),
-        (INIT, [], shown("a", waiting={}, last=BAD), True),
-        (INIT, [shown("i", running={})], shown("a", waiting={}), False),
-        (INIT, [shown("i", terminated=BAD)], shown("a", waiting={}), False),
-        (INIT, [shown("i", terminated={"exitCode": 1})], shown("a", waiting={}), False),
-        (INIT, [shown("i", terminated=OK)], shown("a", waiting={}), True),
-        (INIT, [shown("i", waiting={}, last=OK)], shown("a", waiting={}), True),
-        (INIT, [shown("i", waiting={}, last=BAD)], shown("a", waiting={}), False),
-        (SIDECAR, [shown("i", running={})], shown("a", waiting={}), False),
+        (None, [], reported("a", waiting={}), True),
+        (INIT, [], reported("a", waiting={}), False),
+        (INIT, [], reported("a", running={}), True),
+        (INIT, [], reported("a", waiting={}, last=BAD), True),
+        (INIT, [reported("i", running={})], reported("a", waiting={}), False),
+        (INIT, [reported("i", terminated=BAD)], reported("a", waiting={}), False),
+        (INIT, [reported("i", terminated={"exitCode": 1})], reported("a", waiting={}), False),
+        (INIT, [reported("i", terminated=OK)], reported("a", waiting={}), True),
+        (INIT, [reported("i", waiting={}, last=OK)], reported("a", waiting={}), True),
+        (INIT, [reported("i", waiting={}, last=BAD)], reported("a", waiting={}), False),
+        (SIDECAR, [reported("i", running={})], reported("a", waiting={}), False),
         (
             SIDECAR,
-            [shown("i", running={}, extra={"started": True})],
-            shown("a", waiting={}),
+            [reported("i", running={}, extra={"started": True})],
+            reported("a", waiting={}),
             True,
         ),
         (
             SIDECAR,
-            [shown("i", waiting={}, extra={"started": True})],
-            shown("a", waiting={}),
+            [reported("i", waiting={}, extra={"started": True})],
+            reported("a", waiting={}),
             False,
         ),
-        (SIDECAR, [shown("i", terminated=OK)], shown("a", waiting={}), False),
+        (SIDECAR, [reported("i", terminated=OK)], reported("a", waiting={}), False),
         # the last one counts
         (
             [*INIT, {"name": "j"}],
-            [shown("i", terminated=OK), shown("j", waiting={})],
-            shown("a", waiting={}),
+            [reported("i", terminated=OK), reported("j", waiting={})],
+            reported("a", waiting={}),
             False,
         ),
         (
             [*SIDECAR, {"name": "j"}],
-            [shown("i", waiting={}), shown("j", terminated=OK)],
-            shown("a", waiting={}),
+            [reported("i", waiting={}), reported("j", terminated=OK)],
+            reported("a", waiting={}),
             True,
         ),
     ],
@@ -109,7 +109,7 @@ def test_regular_containers_are_settled_once_init_is_done(
 )
 def test_init_containers_that_began_are_settled(states: list[str], settled: int) -> None:
     entries: Any = [
-        shown(str(i), waiting={}, last=BAD) if s == "again" else shown(str(i), **{s: {}})
+        reported(str(i), waiting={}, last=BAD) if s == "again" else reported(str(i), **{s: {}})
         for i, s in enumerate(states)
     ]
     of = pod(init=[{"name": str(i)} for i in range(len(states))])

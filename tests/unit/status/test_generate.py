@@ -17,7 +17,8 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
 
-from .samples import NOW, inputs, pod, record, runtime, shown
+from .samples import NOW, inputs, pod, record, runtime
+from .samples import reported as published
 
 
 def conditions(status: Any) -> dict[str, tuple[str, str]]:
@@ -93,7 +94,7 @@ def test_readiness_follows_the_probe(outcome: ProbeOutcome | None, ready: bool) 
 def test_started_waits_for_the_startup_probe_and_survives_the_agent() -> None:
     of = pod({"name": "a", "startupProbe": {}})
     assert only(generate_api_pod_status(inputs(of, runtime(record("a")))))["started"] is False
-    before = shown("a", running={}, extra={"containerID": "containerd://a-0", "started": True})
+    before = published("a", running={}, extra={"containerID": "containerd://a-0", "started": True})
     status = generate_api_pod_status(
         inputs(of, runtime(record("a")), old={"containerStatuses": [before]})
     )
@@ -118,7 +119,7 @@ def test_second_record_is_the_last_state() -> None:
 
 
 def test_restart_count_never_falls() -> None:
-    before = shown("a", waiting={}, extra={"restartCount": 5})
+    before = published("a", waiting={}, extra={"restartCount": 5})
     entry = only(
         generate_api_pod_status(
             inputs(pod(), runtime(record("a")), old={"containerStatuses": [before]})
@@ -144,7 +145,7 @@ def test_an_old_start_error_does_not_hide_a_running_container() -> None:
 
 
 def test_a_lost_container_is_reported_as_lost() -> None:
-    before = shown("a", running={}, extra={"containerID": "containerd://x"})
+    before = published("a", running={}, extra={"containerID": "containerd://x"})
     status = generate_api_pod_status(
         inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})
     )
@@ -155,7 +156,7 @@ def test_a_lost_container_is_reported_as_lost() -> None:
 
 
 def test_a_reported_termination_is_kept_without_its_record() -> None:
-    before = shown("a", terminated={"exitCode": 7})
+    before = published("a", terminated={"exitCode": 7})
     status = generate_api_pod_status(
         inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})
     )
@@ -189,7 +190,7 @@ def test_a_terminal_phase_is_for_good(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "in_api", "told"),
+    ("old", "in_api", "notified"),
     [
         ({"phase": "Failed", "reason": "R", "message": "m"}, {}, ("R", "m")),
         ({"phase": "Failed"}, {"phase": "Failed", "reason": "R", "message": "m"}, ("R", "m")),
@@ -201,9 +202,9 @@ def test_a_terminal_phase_is_for_good(where: str) -> None:
         ({"phase": "Pending", "reason": "R", "message": "m"}, {}, (None, None)),
     ],
 )
-def test_reason_and_message_stay_with_their_phase(old: Any, in_api: Any, told: Any) -> None:
+def test_reason_and_message_stay_with_their_phase(old: Any, in_api: Any, notified: Any) -> None:
     status = generate_api_pod_status(inputs(pod(status=in_api), runtime(record("a")), old=old))
-    assert (status.get("reason"), status.get("message")) == told
+    assert (status.get("reason"), status.get("message")) == notified
 
 
 def test_host_network_pods_have_the_nodes_address() -> None:
@@ -224,23 +225,23 @@ def test_resources_show_what_is_enforced(quota: int | None, cpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "has", "told"),
+    ("known", "has", "notified"),
     [
         ({}, runtime(sandbox=False), False),
         ({}, runtime(), True),
         ({}, runtime(record("a", "exited", 1), sandbox=False), True),
-        ({"containerStatuses": [shown("a", running={})]}, runtime(sandbox=False), True),
-        ({"initContainerStatuses": [shown("i", running={})]}, runtime(sandbox=False), True),
+        ({"containerStatuses": [published("a", running={})]}, runtime(sandbox=False), True),
+        ({"initContainerStatuses": [published("i", running={})]}, runtime(sandbox=False), True),
         ({"phase": "Pending"}, runtime(sandbox=False), True),
     ],
 )
-def test_a_refused_pod_keeps_its_status(known: Any, has: Any, told: bool) -> None:
+def test_a_refused_pod_keeps_its_status(known: Any, has: Any, notified: bool) -> None:
     refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: x", **known}
     status = generate_api_pod_status(inputs(pod(status=refused), has, terminated=True))
-    assert bool(status.get("containerStatuses")) is told
+    assert bool(status.get("containerStatuses")) is notified
     only_old = inputs(pod(), has, old=refused, terminated=True)
     assert generate_api_pod_status(only_old).get("containerStatuses")
-    if not told:
+    if not notified:
         assert finished_status(pod(status=refused), status, NOW) == refused
 
 
@@ -306,7 +307,7 @@ def test_only_the_container_that_the_api_shows_stays_ready_until_it_is_probed(
 ) -> None:
     name = "i" if kind == "sidecar" else "a"
     entry = {"containerID": f"containerd://{name}-0", "started": True, "ready": True, **known}
-    entry = {**shown(name, running={}, extra=entry), **known}
+    entry = {**published(name, running={}, extra=entry), **known}
     field = "initContainerStatuses" if kind == "sidecar" else "containerStatuses"
     old: Any = {field: [entry], "conditions": READY}
     probed = {"name": name, "readinessProbe": {}}
@@ -344,7 +345,7 @@ def test_readiness_is_inherited_by_container_unless_somebody_revoked_it(
     entry = {"containerID": "containerd://a-0", "started": True, "ready": True}
     old: Any = {
         "conditions": known,
-        "containerStatuses": [shown("a", running={}, extra=entry)],
+        "containerStatuses": [published("a", running={}, extra=entry)],
     }
     of = pod({"name": "a", "readinessProbe": {}}, status=old, readinessGates=gates)
     status = generate_api_pod_status(
@@ -387,7 +388,7 @@ def test_a_sidecar_is_awaited_anew_in_each_sandbox(
     has = runtime(record("s"), container)
     every = tuple(SandboxStatus(id=i, ready=True) for i in sandboxes)
     has = replace(has, sandboxes=every)
-    before = [shown("a", running={}), shown("s", running={})]
+    before = [published("a", running={}), published("s", running={})]
     status = generate_api_pod_status(inputs(of, has, old={"containerStatuses": before}))
     assert status["phase"] == phase
 
@@ -438,7 +439,7 @@ HAD: Any = {
 
 
 @pytest.mark.parametrize(
-    ("old", "metadata", "spec", "given", "kept"),
+    ("old", "metadata", "spec", "supplied", "kept"),
     [
         ({"phase": "Succeeded"}, {}, {}, {}, True),
         ({"phase": "Failed", "reason": "Evicted"}, {}, {}, {}, True),
@@ -451,12 +452,12 @@ HAD: Any = {
     ],
 )
 def test_a_pod_that_has_ended_keeps_its_addresses(
-    old: Any, metadata: Any, spec: Any, given: Any, kept: bool
+    old: Any, metadata: Any, spec: Any, supplied: Any, kept: bool
 ) -> None:
     ended: Any = {**old, **HAD}
     of = pod(metadata=metadata, status=ended, **spec)
     for host_ips in ("192.168.0.9",), ():
-        has = inputs(of, runtime(record("a", "exited"), sandbox=False), **given)
+        has = inputs(of, runtime(record("a", "exited"), sandbox=False), **supplied)
         status = generate_api_pod_status(replace(has, host_ips=host_ips))
         if kept:
             assert {name: status.get(name) for name in HAD} == HAD
@@ -468,10 +469,10 @@ def test_a_pod_that_has_ended_keeps_its_addresses(
 def test_a_pod_on_the_hosts_network_keeps_its_addresses_until_those_of_the_node_are_known() -> None:
     of = pod(status={"phase": "Running", **HAD}, hostNetwork=True)
     has = replace(inputs(of, replace(runtime(record("a")), ips=())), host_ips=())
-    shown: Any = generate_api_pod_status(has)
-    assert {name: shown.get(name) for name in HAD} == HAD
-    shown = generate_api_pod_status(replace(has, host_ips=("192.168.0.9",)))
-    assert (shown["podIP"], shown["hostIP"]) == ("192.168.0.9", "192.168.0.9")
+    published: Any = generate_api_pod_status(has)
+    assert {name: published.get(name) for name in HAD} == HAD
+    published = generate_api_pod_status(replace(has, host_ips=("192.168.0.9",)))
+    assert (published["podIP"], published["hostIP"]) == ("192.168.0.9", "192.168.0.9")
 
 
 def test_the_runtime_knows_the_addresses_of_an_ended_pod_better_than_the_api() -> None:
@@ -495,7 +496,7 @@ def test_a_container_that_has_ended_keeps_the_health_of_its_devices(
     state: str, known_id: str, reported: Any, kept: bool
 ) -> None:
     health = [{"name": "x/d", "resources": [{"resourceID": "1", "health": "Unhealthy"}]}]
-    entry = shown(
+    entry = published(
         "a", running={}, extra={"containerID": known_id, "allocatedResourcesStatus": health}
     )
     old: Any = {"containerStatuses": [entry]}
@@ -515,7 +516,7 @@ def test_a_restart_of_all_is_a_condition(active: bool, before: str, expected: st
     of = pod({"name": "a", "restartPolicyRules": [rule]})
     old: Any = {
         "conditions": [{"type": "AllContainersRestarting", "status": before}],
-        "containerStatuses": [shown("a", running={})],
+        "containerStatuses": [published("a", running={})],
     }
     status = generate_api_pod_status(inputs(of, runtime(), old=old, restarting_all=active))
     assert conditions(status)["AllContainersRestarting"][0] == expected
@@ -525,8 +526,8 @@ def test_a_restart_of_all_is_a_condition(active: bool, before: str, expected: st
 
 def test_the_health_of_devices_is_shown_where_there_is_some() -> None:
     health: Any = [{"name": "claim:c", "resources": [{"resourceID": "x", "health": "Healthy"}]}]
-    given = inputs(pod("a", "b"), runtime(record("a")), device_health={"b": health})
-    shown_ = generate_api_pod_status(given)["containerStatuses"]
+    supplied = inputs(pod("a", "b"), runtime(record("a")), device_health={"b": health})
+    shown_ = generate_api_pod_status(supplied)["containerStatuses"]
     assert [entry.get("allocatedResourcesStatus") for entry in shown_] == [None, health]
 
 

@@ -17,7 +17,7 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
 
 
 @pytest.mark.parametrize(
-    ("in_api", "shown", "changed"),
+    ("in_api", "reported", "changed"),
     [
         ({}, {}, None),
         ({"phase": "Running"}, {"phase": "Running"}, None),
@@ -64,9 +64,9 @@ SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", 
         ),
     ],
 )
-def test_the_patch(in_api: Any, shown: Any, changed: Any) -> None:
+def test_the_patch(in_api: Any, reported: Any, changed: Any) -> None:
     expected = None if changed is None else {"metadata": {"uid": "u"}, "status": changed}
-    assert status_patch("u", in_api, shown) == expected
+    assert status_patch("u", in_api, reported) == expected
 
 
 MADE: Any = {"type": "PodReadyToStartContainers", "status": "True", "lastTransitionTime": T0}
@@ -76,7 +76,7 @@ RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
 
 
 @pytest.mark.parametrize(
-    ("in_api", "shown", "waits"),
+    ("in_api", "reported", "waits"),
     [
         # a deletion begins, which only the observed generation shows
         (
@@ -125,5 +125,7 @@ RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
         ({"phase": "Running", "podIP": "a"}, {"phase": "Running", "podIP": "b"}, False),
     ],
 )
-def test_a_step_on_the_way_waits_for_the_next_change(in_api: Any, shown: Any, waits: bool) -> None:
-    assert may_wait(in_api, shown) is waits
+def test_a_step_on_the_way_waits_for_the_next_change(
+    in_api: Any, reported: Any, waits: bool
+) -> None:
+    assert may_wait(in_api, reported) is waits

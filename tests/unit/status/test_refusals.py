@@ -27,14 +27,14 @@ def deleted() -> Pod:
 
 @on_virtual_time
 async def test_a_deleted_pod_is_removed_although_its_last_status_is_never_accepted() -> None:
-    api, said = RecordingApi(), list[str]()
+    api, stated = RecordingApi(), list[str]()
     api.failures = [INVALID] * GIVE_UP_AFTER
-    of = manager(api, on_refused=lambda pod, why: said.append(f"{pod.name}: {why}"))
+    of = manager(api, on_refused=lambda pod, why: stated.append(f"{pod.name}: {why}"))
     of.set_status(deleted(), phase("Running"), containers_may_run=False)
     of.finish(deleted())
     await settle(of)
     assert [call[0] for call in api.calls] == ["delete"]
-    assert said == [f"{pod().name}: {INVALID}"]
+    assert stated == [f"{pod().name}: {INVALID}"]
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, Unavailable("no answer")])
@@ -61,10 +61,10 @@ async def test_an_invalid_status_of_a_live_pod_is_retried() -> None:
 
 @on_virtual_time
 async def test_the_problem_can_be_read_until_the_write_succeeds() -> None:
-    api, said, traces = RecordingApi(), list[str](), Traces()
+    api, stated, traces = RecordingApi(), list[str](), Traces()
     traces.enter(pod().uid, "default", "x")
     api.failures = [Unavailable("down")] + [FORBIDDEN] * SAY_AFTER
-    of = manager(api, on_refused=lambda _pod, why: said.append(why), traces=traces)
+    of = manager(api, on_refused=lambda _pod, why: stated.append(why), traces=traces)
     of.set_status(pod(), phase("Running"))
     await asyncio.sleep(0.02)
     problem = of.problem(pod().uid)
@@ -77,7 +77,7 @@ async def test_the_problem_can_be_read_until_the_write_succeeds() -> None:
     await settle(of)
     assert of.problem(pod().uid) is None
     assert of.problem("unknown") is None
-    assert said == [str(FORBIDDEN)]
+    assert stated == [str(FORBIDDEN)]
     trace = traces.pod_trace(pod().uid)
     assert trace is not None
     (span,) = trace.start

@@ -25,7 +25,7 @@ TOLD = RuntimeResources(
 
 
 @pytest.mark.parametrize(
-    ("told", "actuated", "old", "shown"),
+    ("notified", "actuated", "old", "reported"),
     [
         (TOLD, WAS, None, WAS),
         (TOLD, None, None, needs("cpu=100m memory=64Mi", "cpu=200m memory=64Mi")),
@@ -36,25 +36,25 @@ TOLD = RuntimeResources(
     ],
 )
 def test_resources_of_a_container_during_a_resize(
-    told: RuntimeResources | None,
+    notified: RuntimeResources | None,
     actuated: api.ResourceRequirements | None,
     old: api.ResourceRequirements | None,
-    shown: api.ResourceRequirements,
+    reported: api.ResourceRequirements,
 ) -> None:
     before: Any = None if old is None else {"containerID": "r://a-0", "resources": old}
-    wanted: Any = {"name": "a", "resources": GIVEN}
-    entry = record("a", resources=told)
-    assert reported_resources(wanted, entry, before, "r://a-0", actuated) == shown
+    desired: Any = {"name": "a", "resources": GIVEN}
+    entry = record("a", resources=notified)
+    assert reported_resources(desired, entry, before, "r://a-0", actuated) == reported
     ended = record("a", "exited")
-    assert reported_resources(wanted, ended, before, "r://a-0", actuated) == GIVEN
+    assert reported_resources(desired, ended, before, "r://a-0", actuated) == GIVEN
 
 
-def shown(**resources: Any) -> Any:
+def reported(**resources: Any) -> Any:
     return {name: {"name": name, "resources": value} for name, value in resources.items()}
 
 
 @pytest.mark.parametrize(
-    ("of", "has", "given", "phase", "expected"),
+    ("of", "has", "supplied", "phase", "expected"),
     [
         (pod(), {}, None, "Running", {}),
         (
@@ -69,7 +69,7 @@ def shown(**resources: Any) -> Any:
         ),
         (
             pod({"name": "a", "resources": GIVEN}, {"name": "b", "resources": WAS}),
-            shown(a=WAS, b=WAS),
+            reported(a=WAS, b=WAS),
             None,
             "Running",
             {
@@ -79,7 +79,7 @@ def shown(**resources: Any) -> Any:
         ),
         (
             pod({"name": "a", "resources": GIVEN}, {"name": "b"}),
-            shown(a=GIVEN),
+            reported(a=GIVEN),
             None,
             "Running",
             {
@@ -110,9 +110,9 @@ def shown(**resources: Any) -> Any:
     ],
 )
 def test_pod_level_resources_during_a_resize(
-    of: Pod, has: Any, given: api.ResourceRequirements | None, phase: str, expected: Any
+    of: Pod, has: Any, supplied: api.ResourceRequirements | None, phase: str, expected: Any
 ) -> None:
-    assert pod_level_resources(of, has, given, phase) == expected
+    assert pod_level_resources(of, has, supplied, phase) == expected
 
 
 PENDING: Any = {

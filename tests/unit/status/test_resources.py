@@ -23,7 +23,7 @@ def reported(spec: Any, enforced: RuntimeResources | None, **facts: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("asked", "quota", "period", "shown"),
+    ("requested", "quota", "period", "published"),
     [
         ("1", None, 100000, "1"),
         ("1", 0, 100000, "1"),
@@ -44,21 +44,22 @@ def reported(spec: Any, enforced: RuntimeResources | None, **facts: Any) -> Any:
         ("13m", 1000, 100000, "10m"),
     ],
 )
-def test_cpu_limits(asked: str, quota: int | None, period: int | None, shown: str) -> None:
+def test_cpu_limits(requested: str, quota: int | None, period: int | None, published: str) -> None:
     enforced = RuntimeResources(cpu_quota=quota, cpu_period=period)
-    assert reported({"limits": {"cpu": asked}}, enforced)["limits"] == {"cpu": shown}
+    assert reported({"limits": {"cpu": requested}}, enforced)["limits"] == {"cpu": published}
 
 
 def test_resources_that_the_runtime_does_not_report_are_as_requested() -> None:
-    asked: Any = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
-    assert reported(asked, None) == asked
+    requested: Any = {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    assert reported(requested, None) == requested
     assert (
-        reported(asked, None, actuated={"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}) == asked
+        reported(requested, None, actuated={"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})
+        == requested
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "shares", "shown"),
+    ("requested", "shares", "published"),
     [
         ("100m", 102, "100m"),
         ("100m", 103, "100m"),
@@ -72,9 +73,9 @@ def test_resources_that_the_runtime_does_not_report_are_as_requested() -> None:
         ("5m", 3, "3m"),
     ],
 )
-def test_cpu_requests(asked: str, shares: int | None, shown: str) -> None:
+def test_cpu_requests(requested: str, shares: int | None, published: str) -> None:
     enforced = RuntimeResources(cpu_shares=shares)
-    assert reported({"requests": {"cpu": asked}}, enforced)["requests"] == {"cpu": shown}
+    assert reported({"requests": {"cpu": requested}}, enforced)["requests"] == {"cpu": published}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_sources_of_resources_that_the_runtime_does_not_report(facts: Any, expec
 
 
 @pytest.mark.parametrize(
-    ("spec", "statuses", "given", "phase", "expected"),
+    ("spec", "statuses", "supplied", "phase", "expected"),
     [
         ({}, {}, None, "Running", {}),
         (
@@ -193,16 +194,16 @@ def test_sources_of_resources_that_the_runtime_does_not_report(facts: Any, expec
     ],
 )
 def test_pod_level_resources_in_a_status(
-    spec: Any, statuses: Any, given: Any, phase: str, expected: Any
+    spec: Any, statuses: Any, supplied: Any, phase: str, expected: Any
 ) -> None:
     own = {"resources": spec["of_pod"]} if "of_pod" in spec else {}
     of = pod("a", **own) if own else pod({"name": "a", "resources": spec})
-    assert pod_level_resources(of, statuses, given, phase) == expected
+    assert pod_level_resources(of, statuses, supplied, phase) == expected
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
 @pytest.mark.parametrize(
-    ("memory", "shown"),
+    ("memory", "published"),
     [
         ("10m", "10m"),  # less than a byte, as a resize of a pod without requests leaves it
         ("1500m", "1500m"),
@@ -214,11 +215,11 @@ def test_pod_level_resources_in_a_status(
         ("1Gi", "1Gi"),
     ],
 )
-def test_memory_of_a_pod_keeps_amount_and_format(memory: str, shown: str, phase: str) -> None:
+def test_memory_of_a_pod_keeps_amount_and_format(memory: str, published: str, phase: str) -> None:
     of = pod("c", resources={"requests": {"cpu": "10m", "memory": memory}})
     made = pod_level_resources(of, {}, None, phase)
-    assert made["allocatedResources"] == {"cpu": "10m", "memory": shown}
-    assert made["resources"]["requests"] == {"cpu": "10m", "memory": shown}
+    assert made["allocatedResources"] == {"cpu": "10m", "memory": published}
+    assert made["resources"]["requests"] == {"cpu": "10m", "memory": published}
 
 
 @pytest.mark.parametrize(
@@ -241,11 +242,11 @@ def test_sums_have_the_format_of_the_first_addend(
         for n, m in (("a", first), ("b", second))
     )
     more: Any = {} if overhead is None else {"overhead": {"memory": overhead}}
-    shown = pod_level_resources(pod(*containers, **more), {}, None, "Pending")
-    assert shown["allocatedResources"] == {"memory": total}
+    published = pod_level_resources(pod(*containers, **more), {}, None, "Pending")
+    assert published["allocatedResources"] == {"memory": total}
 
 
 def test_a_memory_limit_in_force_is_written_in_binary() -> None:
     enforced = RuntimeResources(memory_limit_bytes=96 << 20)
-    shown = reported({"limits": {"memory": "100M"}}, enforced)
-    assert shown["limits"] == {"memory": "96Mi"}
+    published = reported({"limits": {"memory": "100M"}}, enforced)
+    assert published["limits"] == {"memory": "96Mi"}

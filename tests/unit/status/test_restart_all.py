@@ -18,15 +18,15 @@ ASKS: dict[str, Any] = {"name": "asks", "restartPolicyRules": [RULE]}
 
 def whole(status: str = "True", **states: Any) -> api.PodStatus:
     """The status reported while all containers were being removed."""
-    shown: list[Any] = [
+    reported: list[Any] = [
         {"name": name, "restartCount": 0, "state": state, "lastState": {}}
         for name, state in states.items()
     ]
     return {
         "phase": "Running",
         "conditions": [{"type": "AllContainersRestarting", "status": status}],
-        "containerStatuses": [each for each in shown if each["name"] != "side"],
-        "initContainerStatuses": [each for each in shown if each["name"] == "side"],
+        "containerStatuses": [each for each in reported if each["name"] != "side"],
+        "initContainerStatuses": [each for each in reported if each["name"] == "side"],
     }
 
 
@@ -50,24 +50,24 @@ def test_a_pod_all_of_whose_containers_were_removed_to_start_again_has_not_faile
 
 
 def test_the_exit_that_caused_the_restart_is_kept() -> None:
-    old = whole(asks=ENDED, other=RUNS)
+    old = whole(requests=ENDED, other=RUNS)
     of = pod({**ASKS, "restartPolicy": "Never"}, "other", restartPolicy="Never")
     status = generate_api_pod_status(inputs(of, runtime(), old=old))
-    asks = next(each for each in status["containerStatuses"] if each["name"] == "asks")
-    assert asks["state"]["waiting"]["reason"] == "RestartingAllContainers"
-    assert asks["lastState"]["terminated"]["exitCode"] == 42
-    assert asks["restartCount"] == 1
-    told = {each["type"]: each["status"] for each in status["conditions"]}
-    assert told["AllContainersRestarting"] == "False"
+    requests = next(each for each in status["containerStatuses"] if each["name"] == "asks")
+    assert requests["state"]["waiting"]["reason"] == "RestartingAllContainers"
+    assert requests["lastState"]["terminated"]["exitCode"] == 42
+    assert requests["restartCount"] == 1
+    notified = {each["type"]: each["status"] for each in status["conditions"]}
+    assert notified["AllContainersRestarting"] == "False"
     # the next status, still with nothing started, counts nothing twice
     again = generate_api_pod_status(inputs(of, runtime(), old=status))
     assert [each["restartCount"] for each in again["containerStatuses"]] == [1, 1]
     assert again["phase"] not in ("Failed", "Succeeded")
 
 
-@pytest.mark.parametrize("told", ["False", "Unknown"])
-def test_containers_lost_without_a_restart_of_all_are_reported_as_lost(told: str) -> None:
-    old = whole(told, side=RUNS, other=RUNS)
+@pytest.mark.parametrize("notified", ["False", "Unknown"])
+def test_containers_lost_without_a_restart_of_all_are_reported_as_lost(notified: str) -> None:
+    old = whole(notified, side=RUNS, other=RUNS)
     status = generate_api_pod_status(inputs(with_sidecar(), runtime(), old=old))
     (other,) = status["containerStatuses"]
     assert other["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"

@@ -8,14 +8,14 @@ import pytest
 
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.status.generate import generate_api_pod_status
-from tests.unit.status.samples import inputs, pod, record, runtime, shown
+from tests.unit.status.samples import inputs, pod, record, reported, runtime
 
 ENDED = {"exitCode": 3}
 X, SAME = {"containerID": "containerd://x"}, {"containerID": "containerd://a-2"}
 
 
 def counted(count: int, extra: dict[str, str], **state: Any) -> dict[str, Any]:
-    return shown("a", **state, extra={"restartCount": count, **extra})
+    return reported("a", **state, extra={"restartCount": count, **extra})
 
 
 @pytest.mark.parametrize(

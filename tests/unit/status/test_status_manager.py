@@ -15,7 +15,7 @@ from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import TOGETHER_IN_BURSTS_S, TOGETHER_S, ApiStatusManager
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 
-from .samples import pod, shown
+from .samples import pod, reported
 
 
 class RecordingApi:
@@ -186,7 +186,7 @@ async def test_exit_codes_reach_the_api_before_the_pod_is_deleted() -> None:
     api = RecordingApi()
     of = manager(api)
     dying = pod(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, restartPolicy="Never")
-    ended: Any = phase("Running", containerStatuses=[shown("a", terminated={"exitCode": 5})])
+    ended: Any = phase("Running", containerStatuses=[reported("a", terminated={"exitCode": 5})])
     of.set_status(dying, ended)
     of.finish(dying)
     await settle(of)
@@ -224,26 +224,28 @@ async def test_a_removed_pod_is_forgotten() -> None:
 @on_virtual_time
 async def test_listeners_are_notified_of_each_change() -> None:
     """A pod is shown with its status until its worker is done with it."""
-    told: list[Any] = []
+    notified: list[Any] = []
     api = RecordingApi()
 
     def seen(uid: str) -> None:
-        shown = of.shown(uid)
-        told.append(None if shown is None else (shown[0].labels.get("a"), shown[1]["phase"]))
+        reported = of.reported(uid)
+        notified.append(
+            None if reported is None else (reported[0].labels.get("a"), reported[1]["phase"])
+        )
 
     of = manager(api, on_change=seen)
     of.set_status(pod(), phase("Running"))
-    assert (told, of.uids()) == ([(None, "Running")], ["u"])
+    assert (notified, of.uids()) == ([(None, "Running")], ["u"])
     await settle(of)
     labelled = pod(status=phase("Running"))
     labelled.object["metadata"]["labels"] = {"a": "b"}
     of.reconcile(labelled)
-    assert told[-1] == ("b", "Running")
+    assert notified[-1] == ("b", "Running")
     of.finish(labelled)
-    assert (told[-1], of.uids()) == (None, ["u"])
-    told.clear()
+    assert (notified[-1], of.uids()) == (None, ["u"])
+    notified.clear()
     of.forget_except([])
-    assert (told, of.uids()) == ([None], [])
+    assert (notified, of.uids()) == ([None], [])
 
 
 @on_virtual_time
@@ -264,7 +266,9 @@ async def test_terminations_are_counted_once() -> None:
     of = manager(RecordingApi(), on_termination=lambda *event: seen.append(event))
     ended: Any = {"exitCode": 5, "reason": "Error"}
     for message in ("x", "y"):
-        status = phase("Failed", message=message, containerStatuses=[shown("a", terminated=ended)])
+        status = phase(
+            "Failed", message=message, containerStatuses=[reported("a", terminated=ended)]
+        )
         of.set_status(pod(restartPolicy="Never"), status)
     assert seen == [("containerStatuses", 5, "Error")]
     await settle(of)
@@ -305,8 +309,8 @@ async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     call: str, refusal: ApiError, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A pod was deleted by force and recreated: the error is expected and not reported."""
-    api, told = RecordingApi(), list[str]()
-    of = manager(api, on_refused=lambda _, why: told.append(why))
+    api, notified = RecordingApi(), list[str]()
+    of = manager(api, on_refused=lambda _, why: notified.append(why))
     of.set_status(pod(), phase("Running"))
     await settle(of)
     api.found = found
@@ -322,7 +326,7 @@ async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     await settle(of)
     assert of.get_status("u") is None
     assert len(api.failures) == 8, "one answer is enough"
-    assert not told
+    assert not notified
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
@@ -337,7 +341,7 @@ def mirror(**status: Any) -> Pod:
 
 def shown_as(ready: str, at: str) -> Any:
     conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": at}]
-    containers = [shown("a", running={}, extra={"ready": ready == "True"})]
+    containers = [reported("a", running={}, extra={"ready": ready == "True"})]
     return {"phase": "Running", "conditions": conditions, "containerStatuses": containers}
 
 
@@ -401,7 +405,7 @@ async def test_an_end_that_the_mirror_shows_is_not_that_of_the_pod_now() -> None
     api, mirrors = RecordingApi(), list[Pod]()
     statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
     statuses.set_status(static_pod(), shown_as("False", ""))
-    containers = [shown("a", terminated={"exitCode": 0})]
+    containers = [reported("a", terminated={"exitCode": 0})]
     ended = {"phase": "Failed", "reason": "Terminated", "message": "node shutdown"}
     mirrors.append(mirror(startTime=BEFORE, containerStatuses=containers, **ended))
     assert statuses.get_status("u") == {"startTime": BEFORE, "containerStatuses": containers}

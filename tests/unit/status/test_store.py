@@ -10,7 +10,7 @@ from kubeletpy.status import store
 from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.store import status_patch
 
-from .samples import NOW, pod, shown
+from .samples import NOW, pod, reported
 
 T0 = "2026-01-01T00:00:00Z"
 T1 = "2027-01-15T08:00:00Z"  # NOW
@@ -46,7 +46,7 @@ def test_start_time_is_set_once() -> None:
 
 def test_messages_share_the_pods_limit() -> None:
     of = pod("a", "b")
-    long = shown("a", terminated={"exitCode": 1, "message": "é" * 12288})
+    long = reported("a", terminated={"exitCode": 1, "message": "é" * 12288})
     kept = store.prepare(of, {"containerStatuses": [long]}, {}, NOW)  # type: ignore[list-item]
     message = kept["containerStatuses"][0]["state"]["terminated"]["message"]
     assert len(message.encode()) == 12288 // 2
@@ -70,11 +70,11 @@ def test_foreign_conditions_do_not_make_a_difference() -> None:
     ],
 )
 def test_ended_containers_run_again_only_by_policy(spec: Any, exit_code: int, fine: bool) -> None:
-    old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": exit_code})]}
-    new: Any = {"containerStatuses": [shown("a", running={})]}
+    old: Any = {"containerStatuses": [reported("a", terminated={"exitCode": exit_code})]}
+    new: Any = {"containerStatuses": [reported("a", running={})]}
     problem = store.illegal_transition(pod(**spec), old, new)
     assert (problem is None) is fine
-    another: Any = {"containerStatuses": [{**shown("a", running={}), "restartCount": 1}]}
+    another: Any = {"containerStatuses": [{**reported("a", running={}), "restartCount": 1}]}
     assert store.illegal_transition(pod(**spec), old, another) is None
     assert store.illegal_transition(pod(**spec), old, old) is None
 
@@ -84,10 +84,10 @@ def test_a_terminal_phase_is_held_back_while_containers_may_run() -> None:
     held = store.merge_for_api({"phase": "Running"}, kept, containers_may_run=True)
     assert held["phase"] == "Running"
     assert "reason" not in held
-    told = store.merge_for_api({"phase": "Running"}, kept, containers_may_run=False)
-    assert (told["phase"], told["reason"]) == ("Failed", "Evicted")
-    assert told["conditions"][0]["status"] == "False"
-    assert told["conditions"][0]["reason"] == "PodFailed"
+    notified = store.merge_for_api({"phase": "Running"}, kept, containers_may_run=False)
+    assert (notified["phase"], notified["reason"]) == ("Failed", "Evicted")
+    assert notified["conditions"][0]["status"] == "False"
+    assert notified["conditions"][0]["reason"] == "PodFailed"
 
 
 def test_fields_of_others_survive_the_merge() -> None:
@@ -145,13 +145,19 @@ def test_a_removed_condition_field_is_nulled() -> None:
 @pytest.mark.parametrize(
     ("spec", "statuses", "inits", "container", "init"),
     [
-        ({}, [shown("a", running={})], [], 137, None),
-        ({}, [shown("a", terminated={"exitCode": 4})], [], 4, None),
-        ({"init": [{"name": "i"}]}, [shown("a", waiting={})], [shown("i", waiting={})], None, 137),
+        ({}, [reported("a", running={})], [], 137, None),
+        ({}, [reported("a", terminated={"exitCode": 4})], [], 4, None),
         (
             {"init": [{"name": "i"}]},
-            [shown("a", waiting={})],
-            [shown("i", terminated={"exitCode": 0})],
+            [reported("a", waiting={})],
+            [reported("i", waiting={})],
+            None,
+            137,
+        ),
+        (
+            {"init": [{"name": "i"}]},
+            [reported("a", waiting={})],
+            [reported("i", terminated={"exitCode": 0})],
             137,
             0,
         ),
@@ -175,7 +181,7 @@ def test_unfinished_containers_get_exit_code_137_at_the_end(
 
 
 @pytest.mark.parametrize(
-    ("kind", "before", "given", "time"),
+    ("kind", "before", "supplied", "time"),
     [
         # conditions of others, and those that report a resize, come with their times
         ("x/y", [], T0, T0),
@@ -187,11 +193,11 @@ def test_unfinished_containers_get_exit_code_137_at_the_end(
     ],
 )
 def test_which_transition_times_are_kept(
-    kind: str, before: Any, given: str | None, time: str
+    kind: str, before: Any, supplied: str | None, time: str
 ) -> None:
     made: Any = {"type": kind, "status": "True"}
-    if given:
-        made["lastTransitionTime"] = given
+    if supplied:
+        made["lastTransitionTime"] = supplied
     kept = store.prepare(pod(), {"conditions": [made]}, {"conditions": before}, NOW)
     assert kept["conditions"][0]["lastTransitionTime"] == time
 
@@ -253,36 +259,36 @@ def test_differences_between_statuses(first: Any, second: Any, alike: bool) -> N
 @pytest.mark.parametrize(
     ("spec", "field", "after", "problem"),
     [
-        ({}, "containerStatuses", shown("a", running={}), True),
-        ({}, "containerStatuses", shown("a", waiting={}), True),
-        ({}, "containerStatuses", shown("a", terminated={}), False),
-        ({}, "containerStatuses", shown("b", running={}), False),
+        ({}, "containerStatuses", reported("a", running={}), True),
+        ({}, "containerStatuses", reported("a", waiting={}), True),
+        ({}, "containerStatuses", reported("a", terminated={}), False),
+        ({}, "containerStatuses", reported("b", running={}), False),
         ({}, "containerStatuses", {"name": "a", "state": {"running": {}}}, True),
-        ({}, "containerStatuses", shown("a", running={}, extra={"restartCount": 1}), False),
-        ({"init": [{"name": "a"}]}, "initContainerStatuses", shown("a", running={}), True),
+        ({}, "containerStatuses", reported("a", running={}, extra={"restartCount": 1}), False),
+        ({"init": [{"name": "a"}]}, "initContainerStatuses", reported("a", running={}), True),
         (
             {"init": [{"name": "a", "restartPolicy": "Always"}]},
             "initContainerStatuses",
-            shown("a", running={}),
+            reported("a", running={}),
             False,
         ),
-        ({}, "initContainerStatuses", shown("a", running={}), False),
+        ({}, "initContainerStatuses", reported("a", running={}), False),
     ],
 )
 def test_containers_that_may_run_again(spec: Any, field: str, after: Any, problem: bool) -> None:
     of = pod("c" if "init" in spec else "a", restartPolicy="Never", **spec)
-    before = shown("a", terminated={"exitCode": 1})
+    before = reported("a", terminated={"exitCode": 1})
     if "restartCount" not in after:
         del before["restartCount"]
-    entries: Any = {field: [shown("x", terminated={}), before]}
+    entries: Any = {field: [reported("x", terminated={}), before]}
     found = store.illegal_transition(of, entries, {field: [after]})  # type: ignore[misc]
     assert (found is not None) is problem
 
 
 def test_in_a_pod_that_always_restarts_any_may_come_back() -> None:
     of = pod({"name": "a", "restartPolicy": "Never"}, restartPolicy="Always")
-    old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": 1})]}
-    new: Any = {"containerStatuses": [shown("a", running={})]}
+    old: Any = {"containerStatuses": [reported("a", terminated={"exitCode": 1})]}
+    new: Any = {"containerStatuses": [reported("a", running={})]}
     assert store.illegal_transition(of, old, new) is None
 
 
@@ -290,8 +296,8 @@ def test_a_restart_of_all_may_run_any_container_again() -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [9]}}
     of = pod("a", {"name": "b", "restartPolicy": "Never", "restartPolicyRules": [rule]},
              restartPolicy="Never")  # fmt: skip
-    old: Any = {"containerStatuses": [shown("a", terminated={"exitCode": 1})]}
-    new: Any = {"containerStatuses": [shown("a", running={})]}
+    old: Any = {"containerStatuses": [reported("a", terminated={"exitCode": 1})]}
+    new: Any = {"containerStatuses": [reported("a", running={})]}
     assert store.illegal_transition(of, old, new) is None
 
 

@@ -24,7 +24,7 @@ def status(name: str = "Running", *entries: Any, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "stated"),
     [
         ({}, {}, ""),
         ({}, status("Running", RUNS), "phase Running instead of Pending, container main running"),
@@ -57,8 +57,8 @@ def status(name: str = "Running", *entries: Any, **more: Any) -> Any:
         ),
     ],
 )
-def test_the_text_of_an_unreported_status(old: Any, new: Any, said: str) -> None:
-    assert unreported(old, new) == said
+def test_the_text_of_an_unreported_status(old: Any, new: Any, stated: str) -> None:
+    assert unreported(old, new) == stated
 
 
 @on_virtual_time

@@ -15,21 +15,21 @@ from tests.unit.podworkers.builders import make_pod
 class Known:
     """Answers of the workers and the status manager, the same for every pod."""
 
-    def __init__(self, *, ended: bool, asked: bool, phase: str | None) -> None:
-        self._ended, self._asked, self._phase = ended, asked, phase
+    def __init__(self, *, ended: bool, requested: bool, phase: str | None) -> None:
+        self._ended, self._requested, self._phase = ended, requested, phase
 
     def is_known_terminated(self, uid: str) -> bool:
         return self._ended
 
     def is_termination_requested(self, uid: str) -> bool:
-        return self._asked
+        return self._requested
 
     def get_status(self, uid: str) -> Any:
         return None if self._phase is None else {"phase": self._phase}
 
 
 @pytest.mark.parametrize(
-    ("ended", "asked", "in_api", "own", "active"),
+    ("ended", "requested", "in_api", "own", "active"),
     [
         (True, True, "", None, False),
         (True, False, "", None, False),
@@ -43,9 +43,9 @@ class Known:
     ],
 )
 def test_pods_that_count_as_active(
-    ended: bool, asked: bool, in_api: str, own: str | None, active: bool
+    ended: bool, requested: bool, in_api: str, own: str | None, active: bool
 ) -> None:
-    known: Any = Known(ended=ended, asked=asked, phase=own)
+    known: Any = Known(ended=ended, requested=requested, phase=own)
     pod: Pod = make_pod(phase=in_api)
     pods = PodManager()
     pods.put(pod)

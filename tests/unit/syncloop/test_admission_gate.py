@@ -37,7 +37,7 @@ class Gate:
     def __init__(self, state: NodeState | None = None, *, resizes_preempt: bool = True) -> None:
         self.node: Any = node()
         self.newest: Any = None
-        self.asked = 0
+        self.requested = 0
         self.active: list[Pod] = []
         self.killed: list[str] = []
         self.overrides: list[KillOptions] = []
@@ -59,16 +59,16 @@ class Gate:
             newest_node=self.fetch_node,
             kill=self.kill,
             place=self.place,
-            plugins=lambda asked: self.plugins.get(asked.uid),
+            plugins=lambda requested: self.plugins.get(requested.uid),
             resizes_preempt=resizes_preempt,
         )
 
-    def place(self, asked: Pod) -> Rejection | Settle | None:
-        self.placed.append(asked.uid)
-        return self.places.get(asked.uid)
+    def place(self, requested: Pod) -> Rejection | Settle | None:
+        self.placed.append(requested.uid)
+        return self.places.get(requested.uid)
 
     async def fetch_node(self) -> Any:
-        self.asked += 1
+        self.requested += 1
         return self.newest
 
     async def kill(self, victim: Pod, options: KillOptions) -> None:
@@ -82,8 +82,8 @@ class Gate:
     def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
         self.events.append(f"{involved['uid']} {kind} {reason}: {message}")
 
-    async def settled(self, asked: Pod) -> Rejection | None:
-        answer = self.gate(asked, self.active)
+    async def settled(self, requested: Pod) -> Rejection | None:
+        answer = self.gate(requested, self.active)
         assert isinstance(answer, Deferred)
         return await answer.settle(lambda: self.active)
 
@@ -143,7 +143,7 @@ async def test_the_node_is_read_again_before_a_pod_is_refused_for_a_label() -> N
     refused = await gate.settled(wants)
     assert refused is not None
     assert refused.reason == "NodeAffinity"
-    assert gate.asked == 2
+    assert gate.requested == 2
 
 
 @on_virtual_time
@@ -186,7 +186,7 @@ async def test_foresee_changes_nothing() -> None:
     stranger = pod(nodeSelector={"disk": "fast"}, uid="e")
     assert isinstance(gate.gate.foresee(stranger, [])[0], Refused)
     await settle()
-    assert (gate.killed, gate.events, gate.asked) == ([], [], 0)
+    assert (gate.killed, gate.events, gate.requested) == ([], [], 0)
     assert gate.rejections("OutOfcpu") == 0
 
 
@@ -196,9 +196,9 @@ async def test_two_critical_pods_do_not_preempt_for_the_same_space() -> None:
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
     one, two = (pod(container("1"), uid=uid, **CRITICAL) for uid in ("c", "d"))
 
-    async def admitted(asked: Pod) -> None:
-        assert await gate.settled(asked) is None
-        gate.active.append(asked)
+    async def admitted(requested: Pod) -> None:
+        assert await gate.settled(requested) is None
+        gate.active.append(requested)
 
     await asyncio.gather(admitted(one), admitted(two))
     assert sorted(gate.killed) == ["a", "b"]
@@ -241,8 +241,8 @@ async def test_requests_are_read_once_per_object() -> None:
 
 @on_virtual_time
 async def test_a_held_pod_is_settled_once() -> None:
-    told: list[tuple[str, Rejection | None]] = []
-    held = HeldPods(lambda uid, rejection: told.append((uid, rejection)))
+    notified: list[tuple[str, Rejection | None]] = []
+    held = HeldPods(lambda uid, rejection: notified.append((uid, rejection)))
     answers: dict[str, asyncio.Future[Rejection | None]] = {}
     for uid in "abcd":
         answers[uid] = asyncio.get_running_loop().create_future()
@@ -253,11 +253,11 @@ async def test_a_held_pod_is_settled_once() -> None:
     answers["c"].set_exception(RuntimeError("broken"))
     held.forget("d")
     await settle()
-    assert told[:2] == [("a", None), ("b", FITS)]
-    assert told[2][0] == "c"
-    assert told[2][1] is not None
-    assert told[2][1].reason == "UnexpectedAdmissionError"
-    assert len(told) == 3
+    assert notified[:2] == [("a", None), ("b", FITS)]
+    assert notified[2][0] == "c"
+    assert notified[2][1] is not None
+    assert notified[2][1].reason == "UnexpectedAdmissionError"
+    assert len(notified) == 3
     assert held.waiting == frozenset()
     held.refuse("b")
     assert held.holds("b")
@@ -362,13 +362,13 @@ async def test_a_pod_is_placed_after_its_plugins_have_returned() -> None:
         Gate(),
         Rejection(AdmissionReason("UnexpectedAdmissionError"), "Allocate failed"),
     )
-    asked = pod(container("100m"), uid="u")
+    requested = pod(container("100m"), uid="u")
     for answer in (None, refusal):
         gate.placed.clear()
         gate.plugins["u"] = asyncio.sleep(10)
         if answer is not None:
             gate.places["u"] = answer
-        waits = asyncio.create_task(gate.settled(asked))
+        waits = asyncio.create_task(gate.settled(requested))
         await asyncio.sleep(9)
         assert gate.placed == []
         assert await waits == answer
@@ -416,10 +416,10 @@ async def test_pods_that_the_next_start_would_not_admit_are_listed_for_explain()
     gate.node = node(disk="ssd")
     assert refused_at_start(core) == []
     gate.node = node(disk="hdd")
-    shown = refused_at_start(core)
-    assert shown[0] == (
+    reported = refused_at_start(core)
+    assert reported[0] == (
         "pod default/p runs, but the next start of the agent ends it: NodeAffinity: Predicate "
         "NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
     )
-    assert shown[5:] == ["2 more pods likewise"]
+    assert reported[5:] == ["2 more pods likewise"]
     assert gate.rejections("NodeAffinity") == 0, "nothing was refused"

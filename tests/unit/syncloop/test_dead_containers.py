@@ -13,10 +13,10 @@ from kubeletpy.syncloop.housekeeping import DeadContainers
 from tests.virtual_time import on_virtual_time, settle
 
 
-@pytest.mark.parametrize(("told", "gone"), [(True, ["c2", "c1"]), (False, ["c1"])])
+@pytest.mark.parametrize(("notified", "absent"), [(True, ["c2", "c1"]), (False, ["c1"])])
 @on_virtual_time
 async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
-    told: bool, gone: list[str]
+    notified: bool, absent: list[str]
 ) -> None:
     removed: list[str] = []
 
@@ -33,7 +33,7 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
     )
     cache.set(PodRuntimeStatus("uid", "web", "default", containers=runs, observed_at=1))
     backlog = Backlog()
-    dead = DeadContainers(Runtime(), cache, lambda uid: False, backlog, lambda uid: told)  # type: ignore[arg-type]
+    dead = DeadContainers(Runtime(), cache, lambda uid: False, backlog, lambda uid: notified)  # type: ignore[arg-type]
     running = asyncio.ensure_future(dead.run())
     with backlog.waiting():
         dead.died("uid", "c3")
@@ -41,4 +41,4 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
         assert removed == [], "pods that wait for their turn go first"
     await settle()
     running.cancel()
-    assert removed == gone
+    assert removed == absent

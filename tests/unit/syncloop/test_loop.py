@@ -78,7 +78,7 @@ class Node:
         self.judged: list[tuple[str, list[str]]] = []
         self.deleted_mirrors: list[str] = []
         self.found: list[NodePods] = []
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.syncer.on_reject = lambda pod, rejection: self.statuses.set_status(
             pod, rejected_status(pod, rejection)
         )
@@ -126,7 +126,7 @@ class Node:
             clock=LoopClock(),
             admit=self.admit,
             runtime_error=lambda: self.error,
-            on_api_object=lambda pod: self.told.append(pod.uid),
+            on_api_object=lambda pod: self.notified.append(pod.uid),
             on_admitted=lambda pod: self.admitted.append(pod.uid),
             on_updated=lambda old, new: self.changed.append((old.generation, new.generation)),
         )
@@ -175,7 +175,7 @@ async def test_a_new_object_wakes_and_a_new_status_does_not() -> None:
     node.loop.deliver_event("api", "MODIFIED", pod_object(phase="Running"))
     await settle()
     assert node.syncer.verbs == ["sync"]
-    assert node.told == ["uid-web", "uid-web"]
+    assert node.notified == ["uid-web", "uid-web"]
     node.loop.deliver_event("api", "MODIFIED", pod_object(labels={"a": "b"}, phase="Running"))
     await settle()
     assert node.syncer.verbs == ["sync", "sync"]
@@ -255,8 +255,8 @@ def of_file(uid: str, name: str, source: str = "file") -> PodRuntimeStatus:
 
 def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
     """UIDs of pods that were stopped because no source has them."""
-    said = "stopping a pod that should not run"
-    return {vars(record)["uid"] for record in caplog.records if record.message == said}
+    stated = "stopping a pod that should not run"
+    return {vars(record)["uid"] for record in caplog.records if record.message == stated}
 
 
 @on_virtual_time
@@ -346,8 +346,8 @@ async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
         return await answer
 
     node.slow["uid-slow"] = Deferred(settle_later)
-    asks = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
-    node.loop.deliver("api", [pod_object("slow", containers=asks)])
+    requests = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    node.loop.deliver("api", [pod_object("slow", containers=requests)])
     await settle()
     state = node.loop._allocations._state
     assert state.find("uid-slow") is None
@@ -404,10 +404,10 @@ async def test_refused_pods() -> None:
     assert node.syncer.verbs == ["sync"]
     await asyncio.sleep(10)
     assert node.queries.record("uid-web") is None
-    gone = pod_object(deleting=30, phase="Failed")
+    removed = pod_object(deleting=30, phase="Failed")
     node.loop.deliver_event("api", "MODIFIED", pod_object(phase="Failed"))
     assert node.active()[0].uid == "uid-other"
-    node.loop.deliver_event("api", "MODIFIED", gone)
+    node.loop.deliver_event("api", "MODIFIED", removed)
     await asyncio.sleep(3)
     assert node.syncer.verbs[1:] == ["finish"]
     await node.stop()

@@ -104,22 +104,25 @@ def test_pod_level_requests_come_from_its_containers() -> None:
 
 
 def test_quantities_are_those_that_the_api_would_return() -> None:
-    given = {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5, "memory": "10m"}}
+    supplied = {"limits": {"cpu": 1, "memory": "1024Mi"}, "requests": {"cpu": 0.5, "memory": "10m"}}
     (pod,) = decode_manifest(
         manifest(
-            containers=[{"name": "a", "image": "i", "resources": given}],
-            initContainers=[{"name": "b", "image": "i", "resources": given}],
-            resources=given,
+            containers=[{"name": "a", "image": "i", "resources": supplied}],
+            initContainers=[{"name": "b", "image": "i", "resources": supplied}],
+            resources=supplied,
             overhead={"cpu": "0.25"},
             volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1024Ki"}}, {"name": "w"}],
         ),
         ORIGIN,
     )
     spec = pod["spec"]
-    shown = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "10m"}}
-    assert spec["containers"][0]["resources"] == shown
-    assert spec["initContainers"][0]["resources"] == shown
-    assert spec["resources"] == shown
+    reported = {
+        "limits": {"cpu": "1", "memory": "1Gi"},
+        "requests": {"cpu": "500m", "memory": "10m"},
+    }
+    assert spec["containers"][0]["resources"] == reported
+    assert spec["initContainers"][0]["resources"] == reported
+    assert spec["resources"] == reported
     assert spec["overhead"] == {"cpu": "250m"}
     assert [v["emptyDir"] for v in spec["volumes"]] == [{"sizeLimit": "1Mi"}, {}]
 
@@ -142,8 +145,10 @@ def test_the_uid_depends_on_content_and_origin() -> None:
     kind_last = WEB.replace("kind: Pod\n", "") + "kind: Pod\n"
     (reordered,) = decode_manifest(kind_last.encode(), ORIGIN)
     assert reordered["metadata"]["uid"] == uids[0]
-    (given,) = decode_manifest(WEB.replace("name: web", "name: web\n  uid: abc").encode(), ORIGIN)
-    assert given["metadata"]["uid"] == "abc"
+    (supplied,) = decode_manifest(
+        WEB.replace("name: web", "name: web\n  uid: abc").encode(), ORIGIN
+    )
+    assert supplied["metadata"]["uid"] == "abc"
 
 
 def test_a_url_gives_lists_and_no_toleration() -> None:
@@ -347,15 +352,15 @@ def test_the_longest_manifest_and_the_longest_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("supplied", "kept"),
     [
         (None, [FOR_EVER]),
         ([FOR_EVER], [FOR_EVER]),
         ([{"key": "k"}], [{"key": "k"}, FOR_EVER]),
     ],
 )
-def test_a_static_pod_is_not_evicted_by_taints(given: Any, kept: Any) -> None:
-    (pod,) = decode_manifest(manifest(tolerations=given), ORIGIN)
+def test_a_static_pod_is_not_evicted_by_taints(supplied: Any, kept: Any) -> None:
+    (pod,) = decode_manifest(manifest(tolerations=supplied), ORIGIN)
     assert pod["spec"]["tolerations"] == kept
 
 

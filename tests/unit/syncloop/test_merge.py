@@ -202,10 +202,10 @@ def test_a_pod_that_becomes_malformed_is_kept_and_reported_once(deliver: Any) ->
     merged = deliver(merge, broken())
     assert ops(merged) == []
     assert merge.pods("api")["uid-web"].spec == web["spec"]
-    (told,) = merged.refused
-    assert told.pod.uid == "uid-web"
-    assert told.message.startswith("Error validating pod web_default(uid-web) from api: ")
-    assert told.message.endswith("; the pod goes on as it was")
+    (notified,) = merged.refused
+    assert notified.pod.uid == "uid-web"
+    assert notified.message.startswith("Error validating pod web_default(uid-web) from api: ")
+    assert notified.message.endswith("; the pod goes on as it was")
     assert deliver(merge, broken()) == MergedDelivery()
     # accepted as soon as it can be read again, and reported again the next time
     assert ops(deliver(merge, pod_object("web", labels={"a": "b"}))) == [(Op.UPDATE, ["uid-web"])]

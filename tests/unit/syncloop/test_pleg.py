@@ -79,11 +79,11 @@ def test_sandboxes_count_as_containers() -> None:
 
 def test_a_list_that_agrees_with_the_cache_needs_no_read() -> None:
     known = runtime_status(state=R)
-    shown = summarise(known)
-    assert agrees(known, shown)
-    assert not agrees(runtime_status(state=E), shown)
-    assert not agrees(runtime_status(ready=False), shown)
-    assert not agrees(without(known, "c1", 5), shown)
+    reported = summarise(known)
+    assert agrees(known, reported)
+    assert not agrees(runtime_status(state=E), reported)
+    assert not agrees(runtime_status(ready=False), reported)
+    assert not agrees(without(known, "c1", 5), reported)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ class Streaming(Setup):
     def __init__(self) -> None:
         super().__init__()
         self.service = FakeStream()
-        self.told: PodRuntimeStatus | None = None
+        self.notified: PodRuntimeStatus | None = None
         self.stream = EventStream(
             self.service,  # type: ignore[arg-type]
             self.read_event,
@@ -288,12 +288,12 @@ class Streaming(Setup):
     async def read_event(
         self, event: cri.ContainerEventResponse, previous: PodRuntimeStatus | None
     ) -> PodRuntimeStatus | None:
-        return self.told
+        return self.notified
 
     def send(
         self, kind: str, status: PodRuntimeStatus | None, container_id: str = "c1", ago: float = 0.0
     ) -> None:
-        self.told = status
+        self.notified = status
         event = cri.ContainerEventResponse(
             container_id=container_id,
             container_event_type=f"CONTAINER_{kind}_EVENT",

@@ -22,10 +22,10 @@ class Deliveries:
     def __init__(self) -> None:
         self.sets: list[list[str]] = []
         self.arrived = asyncio.Event()
-        self.told: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
-        self.told.append((uid, problem))
+        self.notified.append((uid, problem))
         self.arrived.set()
 
     def deliver(self, source: str, objects: list[api.Pod]) -> None:
@@ -115,7 +115,7 @@ async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_removed
     assert await deliveries.next() == ["web-n"]
     file.write_text("kind: [")
     await deliveries.next()
-    ((_uid, problem),) = deliveries.told
+    ((_uid, problem),) = deliveries.notified
     assert problem.startswith(f"{file}: neither YAML nor JSON")
     assert problem.endswith("; the pod goes on as it was")
     assert deliveries.sets == [["web-n"]]

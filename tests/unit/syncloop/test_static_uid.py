@@ -44,11 +44,11 @@ RUNS = RunningStaticPod(
 
 def mirror(pod: Pod = POD, uid: str = UID, **spec: Any) -> JSON:
     """The pod in the API, with the fields that the server adds and without those it drops."""
-    shown = {**pod.spec, "priority": 2000001000, "preemptionPolicy": "PreemptLowerPriority"}
+    reported = {**pod.spec, "priority": 2000001000, "preemptionPolicy": "PreemptLowerPriority"}
     annotations = {**pod.annotations, CONFIG_HASH: uid, CONFIG_MIRROR: uid, CONFIG_SEEN: "x"}
     return {
         "metadata": {"labels": {**pod.labels}, "annotations": annotations},
-        "spec": {**shown, **spec},
+        "spec": {**reported, **spec},
     }
 
 

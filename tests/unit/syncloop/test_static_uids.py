@@ -50,22 +50,22 @@ class Deliveries:
 class MirrorApi(ScriptedApi):
     """An API with one pod; with None it does not answer."""
 
-    def __init__(self, shown: JSON | None) -> None:
+    def __init__(self, reported: JSON | None) -> None:
         super().__init__()
-        self.shown = shown
+        self.reported = reported
 
     async def answer(self, call: Call) -> JSON:
         assert (call.verb, call.resource, call.name) == ("get", PODS, "bare-n")
-        if self.shown is None:
+        if self.reported is None:
             await asyncio.Event().wait()
             raise AssertionError
-        return self.shown
+        return self.reported
 
 
 def mirror(**spec: Any) -> JSON:
-    shown: JSON = json.loads(manifest(nodeName="n", **spec))
-    shown["metadata"]["annotations"] = {"kubernetes.io/config.mirror": UID}
-    return shown
+    reported: JSON = json.loads(manifest(nodeName="n", **spec))
+    reported["metadata"]["annotations"] = {"kubernetes.io/config.mirror": UID}
+    return reported
 
 
 def manifest(**spec: Any) -> str:
@@ -161,8 +161,8 @@ async def test_a_changed_manifest_is_not_adopted(tmp_path: Path) -> None:
 
 @on_virtual_time
 async def test_the_mirror_pod_shows_what_the_file_does_not(tmp_path: Path) -> None:
-    shown = mirror(tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
-    node = Node(tmp_path / "one", MirrorApi(shown))
+    reported = mirror(tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
+    node = Node(tmp_path / "one", MirrorApi(reported))
     node.file.write_text(manifest())
     node.runs(EARLIER)
     assert await node.agent() == [[UID]]

@@ -76,8 +76,8 @@ class FakeApi:
             queue.put_nowait(LOST)
 
     def _send_event(self, key: Key, event: WatchEvent) -> None:
-        for wanted, queue in self._queues:
-            if wanted == key:
+        for desired, queue in self._queues:
+            if desired == key:
                 queue.put_nowait(event)
 
     def _check(self, verb: str) -> None:
@@ -104,24 +104,24 @@ class FakeApi:
             raise NotFound("there is none", code=404)
         return found
 
-    async def list(self, resource: Resource, namespace: str, **given: Any) -> JSON:
+    async def list(self, resource: Resource, namespace: str, **supplied: Any) -> JSON:
         self._check("list")
-        name = given["field_selector"].removeprefix("metadata.name=")
+        name = supplied["field_selector"].removeprefix("metadata.name=")
         found = self.objects.get((resource.plural, namespace, name))
         version = {"resourceVersion": str(self._version)}
         return {"metadata": version, "items": [found] if found else []}
 
     async def watch(
-        self, resource: Resource, namespace: str, **given: Any
+        self, resource: Resource, namespace: str, **supplied: Any
     ) -> AsyncIterator[WatchEvent]:
         self._check("watch")
-        name = given["field_selector"].removeprefix("metadata.name=")
+        name = supplied["field_selector"].removeprefix("metadata.name=")
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         entry = ((resource.plural, namespace, name), queue)
         self._queues.append(entry)
         self.open_watches += 1
         try:
-            if given["send_initial_events"]:
+            if supplied["send_initial_events"]:
                 found = self.objects.get(entry[0])
                 for event in streamed([found] if found else [], str(self._version)):
                     yield event
@@ -134,7 +134,7 @@ class FakeApi:
             self.open_watches -= 1
             self._queues.remove(entry)
 
-    async def create(self, resource: Resource, obj: JSON, namespace: str, **given: Any) -> JSON:
+    async def create(self, resource: Resource, obj: JSON, namespace: str, **supplied: Any) -> JSON:
         self._check("create")
         await self._answered()
         assert self._clock is not None
@@ -146,7 +146,7 @@ class FakeApi:
             about = {
                 "namespace": namespace,
                 "pod": {"name": bound["name"], "uid": bound["uid"]},
-                "serviceaccount": {"name": given["name"], "uid": "uid-account"},
+                "serviceaccount": {"name": supplied["name"], "uid": "uid-account"},
             }
             begun = now - self.issued_ago
             life = {"iat": begun, "exp": begun + seconds, "jti": token}
@@ -156,5 +156,5 @@ class FakeApi:
             "token": token,
             "expirationTimestamp": format_time(now - self.issued_ago + seconds),
         }
-        self.last_request = (given["name"], obj)
+        self.last_request = (supplied["name"], obj)
         return {**obj, "status": status}

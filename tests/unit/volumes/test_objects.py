@@ -333,8 +333,8 @@ async def test_watches_end_when_the_api_carries_fewer(
         await asyncio.sleep(POLL_S * 1.5 + 20)
     assert woken == ["pod"] * 6
     assert api.open_watches == 4
-    said = [(r.message.partition(":")[0], r.__dict__["watches"]) for r in caplog.records]
-    assert said == [("pods use more objects than can be watched", 4)], "six watches were lost"
+    stated = [(r.message.partition(":")[0], r.__dict__["watches"]) for r in caplog.records]
+    assert stated == [("pods use more objects than can be watched", 4)], "six watches were lost"
     await objects.close()
 
 
@@ -342,7 +342,7 @@ class OnlyGets(FakeApi):
     """An API in which objects can be read but not watched, as claims by a node of a cluster."""
 
     async def watch(
-        self, resource: Resource, namespace: str, **given: Any
+        self, resource: Resource, namespace: str, **supplied: Any
     ) -> AsyncIterator[WatchEvent]:
         raise Forbidden("can only get individual resources of this type", code=403)
         yield
@@ -377,10 +377,10 @@ class OfThisNode(FakeApi):
         return await super().get(resource, name, namespace)
 
     async def watch(
-        self, resource: Resource, namespace: str, **given: Any
+        self, resource: Resource, namespace: str, **supplied: Any
     ) -> AsyncIterator[WatchEvent]:
-        self._related(given["field_selector"].removeprefix("metadata.name="))
-        async for event in super().watch(resource, namespace, **given):
+        self._related(supplied["field_selector"].removeprefix("metadata.name="))
+        async for event in super().watch(resource, namespace, **supplied):
             yield event
 
     def _related(self, name: str) -> None:
@@ -415,7 +415,7 @@ async def test_a_missing_object_does_not_keep_others_from_being_watched() -> Non
 class ListsOnly(FakeApi):
     """An API in which a node may list claims but not watch them."""
 
-    async def watch(self, resource: Resource, namespace: str, **given: Any) -> Any:
+    async def watch(self, resource: Resource, namespace: str, **supplied: Any) -> Any:
         self.calls["watch"] = self.calls.get("watch", 0) + 1
         raise Forbidden("cannot watch", code=403)
         yield

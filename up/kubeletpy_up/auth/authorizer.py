@@ -152,11 +152,11 @@ def _need_own_pod(node: str, request: Request, lookup: Lookup) -> str | None:
     pod = lookup.find("pods", request.namespace, request.name)
     if pod is None or _own_pod(node, request, lookup):
         return None
-    words = {
+    parts = {
         "create": f"node {node} can only evict pods",
         "delete": f'node "{node}" can only delete pods',
     }.get(request.verb, f'node "{node}" can only update pod status for pods')
-    return AdmissionRefusal(f"{words} with spec.nodeName set to itself")
+    return AdmissionRefusal(f"{parts} with spec.nodeName set to itself")
 
 
 def _related(
@@ -194,8 +194,8 @@ def _secrets(node: str, request: Request, lookup: Lookup) -> str | None:
     refused = _pods_secrets(node, request, lookup)
     if refused is None or not request.name or request.verb not in _READ or request.subresource:
         return refused
-    wanted = (request.namespace, request.name)
-    if any(wanted in volume_secrets(volume) for volume in _volumes_on(node, lookup)):
+    desired = (request.namespace, request.name)
+    if any(desired in volume_secrets(volume) for volume in _volumes_on(node, lookup)):
         return None
     return refused
 

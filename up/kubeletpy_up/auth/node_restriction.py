@@ -92,9 +92,9 @@ def check_pod_status(node_name: str, new: JSON, old: JSON) -> str | None:
     if _changed(new, old, "labels"):
         return f'node "{node_name}" cannot update labels through pod status'
     after, before = new.get("status") or {}, old.get("status") or {}
-    for key, shown in _CLAIMED.items():
+    for key, reported in _CLAIMED.items():
         if (after.get(key) or None) != (before.get(key) or None):
-            return f'node "{node_name}" cannot update {shown}'
+            return f'node "{node_name}" cannot update {reported}'
     if new["metadata"].get("ownerReferences") != old["metadata"].get("ownerReferences"):
         return f'node "{node_name}" cannot update ownerReferences through pod status'
     return None
@@ -232,9 +232,9 @@ def volume_secrets(volume: JSON) -> set[tuple[str, str]]:
     return {(namespace, name) for namespace, name in found if name}
 
 
-def _reference(given: JSON | None, namespace: str) -> tuple[str, str]:
-    given = given or {}
-    return given.get("namespace") or namespace, given.get("name") or ""
+def _reference(supplied: JSON | None, namespace: str) -> tuple[str, str]:
+    supplied = supplied or {}
+    return supplied.get("namespace") or namespace, supplied.get("name") or ""
 
 
 def claim_names(pod: JSON) -> set[str]:

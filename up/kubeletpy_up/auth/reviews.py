@@ -72,11 +72,11 @@ def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
     subject = caller
     if spec.get("user") or spec.get("groups"):
         subject = Caller(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
-    wanted: JSON = spec.get("resourceAttributes") or {}
-    if not wanted:
+    desired: JSON = spec.get("resourceAttributes") or {}
+    if not desired:
         refused = None if subject.is_admin else ""
     else:
-        refused = authorize(subject, _request(wanted))
+        refused = authorize(subject, _request(desired))
     status: JSON = {"allowed": refused is None}
     if refused:
         status["reason"] = refused
@@ -85,18 +85,18 @@ def access_review(review: JSON, caller: Caller, authorize: Authorize) -> JSON:
 
 def _check_attributes(review: JSON, spec: JSON) -> None:
     """Check that a review has exactly one question, in one form. Raises ApiError."""
-    wanted: JSON = spec.get("resourceAttributes") or {}
+    desired: JSON = spec.get("resourceAttributes") or {}
     path: JSON = spec.get("nonResourceAttributes") or {}
-    selectors = {key: wanted.get(key) or {} for key in ("fieldSelector", "labelSelector")}
-    twice = [key for key, given in selectors.items() if _is_twice(given)]
+    selectors = {key: desired.get(key) or {} for key in ("fieldSelector", "labelSelector")}
+    twice = [key for key, supplied in selectors.items() if _is_twice(supplied)]
     metadata: JSON = review.get("metadata") or {}
     namespace = metadata.get("namespace") or ""
     is_local = str(review.get("kind", "")).startswith("Local")
-    if wanted and path:
+    if desired and path:
         named = {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
-        shown = json.dumps(named, separators=(",", ":"))
-        _refuse("spec", f"Invalid value: {shown}: {_ONE_OF}")
-    if not wanted and not path:
+        reported = json.dumps(named, separators=(",", ":"))
+        _refuse("spec", f"Invalid value: {reported}: {_ONE_OF}")
+    if not desired and not path:
         _refuse("spec", f"Invalid value: null: {_ONE_OF}")
     if twice:
         raw = selectors[twice[0]]["rawSelector"]
@@ -104,9 +104,9 @@ def _check_attributes(review: JSON, spec: JSON) -> None:
             f"spec.resourceAttributes.{twice[0]}.rawSelector",
             f'Invalid value: "{raw[:63]}": may not specified at the same time as requirements',
         )
-    if is_local and (wanted.get("namespace") or "") != namespace:
-        shown = wanted.get("namespace") or ""
-        text = f'Invalid value: "{shown}": must match metadata.namespace'
+    if is_local and (desired.get("namespace") or "") != namespace:
+        reported = desired.get("namespace") or ""
+        text = f'Invalid value: "{reported}": must match metadata.namespace'
         _refuse("spec.resourceAttributes.namespace", text)
     if {key for key, value in metadata.items() if value} - ({"namespace"} if is_local else set()):
         _refuse("metadata", f"Invalid value: {json.dumps(metadata)[:500]}: must be empty")
@@ -120,15 +120,15 @@ def _refuse(field: str, text: str) -> None:
     raise invalid("", "", [Cause("FieldValueInvalid", field, text)], _GROUP)
 
 
-def _request(wanted: JSON) -> Request:
-    group, resource = wanted.get("group") or "", wanted.get("resource") or ""
+def _request(desired: JSON) -> Request:
+    group, resource = desired.get("group") or "", desired.get("resource") or ""
     return Request(
-        verb=wanted.get("verb") or "",
+        verb=desired.get("verb") or "",
         resource=f"{resource}.{group}" if group else resource,
-        subresource=wanted.get("subresource") or "",
-        namespace=wanted.get("namespace") or "",
-        name=wanted.get("name") or "",
-        node_selector=_node_selector(wanted.get("fieldSelector") or {}),
+        subresource=desired.get("subresource") or "",
+        namespace=desired.get("namespace") or "",
+        name=desired.get("name") or "",
+        node_selector=_node_selector(desired.get("fieldSelector") or {}),
     )
 
 

@@ -79,8 +79,8 @@ def _bound_object(store: Store, namespace: str, reference: JSON) -> JSON:
     return entry.object
 
 
-def _lifetime(asked: int | None) -> int:
-    seconds = DEFAULT_SECONDS if asked is None else asked
+def _lifetime(requested: int | None) -> int:
+    seconds = DEFAULT_SECONDS if requested is None else requested
     if MIN_SECONDS <= seconds <= MAX_SECONDS:
         return seconds
     why = (

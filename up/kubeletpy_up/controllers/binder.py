@@ -39,8 +39,8 @@ class Binder(Reconciler):
             name = change.object["metadata"]["name"]
             is_free = matching.reference(change.object) is None
             for claim in self.all_of(CLAIMS):
-                wanted = matching.volume_name(claim)
-                if wanted == name or (not wanted and is_free):
+                desired = matching.volume_name(claim)
+                if desired == name or (not desired and is_free):
                     yield key_of(CLAIMS, claim)
         elif change.resource == CLASSES:
             yield from (
@@ -49,7 +49,7 @@ class Binder(Reconciler):
                 if not matching.is_completed(claim)
             )
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Reconcile a volume or a claim."""
         found = self.find(key)
         if found is None:
@@ -176,10 +176,10 @@ class Binder(Reconciler):
                 self._phase(volume, "Released")
             self._recycle(volume)
             return
-        wanted = matching.volume_name(claim)
-        if wanted == volume["metadata"]["name"]:
+        desired = matching.volume_name(claim)
+        if desired == volume["metadata"]["name"]:
             self._phase(volume, "Bound")
-        elif wanted:
+        elif desired:
             # another volume was faster
             if matching.annotation(volume, matching.PROVISIONED_BY) is not None:
                 self._phase(volume, "Released")

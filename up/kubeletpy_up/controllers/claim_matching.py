@@ -68,14 +68,14 @@ def belongs_to(volume: JSON, claim: JSON) -> bool:
 
 def mismatch(volume: JSON, claim: JSON) -> str:
     """Why a claim can't have the volume that it names; empty if it can."""
-    wanted, has = claim.get("spec") or {}, volume.get("spec") or {}
+    desired, has = claim.get("spec") or {}, volume.get("spec") or {}
     if capacity(volume) < size(claim):
         return "requested PV is too small"
     if (class_of(volume) or "") != (class_of(claim) or ""):
         return "storageClassName does not match"
-    if _mode(has) != _mode(wanted):
+    if _mode(has) != _mode(desired):
         return "incompatible volumeMode"
-    if not set(wanted.get("accessModes") or ()) <= set(has.get("accessModes") or ()):
+    if not set(desired.get("accessModes") or ()) <= set(has.get("accessModes") or ()):
         return "incompatible accessMode"
     return ""
 

@@ -100,7 +100,7 @@ class CertificateController:
                 name = next(iter(self._waiting))
                 del self._waiting[name]
                 try:
-                    await self._look(name)
+                    await self._check(name)
                 except (ApiError, CertificateError, OSError) as error:
                     logger.warning(
                         "A certificate request was not handled",
@@ -111,7 +111,7 @@ class CertificateController:
                 except Exception:  # the boundary of a request: the next one is handled anyway
                     logger.exception("Signing a certificate request failed", extra={"csr": name})
 
-    async def _look(self, name: str) -> None:
+    async def _check(self, name: str) -> None:
         found = self._registry.find(REQUESTS, "", name)
         if found is None:
             return
@@ -141,8 +141,8 @@ class CertificateController:
         from kubeletpy.base.host import x509
 
         now = self._registry.clock.now()
-        wanted = found["spec"].get("expirationSeconds")
-        lifetime = min(self._lifetime, wanted) if wanted else self._lifetime
+        desired = found["spec"].get("expirationSeconds")
+        lifetime = min(self._lifetime, desired) if desired else self._lifetime
         begin = now if lifetime < SHORT_S else now - BACKDATE_S
         try:
             certificate = await asyncio.to_thread(

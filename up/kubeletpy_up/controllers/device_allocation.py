@@ -30,7 +30,7 @@ class CannotAllocate(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Desired:
     """One request, or one of its alternatives."""
 
     name: str
@@ -42,7 +42,7 @@ class Wanted:
 class _Choice:
     """A device for a request; ``share`` is the part that it takes of a shared device."""
 
-    wanted: Wanted
+    desired: Desired
     device: Found
     share: Share | None = None
 
@@ -51,7 +51,7 @@ class _Choice:
 class _Search:
     """The state of a search: free devices and counters, and the choices so far."""
 
-    gone: Collection[DeviceId]
+    removed: Collection[DeviceId]
     shares: Shared
     room: Counter[CounterId]
     constraints: Sequence[JSON]
@@ -78,69 +78,71 @@ def allocate(
     Raises:
         CannotAllocate: no free device fits, or the request is not supported here.
     """
-    asked = (claim.get("spec") or {}).get("devices") or {}
-    requests = asked.get("requests") or ()
+    requested = (claim.get("spec") or {}).get("devices") or {}
+    requests = requested.get("requests") or ()
     alternatives = [_alternatives(request, classes) for request in requests]
     room = device_pools.left(devices, taken)
-    search = _Search(taken.devices, taken.shares.copy(), room, asked.get("constraints") or ())
+    search = _Search(taken.devices, taken.shares.copy(), room, requested.get("constraints") or ())
     why: list[str] = []
     if not _requests(alternatives, devices, search, why):
-        shown = "; ".join(dict.fromkeys(why)) or "no combination of devices meets the constraints"
+        reported = (
+            "; ".join(dict.fromkeys(why)) or "no combination of devices meets the constraints"
+        )
         if devices.incomplete:
-            shown += f" (pools that are being changed: {', '.join(devices.incomplete)})"
-        raise CannotAllocate(shown)
-    return _result(asked, search.chosen, share_id)
+            reported += f" (pools that are being changed: {', '.join(devices.incomplete)})"
+        raise CannotAllocate(reported)
+    return _result(requested, search.chosen, share_id)
 
 
-def _alternatives(request: JSON, classes: Mapping[str, JSON]) -> list[Wanted]:
+def _alternatives(request: JSON, classes: Mapping[str, JSON]) -> list[Desired]:
     """The alternatives of a request, best first. Raises CannotAllocate: a class is missing."""
     exactly = request.get("exactly")
     if exactly is not None:
-        return [_wanted(request["name"], exactly, classes)]
+        return [_desired(request["name"], exactly, classes)]
     return [
-        _wanted(f"{request['name']}/{each['name']}", each, classes)
+        _desired(f"{request['name']}/{each['name']}", each, classes)
         for each in request.get("firstAvailable") or ()
     ]
 
 
-def _wanted(name: str, spec: JSON, classes: Mapping[str, JSON]) -> Wanted:
+def _desired(name: str, spec: JSON, classes: Mapping[str, JSON]) -> Desired:
     named = spec.get("deviceClassName") or ""
     if named not in classes:
         raise CannotAllocate(f"request {name}: device class {named} does not exist")
-    return Wanted(name, spec, classes[named])
+    return Desired(name, spec, classes[named])
 
 
 def _requests(
-    alternatives: list[list[Wanted]], devices: Devices, search: _Search, why: list[str]
+    alternatives: list[list[Desired]], devices: Devices, search: _Search, why: list[str]
 ) -> bool:
     """Choose devices for all remaining requests."""
     if not alternatives:
         return True
-    for wanted in alternatives[0]:
-        fitting = [each for each in devices.all if _selected(wanted, each)]
-        admin = bool(wanted.spec.get("adminAccess"))
-        large = [each for each in fitting if _has_capacity(wanted, each, search)]
+    for desired in alternatives[0]:
+        fitting = [each for each in devices.all if _selected(desired, each)]
+        admin = bool(desired.spec.get("adminAccess"))
+        large = [each for each in fitting if _has_capacity(desired, each, search)]
         usable = [
             each
             for each in large
-            if (admin or each.id not in search.gone) and _tolerated(each.spec, wanted.spec)
+            if (admin or each.id not in search.removed) and _tolerated(each.spec, desired.spec)
         ]
-        whole = wanted.spec.get("allocationMode") == "All"
-        count = len(large) if whole else int(wanted.spec.get("count") or 1)
+        whole = desired.spec.get("allocationMode") == "All"
+        count = len(large) if whole else int(desired.spec.get("count") or 1)
         if whole and (not large or devices.incomplete):
-            why.append(f"request {wanted.name}: it requires all devices, and there are none yet")
+            why.append(f"request {desired.name}: it requires all devices, and there are none yet")
             continue
         if count > len(usable) or len(search.chosen) + count > MAX_RESULTS:
-            why.append(_shortage(wanted, count, fitting, usable, devices))
+            why.append(_shortage(desired, count, fitting, usable, devices))
             continue
-        for _ in _choices(wanted, usable, count, 0, search):
+        for _ in _choices(desired, usable, count, 0, search):
             if _requests(alternatives[1:], devices, search, why):
                 return True
     return False
 
 
 def _choices(
-    wanted: Wanted, usable: Sequence[Found], count: int, start: int, search: _Search
+    desired: Desired, usable: Sequence[Found], count: int, start: int, search: _Search
 ) -> Iterator[None]:
     """Choose devices, in each possible way once. Each choice is undone afterwards."""
     if count == 0:
@@ -149,25 +151,25 @@ def _choices(
     for index in range(start, len(usable) - count + 1):
         search.steps += 1
         if search.steps > MAX_STEPS:
-            raise CannotAllocate(f"request {wanted.name}: too many ways to choose its devices")
+            raise CannotAllocate(f"request {desired.name}: too many ways to choose its devices")
         device = usable[index]
-        undo = _take(wanted, device, search)
+        undo = _take(desired, device, search)
         if undo is None:
             continue
-        yield from _choices(wanted, usable, count - 1, index + 1, search)
+        yield from _choices(desired, usable, count - 1, index + 1, search)
         undo()
 
 
-def _take(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] | None:
+def _take(desired: Desired, device: Found, search: _Search) -> Callable[[], None] | None:
     """Choose a device and return a function that undoes it; None if the device doesn't fit."""
-    if not all(_constraint(each, wanted, device, search.chosen) for each in search.constraints):
+    if not all(_constraint(each, desired, device, search.chosen) for each in search.constraints):
         return None
     if device.shared:
-        return _take_share(wanted, device, search)
-    admin = bool(wanted.spec.get("adminAccess"))
+        return _take_share(desired, device, search)
+    admin = bool(desired.spec.get("adminAccess"))
     if not admin and (device.id in search.used or not _has_room(device, search)):
         return None
-    search.chosen.append(_Choice(wanted, device))
+    search.chosen.append(_Choice(desired, device))
     if not admin:
         search.used.add(device.id)
         search.room.subtract(device.uses)
@@ -181,14 +183,14 @@ def _take(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] 
     return undo
 
 
-def _take_share(wanted: Wanted, device: Found, search: _Search) -> Callable[[], None] | None:
-    part = share(device.spec, wanted.spec)
+def _take_share(desired: Desired, device: Found, search: _Search) -> Callable[[], None] | None:
+    part = share(device.spec, desired.spec)
     if part is None or not search.shares.fits(device.id, part, device.spec):
         return None
     uses = {} if search.shares.holds(device.id) else device.uses
     if uses and not _has_room(device, search):
         return None
-    search.chosen.append(_Choice(wanted, device, part))
+    search.chosen.append(_Choice(desired, device, part))
     search.shares.add(device.id, part)
     search.room.subtract(uses)
 
@@ -204,23 +206,25 @@ def _has_room(device: Found, search: _Search) -> bool:
     return all(search.room[key] >= amount for key, amount in device.uses.items())
 
 
-def _has_capacity(wanted: Wanted, device: Found, search: _Search) -> bool:
-    part = share(device.spec, wanted.spec)
+def _has_capacity(desired: Desired, device: Found, search: _Search) -> bool:
+    part = share(device.spec, desired.spec)
     if part is None:
         return False
     return not device.shared or search.shares.fits(device.id, part, device.spec)
 
 
-def _constraint(constraint: JSON, wanted: Wanted, device: Found, chosen: Sequence[_Choice]) -> bool:
+def _constraint(
+    constraint: JSON, desired: Desired, device: Found, chosen: Sequence[_Choice]
+) -> bool:
     names = constraint.get("requests")
-    if not _concerns(names, wanted.name):
+    if not _concerns(names, desired.name):
         return True
     attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute") or ""
     value = _attribute(device, attribute)
     if value is None:
         return False
     others = [
-        _attribute(each.device, attribute) for each in chosen if _concerns(names, each.wanted.name)
+        _attribute(each.device, attribute) for each in chosen if _concerns(names, each.desired.name)
     ]
     if constraint.get("matchAttribute"):
         return all(other == value for other in others)
@@ -241,18 +245,18 @@ def _attribute(device: Found, name: str) -> Any:
     return found
 
 
-def _selected(wanted: Wanted, device: Found) -> bool:
+def _selected(desired: Desired, device: Found) -> bool:
     """Whether class and request select a device. Raises CannotAllocate: it cannot be determined."""
-    of_class = (wanted.device_class.get("spec") or {}).get("selectors") or ()
-    selectors = [*of_class, *(wanted.spec.get("selectors") or ())]
+    of_class = (desired.device_class.get("spec") or {}).get("selectors") or ()
+    selectors = [*of_class, *(desired.spec.get("selectors") or ())]
     if not selectors:
         return True
     try:
         value = cel.device_value(device.driver, device.spec)
         return all(cel.selects(each["cel"]["expression"], value) for each in selectors)
     except ValueError as error:
-        shown = "/".join(device.id)
-        raise CannotAllocate(f"request {wanted.name}: device {shown}: {error}") from None
+        reported = "/".join(device.id)
+        raise CannotAllocate(f"request {desired.name}: device {reported}: {error}") from None
 
 
 def _tolerated(device: JSON, request: JSON) -> bool:
@@ -265,13 +269,17 @@ def _tolerated(device: JSON, request: JSON) -> bool:
 
 
 def _shortage(
-    wanted: Wanted, count: int, fitting: Sequence[Found], usable: Sequence[Found], devices: Devices
+    desired: Desired,
+    count: int,
+    fitting: Sequence[Found],
+    usable: Sequence[Found],
+    devices: Devices,
 ) -> str:
-    named = wanted.spec["deviceClassName"]
-    small = sum(share(each.spec, wanted.spec) is None for each in fitting)
-    tainted = sum(not _tolerated(each.spec, wanted.spec) for each in fitting)
+    named = desired.spec["deviceClassName"]
+    small = sum(share(each.spec, desired.spec) is None for each in fitting)
+    tainted = sum(not _tolerated(each.spec, desired.spec) for each in fitting)
     text = (
-        f"request {wanted.name}: {count} of class {named} requested, {len(fitting)} selected, "
+        f"request {desired.name}: {count} of class {named} requested, {len(fitting)} selected, "
         f"{len(usable)} free"
     )
     if small:
@@ -284,26 +292,26 @@ def _shortage(
     return text
 
 
-def _result(asked: JSON, chosen: Sequence[_Choice], share_id: Callable[[], str]) -> JSON:
+def _result(requested: JSON, chosen: Sequence[_Choice], share_id: Callable[[], str]) -> JSON:
     results, configs = [], []
     for choice in chosen:
-        wanted = choice.wanted
+        desired = choice.desired
         driver, pool, name = choice.device.id
-        result: JSON = {"request": wanted.name, "driver": driver, "pool": pool, "device": name}
-        if wanted.spec.get("adminAccess"):
+        result: JSON = {"request": desired.name, "driver": driver, "pool": pool, "device": name}
+        if desired.spec.get("adminAccess"):
             result["adminAccess"] = True
-        if wanted.spec.get("tolerations"):
-            result["tolerations"] = wanted.spec["tolerations"]
+        if desired.spec.get("tolerations"):
+            result["tolerations"] = desired.spec["tolerations"]
         if choice.share is not None:
             result["shareID"] = share_id()
             if choice.share:
                 result["consumedCapacity"] = dict(choice.share)
         results.append(result)
-    for wanted in {each.wanted.name: each.wanted for each in chosen}.values():
-        for config in (wanted.device_class.get("spec") or {}).get("config") or ():
-            configs.append({"source": "FromClass", "requests": [wanted.name], **config})
-    names = {each.wanted.name for each in chosen}
-    for config in asked.get("config") or ():
+    for desired in {each.desired.name: each.desired for each in chosen}.values():
+        for config in (desired.device_class.get("spec") or {}).get("config") or ():
+            configs.append({"source": "FromClass", "requests": [desired.name], **config})
+    names = {each.desired.name for each in chosen}
+    for config in requested.get("config") or ():
         if any(_concerns(config.get("requests"), name) for name in names):
             configs.append({"source": "FromClaim", **config})
     devices: JSON = {"results": results}

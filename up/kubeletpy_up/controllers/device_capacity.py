@@ -62,14 +62,14 @@ def share(device: JSON, request: JSON) -> Share | None:
 
     None if the device lacks a requested capacity, or its policy does not allow the amount.
     """
-    asked = (request.get("capacity") or {}).get("requests") or {}
+    requested = (request.get("capacity") or {}).get("requests") or {}
     offered = device.get("capacity") or {}
-    if any(name not in offered for name in asked):
+    if any(name not in offered for name in requested):
         return None
     found = {}
     for name, capacity in offered.items():
         policy = capacity.get("requestPolicy") or {}
-        amount = _rounded(str(asked[name]), policy) if name in asked else None
+        amount = _rounded(str(requested[name]), policy) if name in requested else None
         if amount is None:
             amount = str(policy.get("default") or capacity["value"])
         if not _allowed(amount, policy) or _amount(amount) > _amount(capacity["value"]):
@@ -78,22 +78,22 @@ def share(device: JSON, request: JSON) -> Share | None:
     return found
 
 
-def _rounded(asked: str, policy: JSON) -> str:
+def _rounded(requested: str, policy: JSON) -> str:
     """An amount, rounded up to the next that the policy has."""
     between = policy.get("validRange") or {}
     if "min" in between:
         least = str(between["min"])
-        if _amount(asked) < _amount(least):
+        if _amount(requested) < _amount(least):
             return least
         if between.get("step"):
             step, start = _whole(between["step"]), _whole(least)
-            steps = -((start - _whole(asked)) // step)
+            steps = -((start - _whole(requested)) // step)
             return formats.binary(start + step * steps)
-        return asked
+        return requested
     for each in policy.get("validValues") or ():
-        if _amount(asked) <= _amount(each):
+        if _amount(requested) <= _amount(each):
             return str(each)
-    return asked
+    return requested
 
 
 def _allowed(amount: str, policy: JSON) -> bool:

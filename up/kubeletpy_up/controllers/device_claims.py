@@ -26,14 +26,14 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 def claim_from(template: JSON, pod: JSON, name: str) -> JSON:
     """The claim that a template yields for a pod, which refers to it as ``name``. Pure."""
     spec = template.get("spec") or {}
-    given = spec.get("metadata") or {}
+    supplied = spec.get("metadata") or {}
     metadata = {
         "generateName": f"{pod['metadata']['name']}-{name}-",
-        "annotations": {**(given.get("annotations") or {}), POD_CLAIM: name},
+        "annotations": {**(supplied.get("annotations") or {}), POD_CLAIM: name},
         "ownerReferences": [owned_by(pod)],
     }
-    if given.get("labels"):
-        metadata["labels"] = given["labels"]
+    if supplied.get("labels"):
+        metadata["labels"] = supplied["labels"]
     return {"metadata": metadata, "spec": spec.get("spec") or {}}
 
 
@@ -61,7 +61,7 @@ class DeviceClaims(Reconciler):
             yield key_of("pods", obj)
             yield from ((CLAIMS, namespace, name) for name in device_claim_names(obj))
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Create the claims a pod lacks, or release a claim that its users have left."""
         found = self.find(key)
         if found is None:
@@ -95,8 +95,8 @@ class DeviceClaims(Reconciler):
         """The name of a pod's claim, created if necessary; empty if it can't be."""
         namespace = pod["metadata"]["namespace"]
         for claim in self.all_of(CLAIMS, namespace):
-            given = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
-            if given == name and (owner_of(claim) or {}).get("uid") == pod["metadata"]["uid"]:
+            supplied = (claim["metadata"].get("annotations") or {}).get(POD_CLAIM)
+            if supplied == name and (owner_of(claim) or {}).get("uid") == pod["metadata"]["uid"]:
                 return str(claim["metadata"]["name"])
         template = self.registry.find(TEMPLATES, namespace, template_name)
         if template is None:
@@ -114,8 +114,8 @@ class DeviceClaims(Reconciler):
         for name in device_claim_names(pod):
             claim = self.registry.find(CLAIMS, pod["metadata"]["namespace"], name)
             if claim is not None and (claim.get("status") or {}).get("allocation"):
-                wanted = reserved(claim, pod, None, 0)
-                self.write(CLAIMS, wanted, old=claim, status=True)
+                desired = reserved(claim, pod, None, 0)
+                self.write(CLAIMS, desired, old=claim, status=True)
 
     # -- claims --------------------------------------------------------------------------------
 
@@ -140,8 +140,8 @@ class DeviceClaims(Reconciler):
         if (claim.get("status") or {}).get("allocation") or FINALIZER not in finalizers:
             return claim
         finalizers = [each for each in finalizers if each != FINALIZER]
-        wanted = with_metadata(claim, finalizers=finalizers or None)
-        return self.write(CLAIMS, wanted, old=claim)
+        desired = with_metadata(claim, finalizers=finalizers or None)
+        return self.write(CLAIMS, desired, old=claim)
 
     def _delete_if_ended(self, claim: JSON) -> None:
         """Delete the claim of a pod that has ended but still exists."""

@@ -121,7 +121,7 @@ def taken(claims: Iterable[JSON]) -> Taken:
     return found
 
 
-def left(devices: Devices, gone: Taken) -> Counter[CounterId]:
+def left(devices: Devices, removed: Taken) -> Counter[CounterId]:
     """The remaining counters that devices share.
 
     A device counts once, however many claims have a share of it.
@@ -129,7 +129,7 @@ def left(devices: Devices, gone: Taken) -> Counter[CounterId]:
     room: Counter[CounterId] = Counter()
     room.update(devices.counters)
     for each in devices.all:
-        if each.id in gone.devices or gone.shares.holds(each.id):
+        if each.id in removed.devices or removed.shares.holds(each.id):
             room.subtract(each.uses)
     return room
 

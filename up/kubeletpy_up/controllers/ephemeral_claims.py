@@ -18,9 +18,9 @@ def claim_for(pod: JSON, volume: JSON) -> JSON:
     """The claim of a pod's ephemeral volume: the pod is its controller. Pure."""
     about = pod["metadata"]
     template = (volume["ephemeral"] or {}).get("volumeClaimTemplate") or {}
-    given = template.get("metadata") or {}
+    supplied = template.get("metadata") or {}
     owner = {**owned_by(pod), "blockOwnerDeletion": True}
-    kept = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+    kept = {key: supplied[key] for key in ("labels", "annotations") if supplied.get(key)}
     name = f"{about['name']}-{volume['name']}"
     metadata = {**kept, "name": name, "ownerReferences": [owner]}
     return {"metadata": metadata, "spec": template.get("spec") or {}}
@@ -44,7 +44,7 @@ class EphemeralClaims(Reconciler):
             if owner is not None:
                 yield "pods", change.object["metadata"]["namespace"], owner["name"]
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Create the claims that a pod lacks."""
         pod = self.find(key)
         if pod is None:

@@ -65,12 +65,12 @@ class GarbageCollector:
         obj, previous = change.object, change.previous
         meta = obj["metadata"]
         key = (change.resource, meta.get("namespace", ""), meta["name"])
-        gone = change.type == "DELETED"
-        self._index(key, None if gone else obj, previous)
-        if gone or ownership.is_waiting_for_dependents(obj):
+        removed = change.type == "DELETED"
+        self._index(key, None if removed else obj, previous)
+        if removed or ownership.is_waiting_for_dependents(obj):
             for dependent in self._dependents.get(meta["uid"], ()):
                 self._soon(dependent)
-        if gone:
+        if removed:
             for owner in self._owners(obj):
                 self._soon(owner)
         elif ownership.matters(obj):
@@ -102,13 +102,13 @@ class GarbageCollector:
         waiting, self._waiting = list(self._waiting), {}
         for key in waiting:
             try:
-                self._look(key)
+                self._check(key)
             except ApiError as error:
                 if error.code not in (404, 409):  # removed or changed meanwhile
                     about = {"object": "/".join(key), "error": str(error)}
                     logger.warning("An object was not collected", extra=about)
 
-    def _look(self, key: Key) -> None:
+    def _check(self, key: Key) -> None:
         obj = self._registry.find(*key)
         if obj is None:
             return

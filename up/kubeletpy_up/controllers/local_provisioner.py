@@ -78,7 +78,7 @@ class LocalProvisioner(Reconciler):
                 if not matching.is_completed(claim)
             )
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Reconcile a claim or a volume."""
         found = self.find(key)
         if key in self._working:
@@ -164,11 +164,12 @@ class LocalProvisioner(Reconciler):
     async def _delete(self, key: Key, volume: JSON) -> None:
         name = volume["metadata"]["name"]
         path = self._directory / name
-        given = ((volume["spec"].get("local") or {}).get("path")) or ""
+        supplied = ((volume["spec"].get("local") or {}).get("path")) or ""
         why = ""
-        if not local.is_name(name) or given != str(path):
+        if not local.is_name(name) or supplied != str(path):
             why = (
-                f"{given} is not where this provisioner makes the volume {name}: remove it by hand"
+                f"{supplied} is not where this provisioner makes the volume {name}: "
+                "remove it by hand"
             )
         else:
             try:

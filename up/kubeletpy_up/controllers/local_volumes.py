@@ -132,5 +132,5 @@ def larger(found: JSON, claim: JSON) -> JSON | None:
         return None
     if size(claim) <= matching.capacity(found):
         return None
-    wanted = claim["spec"]["resources"]["requests"]["storage"]
-    return {**found, "spec": {**found["spec"], "capacity": {"storage": wanted}}}
+    desired = claim["spec"]["resources"]["requests"]["storage"]
+    return {**found, "spec": {**found["spec"], "capacity": {"storage": desired}}}

@@ -45,25 +45,25 @@ def condition_taints(node: JSON) -> list[JSON]:
         condition.get("type"): condition.get("status")
         for condition in (node.get("status") or {}).get("conditions") or ()
     }
-    wanted: list[str] = []
+    desired: list[str] = []
     ready = conditions.get("Ready")
     if ready == "Unknown":
-        wanted.append(_UNREACHABLE)
+        desired.append(_UNREACHABLE)
     elif ready != "True":
-        wanted.append(_NOT_READY)
-    wanted += [key for kind, key in _PRESSURE.items() if conditions.get(kind) == "True"]
+        desired.append(_NOT_READY)
+    desired += [key for kind, key in _PRESSURE.items() if conditions.get(kind) == "True"]
     if spec.get("unschedulable"):
-        wanted.append(_UNSCHEDULABLE)
+        desired.append(_UNSCHEDULABLE)
     kept: list[JSON] = []
     present: set[str] = set()
     for taint in spec.get("taints") or ():
         ours = taint.get("key") in _OURS and taint.get("effect") == "NoSchedule"
-        if ours and taint["key"] not in wanted:
+        if ours and taint["key"] not in desired:
             continue
         if ours:
             present.add(taint["key"])
         kept.append(taint)
-    return kept + [{"key": key, "effect": "NoSchedule"} for key in wanted if key not in present]
+    return kept + [{"key": key, "effect": "NoSchedule"} for key in desired if key not in present]
 
 
 def with_unknown_conditions(node: JSON, now: float) -> JSON:

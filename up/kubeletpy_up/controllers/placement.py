@@ -162,14 +162,14 @@ def _host_ports(spec: JSON) -> set[tuple[str, str, int]]:
 
 
 def _port_conflicts(spec: JSON, bound: Iterable[JSON]) -> list[str]:
-    wanted = _host_ports(spec)
-    if not wanted:
+    desired = _host_ports(spec)
+    if not desired:
         return []
     for other in bound:
         if (other.get("status") or {}).get("phase") in TERMINAL_PHASES:
             continue
         for ip, protocol, port in _host_ports(other.get("spec") or {}):
-            for my_ip, my_protocol, my_port in wanted:
+            for my_ip, my_protocol, my_port in desired:
                 same_ip = ip == my_ip or "0.0.0.0" in (ip, my_ip)
                 if same_ip and (protocol, port) == (my_protocol, my_port):
                     return ["node(s) didn't have free ports for the requested pod ports"]

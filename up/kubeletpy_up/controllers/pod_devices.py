@@ -100,12 +100,12 @@ def devices_of(pod: JSON, find: Find, classes: Iterable[JSON], nodes: Iterable[J
     return PodDevices("", tuple(found), own_claim, mappings)
 
 
-def outlook(wanted: PodDevices, node: JSON, world: World) -> Outlook:
+def outlook(desired: PodDevices, node: JSON, world: World) -> Outlook:
     """Whether a node can have a pod's devices."""
-    gone = device_pools.taken(world.claims)
+    removed = device_pools.taken(world.claims)
     here = device_pools.on_node(node, world.slices)
     chosen: dict[str, JSON] = {}
-    for claim in (*wanted.claims, *((wanted.own,) if wanted.own else ())):
+    for claim in (*desired.claims, *((desired.own,) if desired.own else ())):
         allocation = (claim.get("status") or {}).get("allocation")
         if allocation is not None:
             selector = allocation.get("nodeSelector")
@@ -114,12 +114,12 @@ def outlook(wanted: PodDevices, node: JSON, world: World) -> Outlook:
             continue
         name = claim["metadata"].get("name", "")
         try:
-            found = allocate(claim, here, world.classes, gone, world.share_id)
+            found = allocate(claim, here, world.classes, removed, world.share_id)
         except CannotAllocate as why:
-            shown = f"resourceclaim {name}" if name else "the claim for extended resources"
-            return Outlook((f"cannot allocate all claims ({shown}: {why})",))
+            reported = f"resourceclaim {name}" if name else "the claim for extended resources"
+            return Outlook((f"cannot allocate all claims ({reported}: {why})",))
         chosen[name] = found
-        gone.add({"status": {"allocation": found}})
+        removed.add({"status": {"allocation": found}})
     return Outlook((), chosen)
 
 
@@ -159,16 +159,16 @@ def _for_resources(
     requests, mappings = [], []
     every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     for index, container in enumerate(every):
-        asked = (container.get("resources") or {}).get("requests") or {}
+        requested = (container.get("resources") or {}).get("requests") or {}
         numbered = enumerate(
-            name for name in sorted(asked) if name in by_resource and name not in offered
+            name for name in sorted(requested) if name in by_resource and name not in offered
         )
         for number, resource in numbered:
             name = f"container-{index}-request-{number}"
             exactly = {
                 "deviceClassName": by_resource[resource],
                 "allocationMode": "ExactCount",
-                "count": int(asked[resource]),
+                "count": int(requested[resource]),
             }
             if not exactly["count"]:
                 continue

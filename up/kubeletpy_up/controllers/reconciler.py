@@ -34,7 +34,7 @@ class Reconciler:
     """Reconciles objects of a registry while it runs. Needs a running event loop.
 
     Subclasses define which objects a change concerns (:meth:`concerned`), which to reconcile after
-    a start (:meth:`everything`), and how to reconcile one (:meth:`look`).
+    a start (:meth:`everything`), and how to reconcile one (:meth:`check`).
     """
 
     component = "controller"
@@ -47,7 +47,7 @@ class Reconciler:
         self._pass: asyncio.Handle | None = None
         self._retries: dict[Key, asyncio.TimerHandle] = {}
         self._unsubscribe: Callable[[], None] | None = None
-        self._told: dict[str, tuple[str, str]] = {}
+        self._notified: dict[str, tuple[str, str]] = {}
 
     def start(self) -> None:
         """Start, with every existing object."""
@@ -76,7 +76,7 @@ class Reconciler:
         """The objects to reconcile after a change."""
         raise NotImplementedError
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Reconcile one object, which may no longer exist. Raises ApiError: it is retried later."""
         raise NotImplementedError
 
@@ -99,7 +99,7 @@ class Reconciler:
 
     def _on_change(self, change: Change) -> None:
         if change.type == "DELETED":
-            self._told.pop(change.object["metadata"].get("uid", ""), None)
+            self._notified.pop(change.object["metadata"].get("uid", ""), None)
         self.again(self.concerned(change))
 
     def _run(self) -> None:
@@ -107,7 +107,7 @@ class Reconciler:
         keys, self._waiting = self._waiting, {}
         for key in keys:
             try:
-                self.look(key)
+                self.check(key)
             except ApiError as error:
                 about = {"resource": key[0], "namespace": key[1], "object": key[2]}
                 logger.warning("An object can't be updated", extra={**about, "error": str(error)})
@@ -138,9 +138,9 @@ class Reconciler:
     def report(self, kind: str, obj: JSON, severity: str, reason: str, message: str) -> None:
         """Write an event about an object, unless its last one was the same."""
         uid = obj["metadata"]["uid"]
-        if self._told.get(uid) == (reason, message):
+        if self._notified.get(uid) == (reason, message):
             return
-        self._told[uid] = (reason, message)
+        self._notified[uid] = (reason, message)
         about = {
             "kind": kind,
             "apiVersion": obj.get("apiVersion", "v1"),

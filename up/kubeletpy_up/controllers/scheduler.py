@@ -86,7 +86,7 @@ class Scheduler:
         old = ((change.previous or {}).get("status") or {}).get("phase")
         if (phase in TERMINAL_PHASES and old not in TERMINAL_PHASES) or is_waiting(change.object):
             return True
-        return _given(change.object) != _given(change.previous or {})
+        return _supplied(change.object) != _supplied(change.previous or {})
 
     def _soon(self) -> None:
         # Not inside the write that notified us: one pass covers all changes of this turn.
@@ -129,9 +129,9 @@ class Scheduler:
         def more_misfits(node: JSON) -> tuple[str, ...]:
             name = node["metadata"]["name"]
             seen[name] = outlook(claims, node, volumes, find, others)
-            given = pod_devices.outlook(claimed, node, world)
-            allocations[name] = given.allocations
-            return seen[name].reasons + given.reasons
+            supplied = pod_devices.outlook(claimed, node, world)
+            allocations[name] = supplied.allocations
+            return seen[name].reasons + supplied.reasons
 
         placement = pick_node(pod, nodes, everything, more_misfits, claimed.resources)
         if placement.node and claims.waiting:
@@ -165,9 +165,9 @@ class Scheduler:
             kept = registry.update(
                 SCHEDULER, devices.CLAIMS, pod_devices.protected(claim), namespace, name=name
             )
-            wanted = pod_devices.reserved(kept, pod, allocations.get(name), registry.clock.now())
+            desired = pod_devices.reserved(kept, pod, allocations.get(name), registry.clock.now())
             registry.update(
-                SCHEDULER, devices.CLAIMS, wanted, namespace, name=name, subresource="status"
+                SCHEDULER, devices.CLAIMS, desired, namespace, name=name, subresource="status"
             )
         if claimed.own is None:
             return pod
@@ -185,8 +185,8 @@ class Scheduler:
             subresource="status",
         )
 
-    def _reserve(self, wanted: Reservation) -> None:
-        for resource, objects in ((VOLUMES, wanted.volumes), (CLAIMS, wanted.claims)):
+    def _reserve(self, desired: Reservation) -> None:
+        for resource, objects in ((VOLUMES, desired.volumes), (CLAIMS, desired.claims)):
             for obj in objects:
                 about = obj["metadata"]
                 if self._registry.find(resource, about.get("namespace", ""), about["name"]) != obj:
@@ -247,7 +247,7 @@ def _share_id() -> str:
     return str(uuid.uuid4())
 
 
-def _given(pod: JSON) -> list[JSON | None]:
+def _supplied(pod: JSON) -> list[JSON | None]:
     """The resources of a pod's containers, desired and actual: a resize may free some."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     holders = [spec, status, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]

@@ -40,7 +40,7 @@ class ServiceNotices(Reconciler):
         if change.resource == "services" and change.type == "ADDED":
             yield key_of("services", change.object)
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Write the event."""
         service = self.find(key)
         if service is not None:

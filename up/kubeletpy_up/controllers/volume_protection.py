@@ -54,7 +54,7 @@ class VolumeProtection(Reconciler):
             namespace = change.object["metadata"]["namespace"]
             yield from ((CLAIMS, namespace, name) for name in claim_names(change.object))
 
-    def look(self, key: Key) -> None:
+    def check(self, key: Key) -> None:
         """Add the finalizer, or remove it from an object that is deleted and unused."""
         resource = key[0]
         found = self.find(key)
@@ -81,12 +81,12 @@ class VolumeProtection(Reconciler):
             if (pod.get("status") or {}).get("phase") not in TERMINAL_PHASES
         )
         conditions = status.get("conditions") or []
-        wanted = _USED if used else _UNUSED
-        before = next((each for each in conditions if each["type"] == wanted["type"]), None)
-        if before is not None and before.get("status") == wanted["status"]:
+        desired = _USED if used else _UNUSED
+        before = next((each for each in conditions if each["type"] == desired["type"]), None)
+        if before is not None and before.get("status") == desired["status"]:
             return claim
         about = {
-            **wanted,
+            **desired,
             "lastProbeTime": None,
             "lastTransitionTime": format_time(self.registry.clock.now()),
         }

@@ -42,13 +42,13 @@ def _claim_spec(spec: JSON) -> JSON:
 def _request(request: JSON) -> JSON:
     found = dict(request)
     if found.get("exactly") is not None:
-        found["exactly"] = _wanted(found["exactly"])
+        found["exactly"] = _desired(found["exactly"])
     if found.get("firstAvailable"):
-        found["firstAvailable"] = [_wanted(each) for each in found["firstAvailable"]]
+        found["firstAvailable"] = [_desired(each) for each in found["firstAvailable"]]
     return found
 
 
-def _wanted(request: JSON) -> JSON:
+def _desired(request: JSON) -> JSON:
     found = {**request, "allocationMode": request.get("allocationMode") or "ExactCount"}
     if found["allocationMode"] == "ExactCount":
         found["count"] = request.get("count") or 1
@@ -98,8 +98,8 @@ def _typed(source: JSON) -> JSON:
 
 
 def _is_source(source: JSON) -> bool:
-    wanted = {"": "PersistentVolumeClaim", _SNAPSHOTS: "VolumeSnapshot"}
-    return wanted.get(source.get("apiGroup") or "") == source.get("kind")
+    desired = {"": "PersistentVolumeClaim", _SNAPSHOTS: "VolumeSnapshot"}
+    return desired.get(source.get("apiGroup") or "") == source.get("kind")
 
 
 def volume(obj: JSON) -> JSON:
@@ -126,8 +126,8 @@ def storage_class(obj: JSON) -> JSON:
 
 def csi_driver(obj: JSON) -> JSON:
     """A driver: volumes are attached, and have the lifecycle of their objects."""
-    given = {k: v for k, v in (obj.get("spec") or {}).items() if v not in (None, [], "")}
-    return {**obj, "spec": {**_DRIVER, **given}}
+    supplied = {k: v for k, v in (obj.get("spec") or {}).items() if v not in (None, [], "")}
+    return {**obj, "spec": {**_DRIVER, **supplied}}
 
 
 def csi_node(obj: JSON) -> JSON:

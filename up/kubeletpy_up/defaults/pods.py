@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 _LISTS = ("initContainers", "containers")
 
 
-def default_pod_resources(given: JSON | None, spec: JSON) -> JSON | None:
+def default_pod_resources(supplied: JSON | None, spec: JSON) -> JSON | None:
     """The pod-level resources of a pod.
 
     Args:
         given: as the client wrote them.
         spec: with the defaults of its containers.
     """
-    if given is None or not (given.get("requests") or given.get("limits")):
-        return given
-    requests, limits = dict(given.get("requests") or {}), dict(given.get("limits") or {})
+    if supplied is None or not (supplied.get("requests") or supplied.get("limits")):
+        return supplied
+    requests, limits = dict(supplied.get("requests") or {}), dict(supplied.get("limits") or {})
     for name, amount in of_containers(spec, "limits").items():
         if name.startswith(HUGEPAGES_PREFIX) and name not in requests:
             limits.setdefault(name, amount)
@@ -49,7 +49,7 @@ def default_pod_resources(given: JSON | None, spec: JSON) -> JSON | None:
             requests.setdefault(name, amount)
     limits |= _missing_limits(spec, requests, limits)
     filled = {"requests": requests, "limits": limits}
-    return {**given, **{kind: amounts for kind, amounts in filled.items() if amounts}}
+    return {**supplied, **{kind: amounts for kind, amounts in filled.items() if amounts}}
 
 
 def _missing_limits(spec: JSON, requests: JSON, limits: JSON) -> JSON:
@@ -121,8 +121,8 @@ def pod(obj: JSON, *, creating: bool = True) -> JSON:
     return filled
 
 
-def _with_pod_level(pod: JSON, given: JSON) -> JSON:
-    resources = (given.get("spec") or {}).get("resources")
+def _with_pod_level(pod: JSON, supplied: JSON) -> JSON:
+    resources = (supplied.get("spec") or {}).get("resources")
     if resources is None:
         return pod
     spec = pod["spec"]
@@ -138,11 +138,11 @@ def pod_spec(spec: JSON) -> JSON:
     return filled
 
 
-def tolerations(given: list[JSON]) -> list[JSON]:
+def tolerations(supplied: list[JSON]) -> list[JSON]:
     """The given tolerations, and 300 s for a node that is not ready or is unreachable."""
-    filled = list(given)
+    filled = list(supplied)
     for key in (_NOT_READY, _UNREACHABLE):
-        if not any(_tolerates_no_execute(toleration, key) for toleration in given):
+        if not any(_tolerates_no_execute(toleration, key) for toleration in supplied):
             filled.append(
                 {
                     "key": key,

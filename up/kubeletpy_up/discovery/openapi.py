@@ -207,22 +207,22 @@ def _v3_item(item: JSON) -> JSON:
     }
 
 
-def _v3_parameter(given: JSON) -> JSON:
-    kept: JSON = {key: value for key, value in given.items() if key in _V3_PARAMETER}
-    return {**kept, "schema": {"type": given["type"], "uniqueItems": True}}
+def _v3_parameter(supplied: JSON) -> JSON:
+    kept: JSON = {key: value for key, value in supplied.items() if key in _V3_PARAMETER}
+    return {**kept, "schema": {"type": supplied["type"], "uniqueItems": True}}
 
 
-def _v3_operation(given: JSON) -> JSON:
+def _v3_operation(supplied: JSON) -> JSON:
     found: dict[str, Any] = {
-        key: value for key, value in given.items() if key.startswith("x-kubernetes")
+        key: value for key, value in supplied.items() if key.startswith("x-kubernetes")
     }
-    body = next((p["schema"] for p in given["parameters"] if p["in"] == "body"), None)
-    found["parameters"] = [_v3_parameter(p) for p in given["parameters"] if p["in"] != "body"]
+    body = next((p["schema"] for p in supplied["parameters"] if p["in"] == "body"), None)
+    found["parameters"] = [_v3_parameter(p) for p in supplied["parameters"] if p["in"] != "body"]
     if body is not None:
-        content = {media_type: {"schema": body} for media_type in given["consumes"]}
+        content = {media_type: {"schema": body} for media_type in supplied["consumes"]}
         found["requestBody"] = {"content": content, "required": True}
-    answer = given["responses"]["200"]
-    content = {media_type: {"schema": answer["schema"]} for media_type in given["produces"]}
+    answer = supplied["responses"]["200"]
+    content = {media_type: {"schema": answer["schema"]} for media_type in supplied["produces"]}
     found["responses"] = {"200": {"description": answer["description"], "content": content}}
     return found
 
@@ -283,41 +283,45 @@ def _any(value: Any) -> JSON:
     return {"yaml": json.dumps(value, separators=(",", ":")) + "\n"}
 
 
-def _extensions(given: JSON) -> list[JSON]:
-    return [_named(key, _any(value)) for key, value in given.items() if key.startswith("x-")]
+def _extensions(supplied: JSON) -> list[JSON]:
+    return [_named(key, _any(value)) for key, value in supplied.items() if key.startswith("x-")]
 
 
-def _protobuf_schema(given: JSON) -> JSON:
-    found: JSON = {"vendor_extension": _extensions(given)}
+def _protobuf_schema(supplied: JSON) -> JSON:
+    found: JSON = {"vendor_extension": _extensions(supplied)}
     for key, name in (("$ref", "_ref"), ("format", "format"), ("required", "required")):
-        if key in given:
-            found[name] = given[key]
-    if "enum" in given:
-        found["enum"] = [_any(value) for value in given["enum"]]
-    if "type" in given:
-        found["type"] = {"value": [given["type"]]}
-    if "items" in given:
-        found["items"] = {"schema": [_protobuf_schema(given["items"])]}
-    if "properties" in given:
-        found["properties"] = _map(given["properties"])
-    if "additionalProperties" in given:
-        found["additional_properties"] = {"schema": _protobuf_schema(given["additionalProperties"])}
+        if key in supplied:
+            found[name] = supplied[key]
+    if "enum" in supplied:
+        found["enum"] = [_any(value) for value in supplied["enum"]]
+    if "type" in supplied:
+        found["type"] = {"value": [supplied["type"]]}
+    if "items" in supplied:
+        found["items"] = {"schema": [_protobuf_schema(supplied["items"])]}
+    if "properties" in supplied:
+        found["properties"] = _map(supplied["properties"])
+    if "additionalProperties" in supplied:
+        found["additional_properties"] = {
+            "schema": _protobuf_schema(supplied["additionalProperties"])
+        }
     return found
 
 
-def _parameter(given: JSON) -> JSON:
-    if given["in"] == "body":
-        body = {key: given[key] for key in ("name", "in", "required")}
+def _parameter(supplied: JSON) -> JSON:
+    if supplied["in"] == "body":
+        body = {key: supplied[key] for key in ("name", "in", "required")}
         return {
-            "parameter": {"body_parameter": {**body, "schema": _protobuf_schema(given["schema"])}}
+            "parameter": {
+                "body_parameter": {**body, "schema": _protobuf_schema(supplied["schema"])}
+            }
         }
     plain: JSON = {"unique_items": True}
-    plain.update((key, value) for key, value in given.items() if key in _PARAMETER)
-    kind = f"{given['in']}_parameter_sub_schema"
+    plain.update((key, value) for key, value in supplied.items() if key in _PARAMETER)
+    kind = f"{supplied['in']}_parameter_sub_schema"
     return {"parameter": {"non_body_parameter": {kind: plain}}}
 
 
-def _protobuf_operation(given: JSON) -> JSON:
+def _protobuf_operation(supplied: JSON) -> JSON:
     responses = [
         _named(
             code,
@@ -328,23 +332,23 @@ def _protobuf_operation(given: JSON) -> JSON:
                 }
             },
         )
-        for code, response in given["responses"].items()
+        for code, response in supplied["responses"].items()
     ]
     return {
-        "consumes": given["consumes"],
-        "produces": given["produces"],
-        "parameters": [_parameter(parameter) for parameter in given["parameters"]],
+        "consumes": supplied["consumes"],
+        "produces": supplied["produces"],
+        "parameters": [_parameter(parameter) for parameter in supplied["parameters"]],
         "responses": {"response_code": responses},
-        "vendor_extension": _extensions(given),
+        "vendor_extension": _extensions(supplied),
     }
 
 
-def _path_item(given: JSON) -> JSON:
+def _path_item(supplied: JSON) -> JSON:
     return {
         key: [_parameter(one) for one in value]
         if key == "parameters"
         else _protobuf_operation(value)
-        for key, value in given.items()
+        for key, value in supplied.items()
     }
 
 
@@ -394,13 +398,13 @@ def _group_version_paths() -> dict[str, tuple[str, str]]:
 @lru_cache(maxsize=2)
 def v3_document(group_version_path: str) -> bytes | None:
     """The OpenAPI v3 document of ``api/v1`` or ``apis/GROUP/VERSION``; None if not served."""
-    wanted = _group_version_paths().get(group_version_path)
-    if wanted is None:
+    desired = _group_version_paths().get(group_version_path)
+    if desired is None:
         return None
     paths: JSON = {}
     kinds: set[str] = set()
     for resource in resources.listed_resources():
-        if (resource.group, resource.version) == wanted:
+        if (resource.group, resource.version) == desired:
             paths.update(to_v3(resource_paths(resource)))
             kinds.update(kind_names(resource))
     document = {

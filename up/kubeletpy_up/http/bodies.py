@@ -231,18 +231,18 @@ def negotiate(accept: str, *, protobuf: bool = False) -> Form:
             return Form(protobuf=True)
         if media not in _PLAIN:
             continue
-        wanted, group = parameters.get("as"), parameters.get("g")
+        desired, group = parameters.get("as"), parameters.get("g")
         version = parameters.get("v", "v1")
-        if wanted is None:
+        if desired is None:
             return Form()
-        if group == "apidiscovery.k8s.io" and wanted == "APIGroupDiscoveryList":
+        if group == "apidiscovery.k8s.io" and desired == "APIGroupDiscoveryList":
             if version in ("v2", "v2beta1"):
                 return Form("discovery", version)
         elif group == "meta.k8s.io" and version in _TABLE_VERSIONS:
-            if wanted == "Table":
+            if desired == "Table":
                 return Form("table", version)
-            if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-                return Form("partial", version, many=wanted.endswith("List"))
+            if desired in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+                return Form("partial", version, many=desired.endswith("List"))
     raise not_acceptable(OFFERED)
 
 

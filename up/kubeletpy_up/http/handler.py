@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.wire.listener import Door
+from kubeletpy.base.wire.listener import ConnectionLimiter
 from kubeletpy_up import errors
 from kubeletpy_up.auth import credentials
 from kubeletpy_up.errors import ApiError
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _TOO_MANY = 429
-_GONE = 410
+_REMOVED = 410
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 
 
@@ -67,7 +67,7 @@ class Handler:
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
         self._subjects = SubjectReader()
         self._workshop = Workshop(registry)
-        self.door: Door | None = None
+        self.limiter: ConnectionLimiter | None = None
         """The port that is served; it is notified of connections whose user is known."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -107,7 +107,9 @@ class Handler:
         if parts and parts[0] in _PUBLIC:
             return responses.public(request, parts)
         caller = self._authenticate(request)
-        if self.door is not None and not self.door.admit_identity(request.transport, caller.user):
+        if self.limiter is not None and not self.limiter.admit_identity(
+            request.transport, caller.user
+        ):
             raise errors.too_many_connections(caller.user)
         route = bodies.parse(parts)
         if route is None and parts[:1] == ["openapi"]:
@@ -335,7 +337,7 @@ class Handler:
                     )
                 )
             except ApiError as error:
-                if error.code != _GONE:  # that one is the watch's first event
+                if error.code != _REMOVED:  # that one is the watch's first event
                     raise
         subscription = self._registry.watch(caller, route.info.key, route.namespace, options, begin)
         compressed = bool(

@@ -85,16 +85,16 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             with socket.create_server((host, port), family=family, backlog=BACKLOG) as listening:
-                entrance = guarded(listening, most_connections(MAX_CONNECTIONS))
+                limited = guarded(listening, most_connections(MAX_CONNECTIONS))
         except OSError:
             await runner.cleanup()
             raise
-        handler.door = entrance.door
+        handler.limiter = limited.limiter
         self._handler = handler
-        self._listener = Listener(entrance, serve, self._tls)
+        self._listener = Listener(limited, serve, self._tls)
         self._listener.start()
         self._runner = runner
-        return int(entrance.getsockname()[1])
+        return int(limited.getsockname()[1])
 
     async def stop(self) -> None:
         """End all watches and connections."""

@@ -62,7 +62,7 @@ def selects(expression: str, device: Mapping[str, Any]) -> bool:
     except RecursionError:
         raise BadExpression("it is nested too deeply") from None
     except Exception as error:  # noqa: BLE001 - it raises what its operators raise
-        raise BadExpression(f"CEL runtime error: {_words(error)}") from None
+        raise BadExpression(f"CEL runtime error: {_parts(error)}") from None
     if type(found).__name__ not in ("BoolType", "bool"):
         raise BadExpression("it must evaluate to bool")
     return bool(found)
@@ -72,9 +72,9 @@ def device_value(driver: str, device: JSON) -> Any:
     """A ResourceSlice's device as expressions see it: the variable ``device``."""
     types = _library().celtypes
 
-    def by_domain(given: JSON | None, read: Callable[[JSON], Any]) -> Any:
+    def by_domain(supplied: JSON | None, read: Callable[[JSON], Any]) -> Any:
         found: dict[str, dict[str, Any]] = {}
-        for name, value in (given or {}).items():
+        for name, value in (supplied or {}).items():
             domain, _, plain = name.rpartition("/")
             found.setdefault(domain or driver, {})[plain] = read(value)
         return _domains()({types.StringType(k): _mapping(v) for k, v in found.items()})
@@ -148,9 +148,9 @@ def _domains() -> type[Any]:
     return Domains
 
 
-def _mapping(given: Mapping[str, Any]) -> Any:
+def _mapping(supplied: Mapping[str, Any]) -> Any:
     types = _library().celtypes
-    return types.MapType({types.StringType(key): value for key, value in given.items()})
+    return types.MapType({types.StringType(key): value for key, value in supplied.items()})
 
 
 def _attribute(value: JSON) -> Any:
@@ -265,7 +265,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _words(error: Exception) -> str:
+def _parts(error: Exception) -> str:
     """The first part of a library error's message; the rest is about its internals."""
     text = str(error.args[0] if error.args else error)
     if text.startswith("no such member in mapping: "):

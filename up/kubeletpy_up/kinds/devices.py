@@ -18,7 +18,7 @@ TEMPLATES = f"resourceclaimtemplates.{GROUP}"
 SLICES = f"resourceslices.{GROUP}"
 CLASSES = f"deviceclasses.{GROUP}"
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
-_ADMIN_WORDS = (
+_ADMIN_PARTS = (
     f"Forbidden: admin access to devices requires the `{ADMIN_LABEL}: true` label on the "
     "containing namespace"
 )
@@ -74,7 +74,7 @@ def check_admin(info: ResourceInfo, obj: JSON, namespace: JSON | None, subresour
         return
     found = list(_admin_paths(info, obj, subresource))
     if found:
-        causes = [Cause("FieldValueForbidden", path, _ADMIN_WORDS) for path in found[:1]]
+        causes = [Cause("FieldValueForbidden", path, _ADMIN_PARTS) for path in found[:1]]
         raise invalid(info.kind, obj["metadata"].get("name", ""), causes, info.group)
 
 

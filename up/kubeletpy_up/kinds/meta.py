@@ -40,10 +40,10 @@ def check_namespace(info: ResourceInfo, obj: JSON, namespace: str) -> None:
     Raises:
         ApiError: 400.
     """
-    given = (obj.get("metadata") or {}).get("namespace") or ""
-    if not info.namespaced and given:
+    supplied = (obj.get("metadata") or {}).get("namespace") or ""
+    if not info.namespaced and supplied:
         raise bad_request("namespace may not be set on a cluster-scoped object")
-    if given not in ("", namespace):
+    if supplied not in ("", namespace):
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
@@ -55,10 +55,10 @@ def check_name(obj: JSON, name: str) -> None:
     Raises:
         ApiError: 400.
     """
-    given = (obj.get("metadata") or {}).get("name")
-    if given and given != name:
+    supplied = (obj.get("metadata") or {}).get("name")
+    if supplied and supplied != name:
         raise bad_request(
-            f"the name of the object ({given}) does not match the name on the URL ({name})"
+            f"the name of the object ({supplied}) does not match the name on the URL ({name})"
         )
 
 
@@ -70,10 +70,10 @@ def new_metadata(
     Raises:
         ApiError: 400 for a resourceVersion, 422 for neither name nor generateName.
     """
-    given: JSON = obj.get("metadata") or {}
-    if given.get("resourceVersion"):
+    supplied: JSON = obj.get("metadata") or {}
+    if supplied.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
-    meta = {key: value for key, value in given.items() if key not in _SERVER_OWNED}
+    meta = {key: value for key, value in supplied.items() if key not in _SERVER_OWNED}
     meta.pop("resourceVersion", None)
     if not meta.get("name"):
         prefix = meta.get("generateName")
@@ -123,10 +123,10 @@ def check_patched(info: ResourceInfo, new: JSON, old: JSON) -> None:
     Raises:
         ApiError: 422.
     """
-    given, known = new.get("metadata") or {}, old["metadata"]
+    supplied, known = new.get("metadata") or {}, old["metadata"]
     for key in ("uid", "deletionTimestamp"):
-        if given.get(key) and given[key] != known.get(key):
-            text = f'Invalid value: "{given[key]}": field is immutable'
+        if supplied.get(key) and supplied[key] != known.get(key):
+            text = f'Invalid value: "{supplied[key]}": field is immutable'
             cause = Cause("FieldValueInvalid", f"metadata.{key}", text)
             raise invalid(info.kind, known["name"], [cause], info.group)
 

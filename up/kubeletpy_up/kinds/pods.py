@@ -182,15 +182,15 @@ def _priority(pod: JSON, find: Find) -> JSON:
     spec = dict(pod["spec"])
     name = spec.get("priorityClassName")
     if not name:
-        asked = spec.get("priority") or 0
-        if asked and not is_mirror(pod):
+        requested = spec.get("priority") or 0
+        if requested and not is_mirror(pod):
             why = (
-                f"the integer value of priority ({asked}) must not be provided in pod spec; "
+                f"the integer value of priority ({requested}) must not be provided in pod spec; "
                 "priority admission controller computed 0 from the given PriorityClass name"
             )
             raise forbidden("pods", pod["metadata"]["name"], why)
-        given = {"priority": asked}
-        return {**pod, "spec": {"preemptionPolicy": "PreemptLowerPriority", **spec, **given}}
+        supplied = {"priority": requested}
+        return {**pod, "spec": {"preemptionPolicy": "PreemptLowerPriority", **spec, **supplied}}
     found = find(_PRIORITY_CLASSES, "", name)
     if found is None:
         raise forbidden(
@@ -251,8 +251,8 @@ def with_kept_status(status: JSON, old: JSON) -> JSON:
     known = old.get("status") or {}
     kept = {key: known[key] for key in ("qosClass", "observedGeneration") if known.get(key)}
     claims = {key: known[key] for key in _CLAIM_STATUSES if known.get(key)}
-    given = {key: value for key, value in status.items() if value or key not in kept}
-    return _with_both_addresses({**kept, **claims, **given})
+    supplied = {key: value for key, value in status.items() if value or key not in kept}
+    return _with_both_addresses({**kept, **claims, **supplied})
 
 
 def _with_both_addresses(status: JSON) -> JSON:
@@ -304,9 +304,9 @@ def bind(pod: JSON, binding: JSON, now: float) -> JSON:
         raise conflict("pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
     metadata = pod["metadata"]
     for key in ("annotations", "labels"):
-        given = (binding.get("metadata") or {}).get(key)
-        if given:
-            metadata = {**metadata, key: {**(metadata.get(key) or {}), **given}}
+        supplied = (binding.get("metadata") or {}).get(key)
+        if supplied:
+            metadata = {**metadata, key: {**(metadata.get(key) or {}), **supplied}}
     spec = {**pod["spec"], "nodeName": target["name"]}
     bound = {**pod, "metadata": metadata, "spec": spec}
     return set_condition(bound, {"type": "PodScheduled", "status": "True"}, now)
@@ -315,9 +315,9 @@ def bind(pod: JSON, binding: JSON, now: float) -> JSON:
 def only_ephemeral_containers(new: JSON, old: JSON) -> JSON:
     """The old pod with the new one's ephemeral containers: all that this subresource changes."""
     spec = dict(old["spec"])
-    wanted = (new.get("spec") or {}).get("ephemeralContainers")
-    if wanted:
-        spec["ephemeralContainers"] = wanted
+    desired = (new.get("spec") or {}).get("ephemeralContainers")
+    if desired:
+        spec["ephemeralContainers"] = desired
     else:
         spec.pop("ephemeralContainers", None)
     return {**old, "spec": spec}
@@ -336,9 +336,9 @@ def only_resources(new: JSON, old: JSON) -> JSON:
     spec = dict(old["spec"])
     if any(len(lists[key]) != len(spec.get(key) or []) for key in lists):
         return {**old, "spec": new_spec}
-    for key, wanted in lists.items():
+    for key, desired in lists.items():
         if spec.get(key):
-            spec[key] = _with_resources(spec[key], wanted)
+            spec[key] = _with_resources(spec[key], desired)
     if new_spec.get("resources") is not None:
         spec["resources"] = new_spec["resources"]
     if new_spec.get("volumes") != spec.get("volumes"):
@@ -354,10 +354,10 @@ def with_pod_level(new: JSON, old: JSON) -> JSON:
     return {**new, "spec": {**spec, "resources": before}}
 
 
-def _with_resources(containers: list[JSON], wanted: list[JSON]) -> list[JSON]:
-    pairs = list(zip(containers, wanted, strict=True))
+def _with_resources(containers: list[JSON], desired: list[JSON]) -> list[JSON]:
+    pairs = list(zip(containers, desired, strict=True))
     if any(container.get("name") != new.get("name") for container, new in pairs):
-        return wanted
+        return desired
     made = []
     for container, new in pairs:
         kept: JSON = {k: v for k, v in container.items() if k not in ("resources", "resizePolicy")}
@@ -380,29 +380,29 @@ def requests_of(pod: JSON) -> dict[str, int]:
     sidecars: Counter[str] = Counter()
     peak: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        requested = _requested(container)
         if container.get("restartPolicy") == "Always":
-            sidecars.update(asked)
-            asked = {}
-        for name in sidecars.keys() | asked.keys():
-            peak[name] = max(peak.get(name, 0), sidecars[name] + asked.get(name, 0))
+            sidecars.update(requested)
+            requested = {}
+        for name in sidecars.keys() | requested.keys():
+            peak[name] = max(peak.get(name, 0), sidecars[name] + requested.get(name, 0))
     for container in spec.get("containers") or ():
-        total.update(_asked(container))
+        total.update(_requested(container))
     total.update(sidecars)
     found = {n: max(total[n], peak.get(n, 0)) for n in total.keys() | peak.keys()}
-    found.update(_asked(spec))
+    found.update(_requested(spec))
     for name, amount in amounts(spec.get("overhead")).items():
         found[name] = found.get(name, 0) + amount
     return found
 
 
-def _asked(holder: JSON) -> dict[str, int]:
+def _requested(holder: JSON) -> dict[str, int]:
     return amounts((holder.get("resources") or {}).get("requests"))
 
 
-def amounts(given: JSON | None) -> dict[str, int]:
+def amounts(supplied: JSON | None) -> dict[str, int]:
     """A resource list in thousandths."""
-    return {name: quantity.milli_value(amount) for name, amount in (given or {}).items()}
+    return {name: quantity.milli_value(amount) for name, amount in (supplied or {}).items()}
 
 
 def check_resize(pod: JSON, node: JSON | None) -> None:
@@ -421,12 +421,12 @@ def check_resize(pod: JSON, node: JSON | None) -> None:
         why = f'pod resize is only supported on linux nodes, node "{bound_to}" is "{system}"'
         _refuse(name, why, "UnsupportedPlatform")
     room = amounts((node.get("status") or {}).get("allocatable"))
-    asked = requests_of(pod)
+    requested = requests_of(pod)
     problems = []
     for resource, unit in (("cpu", 1), ("memory", 1000)):
-        wanted, there = asked.get(resource, 0), room.get(resource, 0)
-        if wanted > there:
-            problem = f"{resource}, requested: {wanted // unit}, allocatable: {there // unit}"
+        desired, there = requested.get(resource, 0), room.get(resource, 0)
+        if desired > there:
+            problem = f"{resource}, requested: {desired // unit}, allocatable: {there // unit}"
             problems.append(problem)
     if problems:
         why = "node didn't have enough allocatable resources: " + "; ".join(problems)

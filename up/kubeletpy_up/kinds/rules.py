@@ -225,10 +225,10 @@ def with_generation(info: ResourceInfo, new: JSON, old: JSON) -> JSON:
 
 def fold_string_data(secret: JSON) -> JSON:
     """A secret with its write-only stringData moved into data."""
-    given = secret.get("stringData")
-    if given is None:
+    supplied = secret.get("stringData")
+    if supplied is None:
         return secret
-    encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in given.items()}
+    encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in supplied.items()}
     kept = {key: value for key, value in secret.items() if key != "stringData"}
     return {**kept, "data": {**(secret.get("data") or {}), **encoded}} if encoded else kept
 

@@ -50,9 +50,9 @@ def _refuse(service: JSON, field: str, message: str) -> Exception:
     return invalid("Service", service["metadata"]["name"], [cause])
 
 
-def _address(service: JSON, wanted: str, taken: set[str], cidr: str) -> str:
+def _address(service: JSON, desired: str, taken: set[str], cidr: str) -> str:
     network = ipaddress.ip_network(cidr)
-    if not wanted:
+    if not desired:
         free = (str(host) for host in network.hosts())
         next(free)
         found = next((host for host in free if host not in taken), "")
@@ -60,15 +60,15 @@ def _address(service: JSON, wanted: str, taken: set[str], cidr: str) -> str:
             raise _refuse(service, "spec.clusterIPs", "Invalid value: []: range is full")
         return found
     try:
-        inside = ipaddress.ip_address(wanted) in network
+        inside = ipaddress.ip_address(desired) in network
     except ValueError:
         inside = False
     why = "" if inside else f"the provided IP is not in the valid range {cidr}"
-    why = why or ("provided IP is already allocated" if wanted in taken else "")
+    why = why or ("provided IP is already allocated" if desired in taken else "")
     if why:
-        message = f'Invalid value: ["{wanted}"]: failed to allocate IP {wanted}: {why}'
+        message = f'Invalid value: ["{desired}"]: failed to allocate IP {desired}: {why}'
         raise _refuse(service, "spec.clusterIPs", message)
-    return wanted
+    return desired
 
 
 def _node_ports(service: JSON, ports: list[JSON], taken: set[int]) -> list[JSON]:

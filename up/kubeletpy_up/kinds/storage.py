@@ -32,8 +32,8 @@ _NOT_RESIZED = (
 def protected(plural: str, obj: JSON) -> JSON:
     """A new claim or volume with the finalizer that keeps it while it is used."""
     finalizers = obj["metadata"].get("finalizers") or []
-    wanted = PROTECTION[plural]
-    return obj if wanted in finalizers else with_metadata(obj, finalizers=[*finalizers, wanted])
+    desired = PROTECTION[plural]
+    return obj if desired in finalizers else with_metadata(obj, finalizers=[*finalizers, desired])
 
 
 def is_default(storage_class: JSON) -> bool:
@@ -131,9 +131,9 @@ def _claim_warnings(obj: JSON) -> list[str]:
     for kind in ("limits", "requests"):
         amount = (resources.get(kind) or {}).get("storage")
         if amount is not None and formats.milli(str(amount)) % 1000:
-            shown = formats.canonical(str(amount))
+            reported = formats.canonical(str(amount))
             found.append(
                 f"spec.resources.{kind}[storage]: fractional byte value "
-                f'"{shown}" is invalid, must be an integer'
+                f'"{reported}" is invalid, must be an integer'
             )
     return found

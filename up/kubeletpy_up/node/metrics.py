@@ -150,8 +150,8 @@ def _amounts(usage: Usage) -> JSON:
 
 
 def _about(obj: JSON, kind: str, usage: Usage) -> JSON:
-    given = obj["metadata"]
-    kept = {key: given[key] for key in ("name", "namespace", "labels") if given.get(key)}
+    supplied = obj["metadata"]
+    kept = {key: supplied[key] for key in ("name", "namespace", "labels") if supplied.get(key)}
     return {
         "kind": kind,
         "apiVersion": "metrics.k8s.io/v1beta1",

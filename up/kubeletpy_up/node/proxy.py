@@ -24,7 +24,7 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.node.targets import (
     NodeAddress,
     ProxiedNode,
-    may_be_asked,
+    may_be_requested,
     node_address,
     pod_target,
 )
@@ -86,8 +86,8 @@ class NodeProxy:
         below = info.subresource(route.subresource)
         if below is None or verb not in below.verbs:
             raise errors.method_not_allowed(info.plural, request.method.lower(), info.group)
-        wanted = Request(verb, info.key, route.subresource, namespace, route.name)
-        self._registry.check(caller, info, wanted)
+        desired = Request(verb, info.key, route.subresource, namespace, route.name)
+        self._registry.check(caller, info, desired)
         if info.plural == "nodes":
             meant = ProxiedNode.read(route.name)
             address = meant.address(self._registry.stored(info, "", meant.name))
@@ -138,8 +138,8 @@ class NodeProxy:
         name = str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
         if not name:
             about = pod["metadata"]
-            shown = about.get("name") if isinstance(about, dict) else ""
-            raise errors.bad_request(f"pod {shown} does not have a host assigned")
+            reported = about.get("name") if isinstance(about, dict) else ""
+            raise errors.bad_request(f"pod {reported} does not have a host assigned")
         node = self._registry.find("nodes", "", name)
         if node is None:
             raise errors.not_found("nodes", name)
@@ -197,7 +197,7 @@ class NodeProxy:
             if as_status and answer.status >= 400:
                 raise await _refusal(answer)
             response = web.StreamResponse(
-                status=answer.status, reason=answer.reason, headers=_shown(answer.headers)
+                status=answer.status, reason=answer.reason, headers=_reported(answer.headers)
             )
             response.content_length = answer.content_length
             await response.prepare(request)
@@ -240,15 +240,15 @@ async def _check_address(address: NodeAddress) -> None:
             found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
         raise errors.bad_request(f"{address.host}: {error}") from error
-    if not all(may_be_asked(str(each[4][0])) for each in found):
+    if not all(may_be_requested(str(each[4][0])) for each in found):
         raise errors.bad_request("address not allowed")
 
 
-def _shown(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+def _reported(headers: Mapping[str, str]) -> list[tuple[str, str]]:
     """The answer's end-to-end headers; how it is carried is for each hop to decide."""
     named = {part.strip().lower() for part in headers.get("Connection", "").split(",")}
-    shown = [pair for pair in headers.items() if pair[0].lower() not in _OF_A_HOP | named]
-    return shown if "Content-Type" in headers else [*shown, ("Content-Type", "text/plain")]
+    reported = [pair for pair in headers.items() if pair[0].lower() not in _OF_A_HOP | named]
+    return reported if "Content-Type" in headers else [*reported, ("Content-Type", "text/plain")]
 
 
 async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:

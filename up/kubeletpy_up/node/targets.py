@@ -77,7 +77,7 @@ class ProxiedNode:
         return NodeAddress(own.host, port, own.name, self.scheme or "http", is_agent=False)
 
 
-def may_be_asked(address: str) -> bool:
+def may_be_requested(address: str) -> bool:
     """Whether the API may connect to an IP address that a node reported as its own.
 
     A node must not name the API's own machine or link-local services.
@@ -111,38 +111,38 @@ def node_address(node: JSON) -> NodeAddress:
 
 def pod_target(pod: JSON, subresource: str, query: Iterable[tuple[str, str]]) -> str:
     """Path and query on the node's server. Raises ApiError 400: container unknown or ambiguous."""
-    given = list(query)
+    supplied = list(query)
     about = pod["metadata"]
     parts = [about.get("namespace", ""), about["name"]]
-    asked: Query = []
+    requested: Query = []
     if subresource == "portforward":
-        asked = [("port", value) for key, value in given if key == "ports"]
+        requested = [("port", value) for key, value in supplied if key == "ports"]
     else:
         first: dict[str, str] = {}
-        for key, value in given:
+        for key, value in supplied:
             first.setdefault(key, value)
         parts.append(container_name(pod, first.get("container", "")))
         if subresource == "log":
-            asked = [(key, "true") for key in _LOG_FLAGS if first.get(key) in _TRUE]
-            asked += [(key, first[key]) for key in _LOG_VALUES if first.get(key)]
+            requested = [(key, "true") for key in _LOG_FLAGS if first.get(key) in _TRUE]
+            requested += [(key, first[key]) for key in _LOG_VALUES if first.get(key)]
         else:
-            asked = [(_STREAMS[key], "1") for key in _STREAMS if first.get(key) in _TRUE]
-            asked += [pair for pair in given if pair[0] == "command"]
+            requested = [(_STREAMS[key], "1") for key in _STREAMS if first.get(key) in _TRUE]
+            requested += [pair for pair in supplied if pair[0] == "command"]
     path = "/".join((_PATHS[subresource], *(quote(part, safe="") for part in parts)))
-    return f"/{path}" + (f"?{urlencode(asked)}" if asked else "")
+    return f"/{path}" + (f"?{urlencode(requested)}" if requested else "")
 
 
-def container_name(pod: JSON, wanted: str) -> str:
+def container_name(pod: JSON, desired: str) -> str:
     """The requested container. Raises ApiError 400."""
     name, spec = pod["metadata"]["name"], pod.get("spec") or {}
     regular, init, ephemeral = (
         [container["name"] for container in spec.get(field) or ()]
         for field in ("containers", "initContainers", "ephemeralContainers")
     )
-    if wanted:
-        if wanted not in (*regular, *init, *ephemeral):
-            raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
-        return wanted
+    if desired:
+        if desired not in (*regular, *init, *ephemeral):
+            raise errors.bad_request(f"container {desired} is not valid for pod {name}")
+        return desired
     if len(regular) == 1:
         return str(regular[0])
     text = (

@@ -67,7 +67,7 @@ class Manager:
             found["subresource"] = self.subresource
         return found
 
-    def shown(self) -> str:
+    def reported(self) -> str:
         """The manager's description in messages."""
         text = f'"{self.name}"'
         if self.subresource:
@@ -156,16 +156,16 @@ def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:
     """The refusal of an apply that would change fields of these other managers."""
     pairs = [(other, path) for other, paths in contested for path in paths]
     causes = [
-        Cause("FieldManagerConflict", field_sets.text(path), f"conflict with {other.shown()}")
+        Cause("FieldManagerConflict", field_sets.text(path), f"conflict with {other.reported()}")
         for other, path in pairs[:MAX_CAUSES]
     ]
     if len(pairs) == 1:
         other, path = pairs[0]
-        shown = f"conflict with {other.shown()}: {field_sets.text(path)}"
-        return apply_conflict(f"Apply failed with 1 conflict: {shown}", causes)
+        reported = f"conflict with {other.reported()}: {field_sets.text(path)}"
+        return apply_conflict(f"Apply failed with 1 conflict: {reported}", causes)
     lines: list[str] = []
-    for other, paths in sorted(contested, key=lambda pair: pair[0].shown()):
-        lines.append(f"conflicts with {other.shown()}:")
+    for other, paths in sorted(contested, key=lambda pair: pair[0].reported()):
+        lines.append(f"conflicts with {other.reported()}:")
         lines += [f"- {field_sets.text(path)}" for path in paths[:MAX_CAUSES]]
     message = f"Apply failed with {len(pairs)} conflicts: " + "\n".join(lines)
     return apply_conflict(message, causes)
@@ -320,14 +320,14 @@ def _merge_list(schema: JSON, live: list[Any], applied: list[Any]) -> list[Any]:
     """
     items = definitions.resolve(schema.get("items", {}))
     by_key = {field_sets.item_key(schema, item): item for item in live}
-    wanted = {field_sets.item_key(schema, item) for item in applied}
+    desired = {field_sets.item_key(schema, item) for item in applied}
     waiting = deque((field_sets.item_key(schema, item), item) for item in live)
     shared = deque(key for item in applied if (key := field_sets.item_key(schema, item)) in by_key)
     merged: list[Any] = []
     for item in applied:
         key = field_sets.item_key(schema, item)
         while waiting and waiting[0][0] != key:
-            if waiting[0][0] not in wanted:
+            if waiting[0][0] not in desired:
                 merged.append(waiting.popleft()[1])
             elif not shared or waiting[0][0] != shared[0]:
                 waiting.popleft()  # already merged, or another item's turn
@@ -339,7 +339,7 @@ def _merge_list(schema: JSON, live: list[Any], applied: list[Any]) -> list[Any]:
             shared.popleft()
             if waiting and waiting[0][0] == key:
                 waiting.popleft()
-    return merged + [item for key, item in waiting if key not in wanted]
+    return merged + [item for key, item in waiting if key not in desired]
 
 
 def _drop(

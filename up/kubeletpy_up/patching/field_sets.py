@@ -191,18 +191,18 @@ def is_item_key(path: Path) -> bool:
 
 def text(path: Path) -> str:
     """A path as messages show it: ``.spec.containers[name="a"].image``."""
-    shown = ""
+    reported = ""
     for element in path:
         kind, _, rest = element.partition(":")
         if kind == "f":
-            shown += f".{rest}"
+            reported += f".{rest}"
         elif kind == "k":
             pairs = json.loads(rest).items()
             listed = ",".join(f"{key}={json.dumps(value)}" for key, value in pairs)
-            shown += f"[{listed}]"
+            reported += f"[{listed}]"
         else:
-            shown += f"[={rest}]"
-    return shown
+            reported += f"[={rest}]"
+    return reported
 
 
 class Values:

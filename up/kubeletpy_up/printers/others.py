@@ -185,9 +185,9 @@ def node(obj: JSON, now: float) -> list[Any]:
     """STATUS from the Ready condition; ROLES from the role labels."""
     status, info = obj.get("status") or {}, (obj.get("status") or {}).get("nodeInfo") or {}
     ready = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), None)
-    words = ["Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"]
+    parts = ["Unknown" if not ready else "Ready" if ready.get("status") == "True" else "NotReady"]
     if (obj.get("spec") or {}).get("unschedulable"):
-        words.append("SchedulingDisabled")
+        parts.append("SchedulingDisabled")
     labels = (obj.get("metadata") or {}).get("labels") or {}
     roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
     roles.add(labels.get(_ROLE_LABEL) or "")
@@ -207,7 +207,7 @@ def node(obj: JSON, now: float) -> list[Any]:
 
     return [
         name_of(obj),
-        ",".join(words),
+        ",".join(parts),
         ",".join(sorted(roles - {""})) or _NONE,
         age_of(obj, now),
         info.get("kubeletVersion", ""),
@@ -226,8 +226,8 @@ def _external_address(obj: JSON) -> str:
         return str(spec.get("externalName", ""))
     if spec.get("type") == "LoadBalancer":
         balancer = (obj.get("status") or {}).get("loadBalancer") or {}
-        given = [i.get("ip") or i.get("hostname") for i in balancer.get("ingress") or ()]
-        return ",".join([item for item in given if item] + external) or "<pending>"
+        supplied = [i.get("ip") or i.get("hostname") for i in balancer.get("ingress") or ()]
+        return ",".join([item for item in supplied if item] + external) or "<pending>"
     return ",".join(external) or _NONE
 
 
@@ -332,11 +332,11 @@ def csr(obj: JSON, now: float) -> list[Any]:
     """CONDITION is the outcome of the request."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kinds = [c.get("type") for c in status.get("conditions") or ()]
-    words = [next((k for k in ("Denied", "Approved") if k in kinds), "Pending")]
+    parts = [next((k for k in ("Denied", "Approved") if k in kinds), "Pending")]
     if "Failed" in kinds:
-        words.append("Failed")
+        parts.append("Failed")
     if status.get("certificate"):
-        words.append("Issued")
+        parts.append("Issued")
     seconds = spec.get("expirationSeconds")
     return [
         name_of(obj),
@@ -344,7 +344,7 @@ def csr(obj: JSON, now: float) -> list[Any]:
         spec.get("signerName") or _NONE,
         spec.get("username", ""),
         human_duration(seconds) if seconds is not None else _NONE,
-        ",".join(words),
+        ",".join(parts),
     ]
 
 

@@ -68,9 +68,9 @@ def finalizers_for(obj: JSON, propagation: str) -> list[str]:
     known: list[str] = obj["metadata"].get("finalizers") or []
     if not propagation:
         return known
-    wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
-    kept = [each for each in known if each not in (ORPHAN, FOREGROUND) or each == wanted]
-    return [*kept, wanted] if wanted and wanted not in kept else kept
+    desired = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
+    kept = [each for each in known if each not in (ORPHAN, FOREGROUND) or each == desired]
+    return [*kept, desired] if desired and desired not in kept else kept
 
 
 def _marked(obj: JSON, when: float, grace: int) -> JSON:

@@ -44,10 +44,10 @@ def read_revision(text: str, about: str = "") -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        shown = text[:40]
+        reported = text[:40]
         raise bad_request(
-            f'{about}resourceVersion: Invalid value: "{shown}": strconv.ParseUint: '
-            f'parsing "{shown}": invalid syntax'
+            f'{about}resourceVersion: Invalid value: "{reported}": strconv.ParseUint: '
+            f'parsing "{reported}": invalid syntax'
         )
     return int(text)
 

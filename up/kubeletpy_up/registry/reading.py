@@ -12,7 +12,7 @@ import posixpath
 from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.errors import ApiError, bad_request, gone
+from kubeletpy_up.errors import ApiError, bad_request, removed
 from kubeletpy_up.kinds import meta
 from kubeletpy_up.registry.list_options import (
     EXACT,
@@ -90,21 +90,21 @@ def list_objects(
     """
     check_list(options)
     revision = store.revision
-    wanted = read_revision(options.resource_version, "invalid resource version: ")
+    desired = read_revision(options.resource_version, "invalid resource version: ")
     start = ""
     if options.continue_:
-        if wanted:
+        if desired:
             raise bad_request("specifying resource version is not allowed when using continue")
-        asked, start = _decode_continue(options.continue_)
-        if asked != _NOW and not store.knows(asked):
-            raise gone(_TOO_OLD, _encode_continue(_NOW, start))
-        revision = revision if asked == _NOW else asked
-    elif options.match == EXACT and wanted <= revision and not store.knows(wanted):
-        raise gone("The resourceVersion for the provided list is too old.")
-    elif wanted > revision:
-        raise gone(f"resource version {wanted} is not the one at hand ({revision})")
+        requested, start = _decode_continue(options.continue_)
+        if requested != _NOW and not store.knows(requested):
+            raise removed(_TOO_OLD, _encode_continue(_NOW, start))
+        revision = revision if requested == _NOW else requested
+    elif options.match == EXACT and desired <= revision and not store.knows(desired):
+        raise removed("The resourceVersion for the provided list is too old.")
+    elif desired > revision:
+        raise removed(f"resource version {desired} is not the one at hand ({revision})")
     elif options.match == EXACT:
-        revision = wanted
+        revision = desired
     of_all = selection.namespace is None
     listed = store.entries_at(revision, info.storage_key, selection.namespace)
     named = ((_place(key, of_all=of_all), obj) for key, obj in listed)
@@ -203,7 +203,7 @@ def start_watch(
         on_close=watchers.discard,
     )
     if start and not _wants_objects(options) and not store.knows(start):
-        subscription.fail(gone(f"too old resource version: {start} ({store.revision})"))
+        subscription.fail(removed(f"too old resource version: {start} ({store.revision})"))
         return subscription
     begin = begin or begin_watch(store, info, selection, options)
     since = [] if begin.revision == store.revision else store.changes_since(begin.revision, key)

@@ -220,8 +220,8 @@ class Registry(Cluster):
             ApiError: 400, 403, 404, 409, 422.
         """
         if not name:
-            given = (obj.get("metadata") or {}) if isinstance(obj, dict) else {}
-            name = str(given.get("name") or "")
+            supplied = (obj.get("metadata") or {}) if isinstance(obj, dict) else {}
+            name = str(supplied.get("name") or "")
         target = self._target(
             caller, "update", resource, namespace, name=name, subresource=subresource
         )

@@ -39,8 +39,8 @@ class Remover:
             if info.storage_key == "pods" and decision.object is not old:
                 # a pod removed at once is marked first, so that watchers see that, too
                 store.put(info.storage_key, namespace, name, decision.object)
-            gone = store.remove(info.storage_key, namespace, name, decision.object)
-            return self._answer(info, deletion.Decision(True, gone))
+            removed = store.remove(info.storage_key, namespace, name, decision.object)
+            return self._answer(info, deletion.Decision(True, removed))
         if decision.object is old:
             return reading.view(info, old)
         return reading.view(info, store.put(info.storage_key, namespace, name, decision.object))

@@ -98,16 +98,16 @@ class Subresources:
     ) -> JSON:
         if (eviction.get("metadata") or {}).get("name") not in ("", None, name):
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        given = eviction.get("deleteOptions") or {}
+        supplied = eviction.get("deleteOptions") or {}
         if options.dry_run:
-            given = {**given, "dryRun": ["All"]}
-        wanted = read_delete_options(given, {})
+            supplied = {**supplied, "dryRun": ["All"]}
+        desired = read_delete_options(supplied, {})
         cluster = self._cluster
         pod = cluster.stored(info, namespace, name)
         disrupted = pods.disrupted(pod, cluster.clock.now())
         if not options.dry_run and disrupted is not pod:
-            meta.check_delete_preconditions(info, name, pod, wanted.uid, wanted.resource_version)
+            meta.check_delete_preconditions(info, name, pod, desired.uid, desired.resource_version)
             cluster.store.put("pods", namespace, name, disrupted)
-            wanted = replace(wanted, resource_version="")
-        self._remover.delete(info, name, namespace, wanted)
+            desired = replace(desired, resource_version="")
+        self._remover.delete(info, name, namespace, desired)
         return {**_DONE, "code": 201}

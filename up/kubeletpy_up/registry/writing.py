@@ -113,8 +113,8 @@ class Writer:
             known = self._cluster.find("nodes", "", node)
             refused = node_restriction.check_pod_create(node, obj, known)
         elif info.plural == "nodes":
-            given = obj["spec"].get("taints") or []
-            plain = [taint for taint in given if taint != kinds.NOT_READY_TAINT]
+            supplied = obj["spec"].get("taints") or []
+            plain = [taint for taint in supplied if taint != kinds.NOT_READY_TAINT]
             refused = node_restriction.check_node(
                 node, {**obj, "spec": {**obj["spec"], "taints": plain}}, None
             )
@@ -156,9 +156,9 @@ class Writer:
         meta.check_name(decoded, name)
         known = self._cluster.store.get(info.storage_key, namespace, name)
         if known is None and not target.subresource and info.storage_key in kinds.CREATE_ON_UPDATE:
-            given = {**(decoded.get("metadata") or {}), "name": name}
-            given.pop("resourceVersion", None)
-            new = {**decoded, "metadata": given}
+            supplied = {**(decoded.get("metadata") or {}), "name": name}
+            supplied.pop("resourceVersion", None)
+            new = {**decoded, "metadata": supplied}
             options.created = True
             return self.create(target.caller, info, new, namespace, WriteOptions(options.dry_run))
         old = self._cluster.stored(info, namespace, name)
@@ -176,9 +176,9 @@ class Writer:
             return self._apply(target, patch, old, options)
         if old is None:
             raise errors.not_found(info.plural, name, info.group)
-        shown = reading.view(info, old)
+        reported = reading.view(info, old)
         if patch_type == JSON_PATCH:
-            patched = patch_json.json_patch(shown, patch)
+            patched = patch_json.json_patch(reported, patch)
         elif not isinstance(patch, dict):
             begin = "" if patch_type == STRATEGIC else "error decoding patch: "
             raise errors.bad_request(
@@ -186,10 +186,10 @@ class Writer:
                 "map[string]interface {}"
             )
         elif patch_type == MERGE:
-            patched = patch_json.merge_patch(shown, patch)
+            patched = patch_json.merge_patch(reported, patch)
         else:
             kind = definitions.definition_name(info.group, info.version, info.kind)
-            patched = patch_strategic.strategic_merge(kind, shown, patch)
+            patched = patch_strategic.strategic_merge(kind, reported, patch)
         check_values(patched)
         try:
             decoded, warnings = schema.decode(info, patched, options.field_validation)
@@ -219,10 +219,10 @@ class Writer:
     def _replace(self, target: Target, decoded: JSON, old: JSON, options: WriteOptions) -> JSON:
         seen_as, subresource = target.info, target.subresource
         info, new = stored_form(seen_as, decoded)
-        given = new.get("metadata") or {}
+        supplied = new.get("metadata") or {}
         about = old["metadata"]
         name, namespace = about["name"], about.get("namespace", "")
-        uid, version = given.get("uid") or "", given.get("resourceVersion") or ""
+        uid, version = supplied.get("uid") or "", supplied.get("resourceVersion") or ""
         if options.is_patch:
             meta.check_patched(info, new, old)
         meta.check_preconditions(info, name, old, uid, version)
@@ -342,8 +342,8 @@ def _check_kind(info: ResourceInfo, applied: Any) -> None:
         )
     group_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
     if (group_version, kind) != (info.group_version, info.kind):
-        shown = str(group_version) if "/" in str(group_version) else f"/{group_version}"
-        raise errors.bad_request(f"invalid object type: {shown[:300]}, Kind={str(kind)[:300]}")
+        reported = str(group_version) if "/" in str(group_version) else f"/{group_version}"
+        raise errors.bad_request(f"invalid object type: {reported[:300]}, Kind={str(kind)[:300]}")
 
 
 def _check_absent(target: Target, uid: str) -> None:

@@ -173,8 +173,8 @@ def _integer(form: str) -> Decoder:
 
     def decode(value: Any, found: Found) -> Any:
         if type(value) is not int:
-            shown = f"number {value}" if type(value) is float else json_type(value)
-            raise Mismatch(shown, form)
+            reported = f"number {value}" if type(value) is float else json_type(value)
+            raise Mismatch(reported, form)
         if not low <= value <= high:
             raise Mismatch(f"number {value}", form)
         return value

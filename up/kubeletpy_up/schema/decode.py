@@ -99,11 +99,11 @@ def decode_kind(
     api_version = f"{group}/{version}" if group else version
     if not isinstance(obj, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")
-    given_kind, given_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
-    if (given_kind, given_version) != (kind, api_version):
+    supplied_kind, supplied_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
+    if (supplied_kind, supplied_version) != (kind, api_version):
         raise bad_request(
-            f'{given_kind} in version "{str(given_version).rpartition("/")[2]}" cannot be handled '
-            f"as a {kind}: converting ({given_version}.{given_kind}) to "
+            f'{supplied_kind} in version "{str(supplied_version).rpartition("/")[2]}" '
+            f"cannot be handled as a {kind}: converting ({supplied_version}.{supplied_kind}) to "
             f"({group.partition('.')[0] or 'core'}.{kind}): "
             "unknown conversion"
         )

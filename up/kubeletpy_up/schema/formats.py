@@ -45,8 +45,8 @@ def _too_long(limit: int) -> str:
 
 def _pattern(message: str, pattern: str, *examples: str) -> str:
     # Kubernetes' own wording ends each example with a comma: "'a', or 'b', regex used ...".
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+    reported = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {reported}regex used for validation is '{pattern}')"
 
 
 def in_range(value: int, low: int, high: int) -> list[str]:

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.errors import gone
+from kubeletpy_up.errors import removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class History:
     def past_since(self, revision: int, resource: str) -> list[Past]:
         """The same, not decoded. Raises ApiError 410."""
         if revision < self._oldest:
-            raise gone(f"too old resource version: {revision} ({self._oldest})")
+            raise removed(f"too old resource version: {revision} ({self._oldest})")
         if revision > self._newest:
-            raise gone(f"unknown resource version: {revision} (now {self._newest})")
+            raise removed(f"unknown resource version: {revision} (now {self._newest})")
         behind = self._newest - revision
         recent = list(self._records)[len(self._records) - behind :] if behind else []
         return [past for past in recent if past.resource == resource]

@@ -107,10 +107,10 @@ class OptimisticStore(Store):
     ) -> JSON:
         """Like :meth:`Store.remove`. Raises Stale if an object that was read has changed."""
         text_of = text_of or _numbered(last or self._known(resource, namespace, name))
-        gone: JSON = self._write(
+        removed: JSON = self._write(
             lambda: self._store.remove(resource, namespace, name, last, text_of)
         )
-        return gone
+        return removed
 
     def _known(self, resource: str, namespace: str, name: str) -> JSON:
         entry = self._store.get(resource, namespace, name)

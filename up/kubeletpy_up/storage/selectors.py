@@ -20,7 +20,7 @@ _SYMBOLS = frozenset({"==", "!=", "=", "!", "<", ">", "(", ")", ","})
 _BOUND = re.compile(r"-?[0-9]{1,19}")
 _MAX_LENGTH = 16 << 10
 _MAX_KEY, _MAX_VALUE = 253 + 1 + 63, 63
-_SHOWN = 100
+_REPORTED = 100
 """How many characters of a wrong selector its client is shown."""
 
 
@@ -74,16 +74,16 @@ _OF_OBJECTS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist":
 
 def labels_match(selector: JSON, labels: JSON) -> bool:
     """Whether labels satisfy a LabelSelector object; an empty one is satisfied by all."""
-    wanted = selector.get("matchLabels") or {}
-    terms = [Requirement(key, "in", frozenset({value})) for key, value in wanted.items()]
-    for given in selector.get("matchExpressions") or ():
-        values = frozenset(given.get("values") or ())
-        terms.append(Requirement(given["key"], _OF_OBJECTS[given["operator"]], values))
+    desired = selector.get("matchLabels") or {}
+    terms = [Requirement(key, "in", frozenset({value})) for key, value in desired.items()]
+    for supplied in selector.get("matchExpressions") or ():
+        values = frozenset(supplied.get("values") or ())
+        terms.append(Requirement(supplied["key"], _OF_OBJECTS[supplied["operator"]], values))
     return all(term.matches(labels) for term in terms)
 
 
 def _unreadable(text: str) -> ApiError:
-    return bad_request(f"unable to parse requirement: found {text.strip()[:_SHOWN]!r}")
+    return bad_request(f"unable to parse requirement: found {text.strip()[:_REPORTED]!r}")
 
 
 def _requirement(tokens: deque[str]) -> Requirement:
@@ -218,16 +218,16 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
     found = re.fullmatch(r"([^=!]+)(==|=|!=)((?:[^\\=]|\\.)*)", term, re.DOTALL)
     if found is None:
         raise bad_request(
-            f"invalid selector: '{text[:_SHOWN]}'; can't understand '{term[:_SHOWN]}'"
+            f"invalid selector: '{text[:_REPORTED]}'; can't understand '{term[:_REPORTED]}'"
         )
     path, operator, value = found[1].strip(), found[2], re.sub(r"\\(.)", r"\1", found[3])
     if path not in known and known == _COMMON:
         raise bad_request(
-            f'"{path[:_SHOWN]}" is not a known field selector: only "metadata.name", '
+            f'"{path[:_REPORTED]}" is not a known field selector: only "metadata.name", '
             '"metadata.namespace"'
         )
     if path not in known:
-        raise bad_request(f"field label not supported: {path[:_SHOWN]}")
+        raise bad_request(f"field label not supported: {path[:_REPORTED]}")
     return FieldTerm(path, value, operator == "!=", known[path])
 
 

@@ -72,16 +72,16 @@ def _list(report: Report, amounts: JSON, path: str) -> None:
             report.invalid(where, amount, "must be an integer")
 
 
-def requirements(report: Report, given: JSON, path: str, claims: set[str]) -> None:
+def requirements(report: Report, supplied: JSON, path: str, claims: set[str]) -> None:
     """A container's or pod's resources: names, amounts, and no request above its limit."""
-    requests, limits = given.get("requests") or {}, given.get("limits") or {}
+    requests, limits = supplied.get("requests") or {}, supplied.get("limits") or {}
     before = len(report.causes)
     _list(report, limits, f"{path}.limits")
     _list(report, requests, f"{path}.requests")
     if len(report.causes) == before:
         for name, amount in requests.items():
             _request(report, name, amount, limits.get(name), path)
-    for index, claim in enumerate(given.get("claims") or ()):
+    for index, claim in enumerate(supplied.get("claims") or ()):
         if claim.get("name") not in claims:
             report.not_found(f"{path}.claims[{index}]", claim.get("name") or "")
 
@@ -93,17 +93,17 @@ def _request(report: Report, name: str, amount: Any, limit: Any, path: str) -> N
         if not overcommit:
             report.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         return
-    asked, allowed = formats.read(str(amount))[0], formats.read(str(limit))[0]
-    if not overcommit and asked != allowed:
+    requested, allowed = formats.read(str(amount))[0], formats.read(str(limit))[0]
+    if not overcommit and requested != allowed:
         report.invalid(where, amount, f"must be equal to {name} limit of {limit}")
-    elif asked > allowed:
+    elif requested > allowed:
         report.invalid(where, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
-def resize_policies(report: Report, given: list[JSON], path: str, pod_policy: str) -> None:
+def resize_policies(report: Report, supplied: list[JSON], path: str, pod_policy: str) -> None:
     """A container's ``resizePolicy``."""
     seen: set[str] = set()
-    for index, policy in enumerate(given):
+    for index, policy in enumerate(supplied):
         name, action = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if name in seen:
             report.duplicate(f"{path}[{index}]", name)

@@ -45,8 +45,8 @@ def validate(report: Report, obj: JSON) -> None:
     """A request, with any decision about it."""
     spec: JSON = obj.get("spec") or {}
     if not _is_pem(spec.get("request"), b"CERTIFICATE REQUEST"):
-        shown = spec.get("request") or ""
-        report.invalid("spec.request", shown, "PEM block type must be CERTIFICATE REQUEST")
+        reported = spec.get("request") or ""
+        report.invalid("spec.request", reported, "PEM block type must be CERTIFICATE REQUEST")
     usages = spec.get("usages") or []
     if not usages:
         report.required("spec.usages")

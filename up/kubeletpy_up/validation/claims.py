@@ -33,20 +33,20 @@ def claim(report: Report, obj: JSON) -> None:
     spec(report, obj.get("spec") or {}, "spec")
 
 
-def spec(report: Report, given: JSON, path: str) -> None:
+def spec(report: Report, supplied: JSON, path: str) -> None:
     """The request, in a claim or in the template of one."""
-    access_modes(report, given, path, "at least 1 access mode is required")
-    if given.get("selector") is not None:
-        label_selector(report, given["selector"], f"{path}.selector")
-    amount = ((given.get("resources") or {}).get("requests") or {}).get("storage")
+    access_modes(report, supplied, path, "at least 1 access mode is required")
+    if supplied.get("selector") is not None:
+        label_selector(report, supplied["selector"], f"{path}.selector")
+    amount = ((supplied.get("resources") or {}).get("requests") or {}).get("storage")
     if amount is None:
         report.required(f"{path}.resources[storage]")
     else:
         positive(report, amount, f"{path}.resources[storage]")
-    _class(report, given.get("storageClassName"), f"{path}.storageClassName")
-    _class(report, given.get("volumeAttributesClassName"), f"{path}.volumeAttributesClassName")
-    volume_mode(report, given, path)
-    source, reference = given.get("dataSource"), given.get("dataSourceRef")
+    _class(report, supplied.get("storageClassName"), f"{path}.storageClassName")
+    _class(report, supplied.get("volumeAttributesClassName"), f"{path}.volumeAttributesClassName")
+    volume_mode(report, supplied, path)
+    source, reference = supplied.get("dataSource"), supplied.get("dataSourceRef")
     for field, value in (("dataSource", source), ("dataSourceRef", reference)):
         if value is not None:
             report.require(f"{path}.{field}", value, "name", "kind")
@@ -54,9 +54,9 @@ def spec(report: Report, given: JSON, path: str) -> None:
         report.invalid_text(path, "{}", "must match dataSourceRef")
 
 
-def access_modes(report: Report, given: JSON, path: str, needed: str) -> None:
+def access_modes(report: Report, supplied: JSON, path: str, needed: str) -> None:
     """``accessModes`` of a claim or a volume."""
-    modes = given.get("accessModes") or []
+    modes = supplied.get("accessModes") or []
     if not modes:
         report.required(f"{path}.accessModes", needed)
     for mode in modes:
@@ -66,9 +66,9 @@ def access_modes(report: Report, given: JSON, path: str, needed: str) -> None:
         report.forbidden(f"{path}.accessModes", detail)
 
 
-def volume_mode(report: Report, given: JSON, path: str) -> None:
+def volume_mode(report: Report, supplied: JSON, path: str) -> None:
     """``volumeMode`` of a claim or a volume."""
-    mode = given.get("volumeMode")
+    mode = supplied.get("volumeMode")
     if mode is not None and mode not in VOLUME_MODES:
         report.unsupported(f"{path}.volumeMode", mode, VOLUME_MODES)
 
@@ -128,10 +128,10 @@ def changed(report: Report, new: JSON, old: JSON) -> None:
 
 def status(report: Report, new: JSON) -> None:
     """A claim's status: amounts, and the progress of an expansion."""
-    given = new.get("status") or {}
-    not_negative(report, given.get("capacity"), "status.capacity")
-    not_negative(report, given.get("allocatedResources"), "status.allocatedResources")
-    for name, value in (given.get("allocatedResourceStatuses") or {}).items():
+    supplied = new.get("status") or {}
+    not_negative(report, supplied.get("capacity"), "status.capacity")
+    not_negative(report, supplied.get("allocatedResources"), "status.allocatedResources")
+    for name, value in (supplied.get("allocatedResourceStatuses") or {}).items():
         if value not in _RESIZE_STATUSES:
             report.unsupported("status.allocatedResourceStatuses", name, _RESIZE_STATUSES)
 
@@ -146,10 +146,10 @@ def _with_storage(after: JSON | None, before: JSON | None) -> JSON:
     return {**(after or {}), "requests": {**requests, "storage": known}}
 
 
-def _plain(given: JSON) -> JSON:
-    return {key: value for key, value in given.items() if value not in (None, "")}
+def _plain(supplied: JSON) -> JSON:
+    return {key: value for key, value in supplied.items() if value not in (None, "")}
 
 
-def _storage(given: JSON) -> Any:
-    amount = ((given.get("resources") or {}).get("requests") or {}).get("storage") or "0"
+def _storage(supplied: JSON) -> Any:
+    amount = ((supplied.get("resources") or {}).get("requests") or {}).get("storage") or "0"
     return formats.read(str(amount))[0]

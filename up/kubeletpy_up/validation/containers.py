@@ -134,13 +134,13 @@ def _restart_rules(report: Report, container: JSON, path: str) -> None:
             report.too_many(f"{where}.exitCodes.values", count, _MAX_EXIT_CODES)
 
 
-def regular(report: Report, given: list[JSON], path: str, pod: PodFacts) -> None:
+def regular(report: Report, supplied: list[JSON], path: str, pod: PodFacts) -> None:
     """``spec.containers``."""
-    if not given:
+    if not supplied:
         report.required(path)
         return
     names: set[str] = set()
-    for index, container in enumerate(given):
+    for index, container in enumerate(supplied):
         where = f"{path}[{index}]"
         _common(report, container, where, pod)
         name = container.get("name") or ""
@@ -149,13 +149,13 @@ def regular(report: Report, given: list[JSON], path: str, pod: PodFacts) -> None
         names.add(name)
         _hooks_and_probes(report, container, where, pod)
         _restart_rules(report, container, where)
-    host_port_conflicts(report, given, path)
+    host_port_conflicts(report, supplied, path)
 
 
-def init(report: Report, given: list[JSON], path: str, pod: PodFacts, names: set[str]) -> None:
+def init(report: Report, supplied: list[JSON], path: str, pod: PodFacts, names: set[str]) -> None:
     """``spec.initContainers``; ``names``: those of the regular containers."""
     taken = set(names)
-    for index, container in enumerate(given):
+    for index, container in enumerate(supplied):
         where = f"{path}[{index}]"
         _common(report, container, where, pod)
         _restart_rules(report, container, where)
@@ -174,11 +174,13 @@ def init(report: Report, given: list[JSON], path: str, pod: PodFacts, names: set
                 report.forbidden(f"{where}.{key}", detail)
 
 
-def ephemeral(report: Report, given: list[JSON], path: str, pod: PodFacts, names: set[str]) -> None:
+def ephemeral(
+    report: Report, supplied: list[JSON], path: str, pod: PodFacts, names: set[str]
+) -> None:
     """``spec.ephemeralContainers``; ``names``: those of all other containers."""
     taken = set(names)
     detail = "cannot be set for an Ephemeral Container"
-    for index, container in enumerate(given):
+    for index, container in enumerate(supplied):
         where = f"{path}[{index}]"
         _common(report, container, where, pod)
         name = container.get("name") or ""

@@ -52,9 +52,9 @@ def claim_changed(report: Report, new: JSON, old: JSON, subresource: str) -> Non
 def template(report: Report, obj: JSON) -> None:
     """A ResourceClaimTemplate."""
     spec = obj.get("spec") or {}
-    given = spec.get("metadata") or {}
-    metadata.labels(report, given.get("labels"), "spec.metadata.labels")
-    metadata.annotation_map(report, given.get("annotations"), "spec.metadata.annotations")
+    supplied = spec.get("metadata") or {}
+    metadata.labels(report, supplied.get("labels"), "spec.metadata.labels")
+    metadata.annotation_map(report, supplied.get("annotations"), "spec.metadata.annotations")
     _devices(report, (spec.get("spec") or {}).get("devices") or {}, "spec.spec.devices")
 
 
@@ -119,9 +119,9 @@ def qualified_name(report: Report, name: str, path: str) -> None:
         report.invalid(path, identifier, _C_IDENTIFIER)
 
 
-def tolerations(report: Report, given: Iterable[JSON], path: str) -> None:
+def tolerations(report: Report, supplied: Iterable[JSON], path: str) -> None:
     """Tolerations of device taints."""
-    for index, each in enumerate(given):
+    for index, each in enumerate(supplied):
         where, operator = f"{path}[{index}]", each.get("operator")
         key, value = each.get("key") or "", each.get("value") or ""
         if key:
@@ -137,7 +137,7 @@ def tolerations(report: Report, given: Iterable[JSON], path: str) -> None:
 
 def unique(
     report: Report,
-    given: list[JSON] | None,
+    supplied: list[JSON] | None,
     name: Callable[[JSON], Any],
     path: str,
     *,
@@ -145,7 +145,7 @@ def unique(
 ) -> None:
     """No item occurs twice in a list; ``whole``: the cause shows the item, not its name."""
     seen: list[Any] = []
-    for index, each in enumerate(given or ()):
+    for index, each in enumerate(supplied or ()):
         if (found := name(each)) in seen:
             report.duplicate(f"{path}[{index}]", each if whole else found)
         seen.append(found)
@@ -189,7 +189,7 @@ def _request(report: Report, request: JSON, path: str) -> None:
     elif exactly is not None and alternatives:
         report.invalid(path, None, f"{needed}, but multiple fields are set")
     elif exactly is not None:
-        _wanted(report, exactly, f"{path}.exactly")
+        _desired(report, exactly, f"{path}.exactly")
     else:
         where = f"{path}.firstAvailable"
         report.at_most(where, alternatives, MAX_ALTERNATIVES)
@@ -197,10 +197,10 @@ def _request(report: Report, request: JSON, path: str) -> None:
         for index, each in enumerate(alternatives):
             other = each.get("name") or ""
             report.all_invalid(f"{where}[{index}].name", other, formats.dns_label(other))
-            _wanted(report, each, f"{where}[{index}]")
+            _desired(report, each, f"{where}[{index}]")
 
 
-def _wanted(report: Report, request: JSON, path: str) -> None:
+def _desired(report: Report, request: JSON, path: str) -> None:
     named, mode = request.get("deviceClassName") or "", request.get("allocationMode")
     report.well_formed(f"{path}.deviceClassName", named, formats.dns_subdomain)
     _selectors(report, request.get("selectors") or [], f"{path}.selectors")
@@ -236,11 +236,11 @@ def _selectors(report: Report, selectors: list[JSON], path: str) -> None:
 
 def _constraint(report: Report, constraint: JSON, names: Container[str], path: str) -> None:
     _references(report, constraint.get("requests"), names, f"{path}.requests")
-    given = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
-    if len(given) != 1:
+    supplied = [key for key in ("matchAttribute", "distinctAttribute") if constraint.get(key)]
+    if len(supplied) != 1:
         detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
         report.required(path, f"{detail}, but multiple fields are set")  # also if none is set
-    for key in given:
+    for key in supplied:
         name = constraint[key]
         qualified_name(report, name, f"{path}.{key}")
         if "/" not in name:
@@ -248,11 +248,13 @@ def _constraint(report: Report, constraint: JSON, names: Container[str], path: s
             report.invalid(f"{path}.{key}", name, detail)
 
 
-def _references(report: Report, given: list[str] | None, names: Container[str], path: str) -> None:
-    report.at_most(path, given, MAX_REQUESTS)
-    for index, name in enumerate(given or ()):
+def _references(
+    report: Report, supplied: list[str] | None, names: Container[str], path: str
+) -> None:
+    report.at_most(path, supplied, MAX_REQUESTS)
+    for index, name in enumerate(supplied or ()):
         _reference(report, name, names, f"{path}[{index}]")
-        if name in (given or [])[:index]:
+        if name in (supplied or [])[:index]:
             report.duplicate(f"{path}[{index}]", name)
 
 

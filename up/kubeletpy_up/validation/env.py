@@ -41,9 +41,9 @@ _RESOURCES = (
 _SUBSCRIPT = re.compile(r"^(metadata\.(?:labels|annotations))\['(.*)'\]$")
 
 
-def field_reference(report: Report, given: JSON, path: str, *, in_volume: bool) -> None:
+def field_reference(report: Report, supplied: JSON, path: str, *, in_volume: bool) -> None:
     """A downward API field: one that environment variables, or files, can show."""
-    field = given.get("fieldPath") or ""
+    field = supplied.get("fieldPath") or ""
     if not field:
         report.required(f"{path}.fieldPath")
         return
@@ -63,11 +63,11 @@ def field_reference(report: Report, given: JSON, path: str, *, in_volume: bool) 
             report.unsupported(f"{path}.fieldPath", field, known)
 
 
-def resource_reference(report: Report, given: JSON, path: str, *, in_volume: bool) -> None:
+def resource_reference(report: Report, supplied: JSON, path: str, *, in_volume: bool) -> None:
     """A downward API resource; in a volume, it must name its container."""
-    if in_volume and not given.get("containerName"):
+    if in_volume and not supplied.get("containerName"):
         report.required(f"{path}.containerName")
-    resource = given.get("resource") or ""
+    resource = supplied.get("resource") or ""
     if not resource:
         report.required(f"{path}.resource")
     elif resource not in _RESOURCES and not resource.startswith(
@@ -78,28 +78,28 @@ def resource_reference(report: Report, given: JSON, path: str, *, in_volume: boo
 
 def _value_from(report: Report, variable: JSON, path: str) -> None:
     source = variable["valueFrom"]
-    given = [kind for kind in _SOURCES if source.get(kind) is not None]
-    if "fieldRef" in given:
+    supplied = [kind for kind in _SOURCES if source.get(kind) is not None]
+    if "fieldRef" in supplied:
         field_reference(report, source["fieldRef"], f"{path}.fieldRef", in_volume=False)
-    if "resourceFieldRef" in given:
+    if "resourceFieldRef" in supplied:
         reference = source["resourceFieldRef"]
         resource_reference(report, reference, f"{path}.resourceFieldRef", in_volume=False)
     for kind in ("configMapKeyRef", "secretKeyRef"):
-        if kind in given:
+        if kind in supplied:
             report.require(f"{path}.{kind}", source[kind], "name")
             if not source[kind].get("key"):
                 report.required(f"{path}.{kind}.key")
             else:
                 key = source[kind]["key"]
                 report.all_invalid(f"{path}.{kind}.key", key, formats.config_key(key))
-    if "fileKeyRef" in given:
+    if "fileKeyRef" in supplied:
         report.require(f"{path}.fileKeyRef", source["fileKeyRef"], "volumeName", "path", "key")
-    if not given:
+    if not supplied:
         listed = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         report.invalid(path, "", f"must specify one of: {listed}")
     elif variable.get("value"):
         report.invalid(path, "", "may not be specified when `value` is not empty")
-    elif len(given) > 1:
+    elif len(supplied) > 1:
         report.invalid(path, "", "may not have more than one field specified at a time")
 
 
@@ -118,11 +118,11 @@ def validate_from(report: Report, sources: list[JSON], path: str) -> None:
         where = f"{path}[{index}]"
         prefix = source.get("prefix") or ""
         report.all_invalid(f"{where}.prefix", prefix, formats.environment_name(prefix))
-        given = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
-        for kind in given:
+        supplied = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
+        for kind in supplied:
             report.require(f"{where}.{kind}", source[kind], "name")
-        if not given:
+        if not supplied:
             detail = "must specify one of: `configMapRef` or `secretRef`"
             report.invalid(where, "", detail)
-        elif len(given) > 1:
+        elif len(supplied) > 1:
             report.invalid(where, "", "may not have more than one field specified at a time")

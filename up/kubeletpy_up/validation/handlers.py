@@ -64,14 +64,14 @@ def _sleep(report: Report, action: JSON, path: str, grace: int) -> None:
         )
 
 
-def _handler(report: Report, given: JSON, path: str, kinds: tuple[str, ...], grace: int) -> None:
-    present = [kind for kind in kinds if given.get(kind) is not None]
+def _handler(report: Report, supplied: JSON, path: str, kinds: tuple[str, ...], grace: int) -> None:
+    present = [kind for kind in kinds if supplied.get(kind) is not None]
     if not present:
         report.required(path, "must specify a handler type")
         return
     for extra in present[1:]:
         report.forbidden(f"{path}.{extra}", "may not specify more than 1 handler type")
-    kind, action = present[0], given[present[0]]
+    kind, action = present[0], supplied[present[0]]
     where = f"{path}.{kind}"
     if kind == "exec":
         report.require(where, action, "command")
@@ -86,15 +86,15 @@ def _handler(report: Report, given: JSON, path: str, kinds: tuple[str, ...], gra
             report.unsupported(f"{where}.mode", mode, _GRPC_MODES)
 
 
-def probe(report: Report, given: JSON | None, path: str, *, kind: str) -> None:
+def probe(report: Report, supplied: JSON | None, path: str, *, kind: str) -> None:
     """``kind``: livenessProbe, readinessProbe or startupProbe."""
-    if given is None:
+    if supplied is None:
         return
-    _handler(report, given, path, _PROBE_HANDLERS, 0)
+    _handler(report, supplied, path, _PROBE_HANDLERS, 0)
     for key in _NUMBERS:
-        if (given.get(key) or 0) < 0:
-            report.invalid(f"{path}.{key}", given[key], "must be greater than or equal to 0")
-    grace = given.get("terminationGracePeriodSeconds")
+        if (supplied.get(key) or 0) < 0:
+            report.invalid(f"{path}.{key}", supplied[key], "must be greater than or equal to 0")
+    grace = supplied.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
         where = f"{path}.terminationGracePeriodSeconds"
         report.invalid(where, grace, "must be greater than 0")
@@ -102,14 +102,18 @@ def probe(report: Report, given: JSON | None, path: str, *, kind: str) -> None:
         if grace is not None:
             where = f"{path}.terminationGracePeriodSeconds"
             report.invalid(where, grace, "must not be set for readinessProbes")
-    elif given.get("successThreshold", 1) != 1:
-        report.invalid(f"{path}.successThreshold", given["successThreshold"], "must be 1")
+    elif supplied.get("successThreshold", 1) != 1:
+        report.invalid(f"{path}.successThreshold", supplied["successThreshold"], "must be 1")
 
 
-def lifecycle(report: Report, given: JSON | None, path: str, *, grace: int) -> None:
+def lifecycle(report: Report, supplied: JSON | None, path: str, *, grace: int) -> None:
     """Post-start and pre-stop hooks; ``grace``: the pod's grace period in seconds."""
     for hook in ("postStart", "preStop"):
-        if given and given.get(hook) is not None:
-            _handler(report, given[hook], f"{path}.{hook}", _HOOK_HANDLERS, grace)
-    if given and given.get("stopSignal") is not None and not given["stopSignal"].startswith("SIG"):
-        report.unsupported(f"{path}.stopSignal", given["stopSignal"], ("SIGTERM", "SIGKILL"))
+        if supplied and supplied.get(hook) is not None:
+            _handler(report, supplied[hook], f"{path}.{hook}", _HOOK_HANDLERS, grace)
+    if (
+        supplied
+        and supplied.get("stopSignal") is not None
+        and not supplied["stopSignal"].startswith("SIG")
+    ):
+        report.unsupported(f"{path}.stopSignal", supplied["stopSignal"], ("SIGTERM", "SIGKILL"))

@@ -59,17 +59,19 @@ def validate(
         report.all_invalid(path, finalizer, details)
 
 
-def labels(report: Report, given: JSON | None, path: str) -> None:
+def labels(report: Report, supplied: JSON | None, path: str) -> None:
     """Check a map of labels (or a node selector)."""
-    for key, value in (given or {}).items():
+    for key, value in (supplied or {}).items():
         report.all_invalid(path, key, formats.qualified_name(key))
         report.all_invalid(path, value, formats.label_value(value))
 
 
-def annotation_map(report: Report, given: JSON | None, path: str = "metadata.annotations") -> None:
+def annotation_map(
+    report: Report, supplied: JSON | None, path: str = "metadata.annotations"
+) -> None:
     """Check annotations: keys, and 256 KiB in all."""
     size = 0
-    for key, value in (given or {}).items():
+    for key, value in (supplied or {}).items():
         report.all_invalid(path, key, formats.qualified_name(key.lower()))
         size += len(key) + len(value)
     if size > _ANNOTATIONS_LIMIT:

@@ -53,8 +53,8 @@ def _spec(report: Report, spec: JSON) -> None:
     if not capacity:
         report.required("spec.capacity")
     if set(capacity) != {"storage"}:
-        shown = dict(sorted(capacity.items())) or None
-        report.unsupported("spec.capacity", shown, ("storage",))
+        reported = dict(sorted(capacity.items())) or None
+        report.unsupported("spec.capacity", reported, ("storage",))
     else:
         claims.not_negative(report, capacity, "spec.capacity")
         claims.positive(report, capacity["storage"], "spec.capacity[storage]")
@@ -83,43 +83,43 @@ def _spec(report: Report, spec: JSON) -> None:
         report.required("spec.csi", detail)
 
 
-def _affinity(report: Report, given: JSON) -> None:
-    if given.get("required") is None:
+def _affinity(report: Report, supplied: JSON) -> None:
+    if supplied.get("required") is None:
         report.required("spec.nodeAffinity.required", "must specify required node constraints")
     else:
-        scheduling.node_selector(report, given["required"], "spec.nodeAffinity.required")
+        scheduling.node_selector(report, supplied["required"], "spec.nodeAffinity.required")
 
 
-def source(report: Report, kind: str, given: JSON, path: str) -> None:
+def source(report: Report, kind: str, supplied: JSON, path: str) -> None:
     """A volume's source, by its kind."""
     if kind == "hostPath":
-        volumes.host_path(report, given, path)
+        volumes.host_path(report, supplied, path)
     elif kind == "local":
-        if not given.get("path"):
+        if not supplied.get("path"):
             report.required(f"{path}.path")
         else:
-            details = formats.no_backsteps(given["path"])
-            report.all_invalid(f"{path}.path", given["path"], details)
+            details = formats.no_backsteps(supplied["path"])
+            report.all_invalid(f"{path}.path", supplied["path"], details)
     elif kind == "nfs":
-        volumes.nfs(report, given, path)
+        volumes.nfs(report, supplied, path)
     elif kind == "csi":
-        csi(report, given, path)
+        csi(report, supplied, path)
     elif kind == "iscsi":
-        _iscsi(report, given, path)
+        _iscsi(report, supplied, path)
     elif kind == "fc":
-        _fibre_channel(report, given, path)
+        _fibre_channel(report, supplied, path)
 
 
-def csi(report: Report, given: JSON, path: str) -> None:
+def csi(report: Report, supplied: JSON, path: str) -> None:
     """A CSI volume."""
-    if given.get("driver"):
-        driver_name(report, given["driver"], f"{path}.driver")
+    if supplied.get("driver"):
+        driver_name(report, supplied["driver"], f"{path}.driver")
     else:
         report.required(f"{path}.driver")
-    report.require(path, given, "volumeHandle")
+    report.require(path, supplied, "volumeHandle")
     for key in _SECRETS:
-        for part in ("name", "namespace") if given.get(key) is not None else ():
-            if not given[key].get(part):
+        for part in ("name", "namespace") if supplied.get(key) is not None else ():
+            if not supplied[key].get(part):
                 report.required(f"{path}.{key}.{part}")
 
 
@@ -137,18 +137,18 @@ def referenced_driver(report: Report, name: str, path: str) -> None:
     report.all_invalid(path, name, formats.any_case_subdomain(name))
 
 
-def _iscsi(report: Report, given: JSON, path: str) -> None:
-    report.require(path, given, "targetPortal")
-    name = given.get("iqn") or ""
+def _iscsi(report: Report, supplied: JSON, path: str) -> None:
+    report.require(path, supplied, "targetPortal")
+    name = supplied.get("iqn") or ""
     if not name:
         report.required(f"{path}.iqn")
     elif not any(pattern.match(name) for pattern in (_IQN, _EUI, _NAA)):
         report.invalid(f"{path}.iqn", name, "must be valid format")
-    _lun(report, given.get("lun") or 0, path)
+    _lun(report, supplied.get("lun") or 0, path)
 
 
-def _fibre_channel(report: Report, given: JSON, path: str) -> None:
-    targets, ids = given.get("targetWWNs"), given.get("wwids")
+def _fibre_channel(report: Report, supplied: JSON, path: str) -> None:
+    targets, ids = supplied.get("targetWWNs"), supplied.get("wwids")
     if bool(targets) == bool(ids):
         detail = "must specify either targetWWNs or wwids, but not both"
         if targets:
@@ -156,11 +156,11 @@ def _fibre_channel(report: Report, given: JSON, path: str) -> None:
         else:
             report.required(f"{path}.targetWWNs", detail)
     elif targets:
-        if given.get("lun") is None:
+        if supplied.get("lun") is None:
             detail = "lun is required if targetWWNs is specified"
             report.required(f"{path}.lun", detail)
         else:
-            _lun(report, given["lun"], path)
+            _lun(report, supplied["lun"], path)
 
 
 def _lun(report: Report, number: int, path: str) -> None:
@@ -177,9 +177,9 @@ def changed(report: Report, new: JSON, old: JSON) -> None:
         report.invalid("volumeMode", after.get("volumeMode"), "field is immutable")
     known = before.get("nodeAffinity")
     if known is not None and after.get("nodeAffinity") != known:
-        shown = quote(after.get("nodeAffinity"))
+        reported = quote(after.get("nodeAffinity"))
         detail = "field is immutable, except for updating from beta label to GA"
-        report.invalid_text("nodeAffinity", shown, detail)
+        report.invalid_text("nodeAffinity", reported, detail)
 
 
 def _sources(spec: JSON) -> JSON:

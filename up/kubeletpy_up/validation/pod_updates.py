@@ -121,9 +121,10 @@ def _spec(report: Report, new: JSON, old: JSON) -> None:
         _restore(allowed, old, "terminationGracePeriodSeconds")
     paths = changed_paths(allowed, old, "spec")
     if paths:
-        shown = ", ".join(paths[:_MAX_PATHS]) + (", …" if len(paths) > _MAX_PATHS else "")
+        reported = ", ".join(paths[:_MAX_PATHS]) + (", …" if len(paths) > _MAX_PATHS else "")
         report.forbidden(
-            "spec", f"pod updates may not change fields other than {_UPDATABLE}\nchanged: {shown}"
+            "spec",
+            f"pod updates may not change fields other than {_UPDATABLE}\nchanged: {reported}",
         )
 
 
@@ -175,9 +176,9 @@ def _ephemeral(report: Report, new: JSON, old: JSON) -> None:
             report.forbidden(path, detail)
 
 
-def _volume_health(report: Report, given: list[JSON], spec: JSON) -> None:
+def _volume_health(report: Report, supplied: list[JSON], spec: JSON) -> None:
     volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    for index, entry in enumerate(given):
+    for index, entry in enumerate(supplied):
         path = f"status.volumeHealth[{index}]"
         if entry.get("name") and entry["name"] not in volumes:
             report.not_found(f"{path}.name", entry["name"])
@@ -224,9 +225,9 @@ def _first_address(report: Report, after: JSON) -> None:
     """podIP is the first of podIPs."""
     first, entries = after.get("podIP") or "", after.get("podIPs") or []
     if bool(first) != bool(entries):
-        shown = [{"IP": entry.get("ip") or ""} for entry in entries] or None
+        reported = [{"IP": entry.get("ip") or ""} for entry in entries] or None
         detail = "podIP and podIPs must either both be set or both be unset"
-        report.invalid("status.podIPs", shown, detail)
+        report.invalid("status.podIPs", reported, detail)
     elif entries and (entries[0].get("ip") or "") != first:
         address = entries[0].get("ip") or ""
         report.invalid("status.podIPs[0].ip", address, "must be equal to `podIP`")
@@ -242,9 +243,9 @@ def _addresses(report: Report, path: str, now: list[JSON], before: list[JSON]) -
     if len(addresses) < 2 or any(formats.ip_address(each) for each in addresses):
         return
     if len(addresses) > len({":" in each for each in addresses}):
-        shown = json.dumps([{"IP": each} for each in addresses], separators=(",", ":"))
+        reported = json.dumps([{"IP": each} for each in addresses], separators=(",", ":"))
         detail = "may specify no more than one IP for each IP family"
-        report.invalid_text(path, shown, detail)
+        report.invalid_text(path, reported, detail)
 
 
 def _terminated_stay(report: Report, after: JSON, before: JSON, spec: JSON) -> None:

@@ -25,8 +25,8 @@ class Report:
     def __init__(self) -> None:
         self.causes: list[Cause] = []
 
-    def _add(self, reason: str, path: str, words: str, value: Any, detail: str) -> None:
-        message = words if value is _UNSHOWN else f"{words}: {quote(value)}"
+    def _add(self, reason: str, path: str, parts: str, value: Any, detail: str) -> None:
+        message = parts if value is _UNSHOWN else f"{parts}: {quote(value)}"
         if detail:
             message += f": {detail}"
         self.causes.append(Cause("FieldValue" + reason, path, message))
@@ -44,9 +44,9 @@ class Report:
         """The value is malformed or out of bounds."""
         self._add("Invalid", path, "Invalid value", value, detail)
 
-    def invalid_text(self, path: str, shown: str, detail: str) -> None:
+    def invalid_text(self, path: str, reported: str, detail: str) -> None:
         """The same, for a value that the server formats in its own way."""
-        self.causes.append(Cause("FieldValueInvalid", path, f"Invalid value: {shown}: {detail}"))
+        self.causes.append(Cause("FieldValueInvalid", path, f"Invalid value: {reported}: {detail}"))
 
     def all_invalid(self, path: str, value: Any, details: Iterable[str]) -> None:
         """One cause for each detail."""
@@ -79,10 +79,10 @@ class Report:
         """More than ``limit`` items."""
         self._add("TooMany", path, "Too many", count, f"must have at most {limit} items")
 
-    def require(self, path: str, given: Mapping[str, Any], *keys: str, detail: str = "") -> None:
+    def require(self, path: str, supplied: Mapping[str, Any], *keys: str, detail: str = "") -> None:
         """Check that fields of an object are there, and not empty."""
         for key in keys:
-            if not given.get(key):
+            if not supplied.get(key):
                 self.required(f"{path}.{key}", detail)
 
     def well_formed(self, path: str, value: Any, rule: Callable[[Any], Iterable[str]]) -> None:
@@ -92,10 +92,10 @@ class Report:
         else:
             self.required(path)
 
-    def at_most(self, path: str, given: Sized | None, limit: int) -> None:
+    def at_most(self, path: str, supplied: Sized | None, limit: int) -> None:
         """Check the number of items."""
-        if given is not None and len(given) > limit:
-            self.too_many(path, len(given), limit)
+        if supplied is not None and len(supplied) > limit:
+            self.too_many(path, len(supplied), limit)
 
     def supported(self, path: str, value: str | None, known: Collection[str]) -> None:
         """Check an enumeration value; one that is not there is shown as empty."""

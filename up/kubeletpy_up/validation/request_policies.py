@@ -52,9 +52,9 @@ def request_policy(report: Report, capacity: JSON, path: str, *, shared: bool) -
         _range(report, policy, capacity["value"], f"{path}.validRange")
 
 
-def _quantity(report: Report, given: JSON, name: str, path: str) -> None:
-    if given.get(name) is not None:
-        amounts.quantity(report, given[name], f"{path}.{name}")
+def _quantity(report: Report, supplied: JSON, name: str, path: str) -> None:
+    if supplied.get(name) is not None:
+        amounts.quantity(report, supplied[name], f"{path}.{name}")
 
 
 def _values(report: Report, policy: JSON, most: Any, path: str) -> None:
@@ -105,8 +105,8 @@ def _step(report: Report, policy: JSON, most: Any, path: str) -> None:
         return
     added = _amount(least) + _amount(step)
     if added > _amount(most):
-        shown = formats.binary(_whole(least) + _whole(step))
-        report.invalid(path, step, f"one step {shown} is larger than capacity value: {most}")
+        reported = formats.binary(_whole(least) + _whole(step))
+        report.invalid(path, step, f"one step {reported} is larger than capacity value: {most}")
     for value in (policy["default"], between.get("max")):
         if value is not None and (_whole(value) - _whole(least)) % _whole(step):
             detail = f"value is not a multiple of a given step ({step}) from ({least})"

@@ -95,8 +95,8 @@ def _where(report: Report, spec: JSON, path: str) -> None:
     if not found:
         report.required(path, needed)
     elif len(found) > 1:
-        shown = "{" + ", ".join(found) + "}"
-        report.invalid(path, shown, f"{needed}, but multiple fields are set")
+        reported = "{" + ", ".join(found) + "}"
+        report.invalid(path, reported, f"{needed}, but multiple fields are set")
 
 
 def _devices(report: Report, devices: list[JSON], *, per_device: bool) -> None:
@@ -113,12 +113,12 @@ def _devices(report: Report, devices: list[JSON], *, per_device: bool) -> None:
         _facts(report, device, where)
         _taints(report, device.get("taints") or [], f"{where}.taints")
         _uses(report, device.get("consumesCounters") or [], f"{where}.consumesCounters")
-        said = [key for key in ("nodeName", "nodeSelector", "allNodes") if key in device]
-        if per_device and len(said) != 1:
+        stated = [key for key in ("nodeName", "nodeSelector", "allNodes") if key in device]
+        if per_device and len(stated) != 1:
             detail = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required"
             detail += " when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
             report.required(where, detail)
-        elif said and not per_device:
+        elif stated and not per_device:
             detail = "`nodeName`, `nodeSelector` and `allNodes` can only be specified when"
             report.invalid(where, "", f"{detail} `perDeviceNodeSelection` is set to true")
 
@@ -136,13 +136,13 @@ def _facts(report: Report, device: JSON, path: str) -> None:
     for name, value in attributes.items():
         where = f"{path}.attributes[{name}]"
         qualified_name(report, name, f"{path}.attributes")
-        given = [key for key in (*_VALUES, *_LISTS) if value.get(key) is not None]
-        if not given:
+        supplied = [key for key in (*_VALUES, *_LISTS) if value.get(key) is not None]
+        if not supplied:
             report.invalid(where, "", f"must specify one of: {_ONE_OF}")
-        elif len(given) > 1:
-            shown = "{" + ", ".join(key for key in _MEMBERS if key in given) + "}"
-            report.invalid(where, shown, f"must specify exactly one of: {_ONE_OF}")
-        for key in given:
+        elif len(supplied) > 1:
+            reported = "{" + ", ".join(key for key in _MEMBERS if key in supplied) + "}"
+            report.invalid(where, reported, f"must specify exactly one of: {_ONE_OF}")
+        for key in supplied:
             listed = value[key] if key in _LISTS else [value[key]]
             if not listed:
                 report.invalid(f"{where}.{key}", [], "must not be empty if specified")
@@ -156,8 +156,8 @@ def _facts(report: Report, device: JSON, path: str) -> None:
             request_policy(report, value, f"{where}.requestPolicy", shared=shared)
 
 
-def _texts(report: Report, given: Iterable[Any], path: str, *, version: bool) -> None:
-    for value in given:
+def _texts(report: Report, supplied: Iterable[Any], path: str, *, version: bool) -> None:
+    for value in supplied:
         if not isinstance(value, str):
             continue
         if version and _SEMVER.fullmatch(value) is None:

@@ -19,9 +19,9 @@ _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
-def tolerations(report: Report, given: list[JSON], path: str) -> None:
+def tolerations(report: Report, supplied: list[JSON], path: str) -> None:
     """``spec.tolerations``."""
-    for index, toleration in enumerate(given):
+    for index, toleration in enumerate(supplied):
         where = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""
@@ -46,16 +46,16 @@ def tolerations(report: Report, given: list[JSON], path: str) -> None:
                 detail = "value must be empty when `operator` is 'Exists'"
                 report.invalid(f"{where}.operator", value, detail)
         else:
-            shown = (*_OPERATORS, *_COMPARISONS) if operator in _COMPARISONS else _OPERATORS
-            report.unsupported(f"{where}.operator", operator, shown)
+            reported = (*_OPERATORS, *_COMPARISONS) if operator in _COMPARISONS else _OPERATORS
+            report.unsupported(f"{where}.operator", operator, reported)
         if effect and effect not in _EFFECTS:
             report.unsupported(f"{where}.effect", effect, _EFFECTS)
 
 
-def taints(report: Report, given: list[JSON], path: str) -> None:
+def taints(report: Report, supplied: list[JSON], path: str) -> None:
     """A node's ``spec.taints``."""
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(given):
+    for index, taint in enumerate(supplied):
         where = f"{path}[{index}]"
         key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
         report.all_invalid(f"{where}.key", key, formats.qualified_name(key))
@@ -87,9 +87,9 @@ def _node_term(report: Report, term: JSON, path: str) -> None:
             report.required(f"{where}.values", detail)
 
 
-def node_selector(report: Report, given: JSON, path: str) -> None:
+def node_selector(report: Report, supplied: JSON, path: str) -> None:
     """A NodeSelector: at least one term."""
-    where, terms = f"{path}.nodeSelectorTerms", given.get("nodeSelectorTerms") or []
+    where, terms = f"{path}.nodeSelectorTerms", supplied.get("nodeSelectorTerms") or []
     if not terms:
         report.required(where, "must have at least one node selector term")
     for index, term in enumerate(terms):
@@ -103,9 +103,9 @@ def _pod_term(report: Report, term: JSON, path: str) -> None:
     metadata.labels(report, selector.get("matchLabels"), f"{path}.labelSelector.matchLabels")
 
 
-def affinity(report: Report, given: JSON, path: str) -> None:
+def affinity(report: Report, supplied: JSON, path: str) -> None:
     """``spec.affinity``."""
-    node = given.get("nodeAffinity") or {}
+    node = supplied.get("nodeAffinity") or {}
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
     hard = "requiredDuringSchedulingIgnoredDuringExecution"
     soft = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -116,7 +116,7 @@ def affinity(report: Report, given: JSON, path: str) -> None:
         _weight(report, preferred, where)
         _node_term(report, preferred.get("preference") or {}, f"{where}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
-        rules = given.get(kind) or {}
+        rules = supplied.get(kind) or {}
         for index, term in enumerate(rules.get(hard) or ()):
             _pod_term(report, term, f"{path}.{kind}.{hard}[{index}]")
         for index, preferred in enumerate(rules.get(soft) or ()):
@@ -131,9 +131,9 @@ def _weight(report: Report, preferred: JSON, path: str) -> None:
         report.invalid(f"{path}.weight", weight, "must be in the range 1-100")
 
 
-def spread(report: Report, given: list[JSON], path: str) -> None:
+def spread(report: Report, supplied: list[JSON], path: str) -> None:
     """``spec.topologySpreadConstraints``."""
-    for index, constraint in enumerate(given):
+    for index, constraint in enumerate(supplied):
         where = f"{path}[{index}]"
         if (constraint.get("maxSkew") or 0) <= 0:
             value = constraint.get("maxSkew") or 0

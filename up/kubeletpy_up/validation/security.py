@@ -98,9 +98,9 @@ def pod(report: Report, spec: JSON, path: str) -> None:
     _profile(report, context, path, "appArmorProfile", "AppArmor")
     if spec.get("hostUsers") is False:
         # the API server names two of the fields so
-        for key, shown in (("hostNetwork", ""), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+        for key, reported in (("hostNetwork", ""), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
             if spec.get(key):
-                report.forbidden(f"spec.{shown or key}", "when `hostUsers` is false")
+                report.forbidden(f"spec.{reported or key}", "when `hostUsers` is false")
         for kind in ("containers", "initContainers", "ephemeralContainers"):
             for index, each in enumerate(spec.get(kind) or ()):
                 if each.get("volumeDevices"):

@@ -97,12 +97,12 @@ def csi_driver(report: Report, obj: JSON) -> None:
 def csi_driver_changed(report: Report, new: JSON, old: JSON) -> None:
     """How a driver's volumes are attached, and their lifecycle, is immutable."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    for field, shown in (
+    for field, reported in (
         ("attachRequired", "attachedRequired"),
         ("volumeLifecycleModes", "volumeLifecycleModes"),
     ):
         if after.get(field) != before.get(field):
-            report.invalid(f"spec.{shown}", after.get(field), _IMMUTABLE)
+            report.invalid(f"spec.{reported}", after.get(field), _IMMUTABLE)
 
 
 def csi_node(report: Report, obj: JSON) -> None:
@@ -129,9 +129,9 @@ def csi_node(report: Report, obj: JSON) -> None:
         _topology_keys(report, driver.get("topologyKeys") or [], where)
 
 
-def _topology_keys(report: Report, given: list[str], where: str) -> None:
+def _topology_keys(report: Report, supplied: list[str], where: str) -> None:
     keys: set[str] = set()
-    for key in given:
+    for key in supplied:
         if not key:
             report.required(where)
         if key in keys:

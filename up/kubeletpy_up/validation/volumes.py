@@ -38,10 +38,10 @@ _MAX_TOKEN_SECONDS = 2**32
 _MAX_MODE = 0o777
 
 
-def validate(report: Report, given: list[JSON], path: str) -> dict[str, JSON]:
+def validate(report: Report, supplied: list[JSON], path: str) -> dict[str, JSON]:
     """Check ``spec.volumes``; returns the valid ones by name, for mounts to refer to."""
     sound: dict[str, JSON] = {}
-    for index, volume in enumerate(given):
+    for index, volume in enumerate(supplied):
         where = f"{path}[{index}]"
         before = len(report.causes)
         kinds = [key for key, value in volume.items() if key != "name" and value is not None]
@@ -166,16 +166,16 @@ def _projected(report: Report, source: JSON, path: str) -> None:
             _projection(report, kind, projection[kind], f"{where}.{kind}", path)
 
 
-def _projection(report: Report, kind: str, given: JSON, path: str, volume: str) -> None:
+def _projection(report: Report, kind: str, supplied: JSON, path: str, volume: str) -> None:
     if kind in ("secret", "configMap"):
-        report.require(path, given, "name")
-        _files(report, given, path)
+        report.require(path, supplied, "name")
+        _files(report, supplied, path)
     elif kind == "downwardAPI":
-        _downward(report, given, path)
+        _downward(report, supplied, path)
     elif kind == "serviceAccountToken":
-        token_lifetime(report, given.get("expirationSeconds") or 0, f"{path}.expirationSeconds")
+        token_lifetime(report, supplied.get("expirationSeconds") or 0, f"{path}.expirationSeconds")
         # the API server names the volume's path here, not the source's
-        _file_path(report, given.get("path") or "", f"{volume}.path")
+        _file_path(report, supplied.get("path") or "", f"{volume}.path")
 
 
 def token_lifetime(report: Report, seconds: int, path: str) -> None:

@@ -101,8 +101,8 @@ class SystemdHost:
 
     def unit(self) -> UnitSeen:
         """See Host."""
-        shown = self._systemctl("show", "--property=MainPID,NRestarts,ActiveState", self._unit)
-        values = dict(line.partition("=")[::2] for line in shown.splitlines())
+        reported = self._systemctl("show", "--property=MainPID,NRestarts,ActiveState", self._unit)
+        values = dict(line.partition("=")[::2] for line in reported.splitlines())
         pid, restarts = (int(values.get(key) or 0) for key in ("MainPID", "NRestarts"))
         process = read_process(pid) if pid else None
         if process is None:
@@ -167,7 +167,7 @@ class SystemdHost:
         return self._run("systemctl", *arguments)
 
     def _run(self, *command: str) -> str:
-        shown = " ".join(command[:3])
+        reported = " ".join(command[:3])
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=COMMAND_S, check=False
@@ -175,9 +175,9 @@ class SystemdHost:
         except OSError as error:
             raise HostError(f"{command[0]} can't be run: {error.strerror}") from error
         except subprocess.TimeoutExpired as error:
-            raise HostError(f"{shown} did not end within {COMMAND_S:.0f} s") from error
+            raise HostError(f"{reported} did not end within {COMMAND_S:.0f} s") from error
         if done.returncode:
-            raise HostError(f"{shown} failed: {done.stderr.strip() or done.returncode}")
+            raise HostError(f"{reported} failed: {done.stderr.strip() or done.returncode}")
         return done.stdout
 
 

@@ -124,12 +124,12 @@ def agent_command(command: str, program: str) -> str:
     """
     text = command.lstrip(PREFIXES)
     prefixes = command[: len(command) - len(text)]
-    words = text.split(None, 2 if "@" in prefixes else 1)
-    if not words or not words[0].startswith("/"):
+    parts = text.split(None, 2 if "@" in prefixes else 1)
+    if not parts or not parts[0].startswith("/"):
         raise DropInError(f"ExecStart={command!r} does not start with the path of a program")
     if any(char.isspace() or char in "\"'\\$%;" for char in program):
         raise DropInError(f"the path {program!r} has characters that a unit would need to quote")
-    rest = words[2:] if "@" in prefixes else words[1:]
+    rest = parts[2:] if "@" in prefixes else parts[1:]
     kept = "".join(char for char in prefixes if char in ":-")
     return " ".join((f"{kept}{program} run", *rest))
 

@@ -180,9 +180,9 @@ def read_pods(plain: JSON) -> dict[str, PodSeen]:
     }
 
 
-def is_ready(shown: JSON) -> bool:
+def is_ready(reported: JSON) -> bool:
     """Whether a Node or a Pod is Ready."""
-    conditions = (shown.get("status") or {}).get("conditions") or ()
+    conditions = (reported.get("status") or {}).get("conditions") or ()
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 

@@ -240,8 +240,8 @@ class Finding(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The finding in one line."""
-        said = f"{self.subject}: {self.what}" if self.what else self.subject
-        return f"{said}: {self.consequence}" if self.consequence else said
+        stated = f"{self.subject}: {self.what}" if self.what else self.subject
+        return f"{stated}: {self.consequence}" if self.consequence else stated
 
 
 class KubeletFound(Struct, frozen=True):
@@ -359,8 +359,8 @@ def _pod_line(pod: PodVerdict) -> str:
     reasons = "; ".join(each for each in (pod.adopted, pod.why) if each)
     why = f": {reasons}" if reasons else ""
     details = "; ".join(each for each in about if each)
-    shown = f" ({details})" if details else ""
-    return f"  {pod.outcome:<9} {pod.namespace}/{pod.name}{shown}{why}"
+    reported = f" ({details})" if details else ""
+    return f"  {pod.outcome:<9} {pod.namespace}/{pod.name}{reported}{why}"
 
 
 def _pod(pod: PodVerdict) -> dict[str, Any]:

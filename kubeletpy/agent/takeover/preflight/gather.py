@@ -88,9 +88,9 @@ async def gather(options: Options, check: Check | None = None) -> PreflightRepor
 
 async def resolve_version(flags: NodeFlags, kube_api: KubeApi | None) -> ResolvedVersion:
     """The version that the agent would run as."""
-    asked = supported(flags.kubernetes_version)
-    if asked is not None or kube_api is None:
-        return decide(asked, None, None)
+    requested = supported(flags.kubernetes_version)
+    if requested is not None or kube_api is None:
+        return decide(requested, None, None)
     return await resolve_auto(flags, kube_api, ANSWER_S)
 
 
@@ -110,20 +110,20 @@ def find_kubelet(
     else:
         processes = find_kubelets(proc)
     name = options.unit or DEFAULT_UNIT
-    unit, problem = _unit(name, root, wanted=bool(options.unit))
+    unit, problem = _unit(name, root, desired=bool(options.unit))
     if options.unit:
         processes = [each for each in processes if each.unit in ("", name)]
     units = [] if options.unit or options.pid else kubelet_units(root)
     others = [each for each in units if each != name]
     if unit is None and not problem and len(others) == 1 and not options.pid:
-        unit, problem = _unit(others.pop(), root, wanted=True)
+        unit, problem = _unit(others.pop(), root, desired=True)
     return with_flags(choose(processes, unit, problem, others), options.flags)
 
 
-def _unit(name: str, root: Path, *, wanted: bool) -> tuple[KubeletFound | None, str]:
+def _unit(name: str, root: Path, *, desired: bool) -> tuple[KubeletFound | None, str]:
     try:
         return read_unit(name, root), ""
     except UnitMissing as error:
-        return None, str(error) if wanted else ""
+        return None, str(error) if desired else ""
     except UnitError as error:
         return None, str(error)

@@ -187,8 +187,8 @@ def review(right: Right, node: str) -> JSON:
         if value:
             attributes[key] = value
     if right.of_node:
-        wanted = {"key": "spec.nodeName", "operator": "In", "values": [node]}
-        attributes["fieldSelector"] = {"requirements": [wanted]}
+        expected = {"key": "spec.nodeName", "operator": "In", "values": [node]}
+        attributes["fieldSelector"] = {"requirements": [expected]}
     return {
         "apiVersion": SELFSUBJECTACCESSREVIEWS.api_version,
         "kind": SELFSUBJECTACCESSREVIEWS.kind,
@@ -340,7 +340,7 @@ async def judge_pods(
     roots = MessageRoots(str(root), settings.pod_logs_dir)
     source = StatusSource(runtime, SystemClock(), roots)
     here = {each.uid: each for each in await source.list_pods()}
-    wanted = [pod for pod in desired.pods if not pod.is_mirror]
+    expected = [pod for pod in desired.pods if not pod.is_mirror]
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def one(pod: Pod) -> preflight_findings.PodVerdict:
@@ -351,13 +351,13 @@ async def judge_pods(
                 return preflight_findings.unclear(pod, f"the runtime does not report it: {error}")
         return replace(_verdict(pod, status, state), adopted=_adopted(desired, pod))
 
-    verdicts = list(await run_together(*(one(pod) for pod in wanted)))
-    refusals = _refusals(wanted, frozenset(here), state, admission)
+    verdicts = list(await run_together(*(one(pod) for pod in expected)))
+    refusals = _refusals(expected, frozenset(here), state, admission)
     verdicts = [
         preflight_findings.refused(each, refusals[each.uid]) if each.uid in refusals else each
         for each in verdicts
     ]
-    left = [each for uid, each in here.items() if uid not in {pod.uid for pod in wanted}]
+    left = [each for uid, each in here.items() if uid not in {pod.uid for pod in expected}]
     known = not desired.findings
     found = _with_remains(verdicts, left, desired.choices, known=known)
     return tuple(sorted(found, key=lambda each: (each.namespace, each.name, each.uid)))
@@ -382,8 +382,8 @@ def _refusals(
 
 
 def _as_allocated(pod: Pod, state: RecordedState) -> Pod:
-    given = state.allocated.get(pod.uid)
-    return pod if given is None else with_resources(pod, given)
+    supplied = state.allocated.get(pod.uid)
+    return pod if supplied is None else with_resources(pod, supplied)
 
 
 def _adopted(desired: Desired, pod: Pod) -> str:
@@ -485,8 +485,8 @@ async def query_node(
     root = Path(flags.root_dir)
     facts = await asyncio.to_thread(read_machine_facts, root)
     name = node_name(flags, facts.hostname)
-    shown, node_problem = await _read_node(name, kube_api)
-    findings = version_findings(resolved, _kubelet_version(shown))
+    reported, node_problem = await _read_node(name, kube_api)
+    findings = version_findings(resolved, _kubelet_version(reported))
     findings += [] if node_problem is None else [node_problem]
     desired = await desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
@@ -526,7 +526,7 @@ async def query_node(
         desired = await with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
         admission = None
         if node_problem is None:
-            admission = await asyncio.to_thread(admission_facts, settings, flags, shown, info)
+            admission = await asyncio.to_thread(admission_facts, settings, flags, reported, info)
             try:
                 place = await stack.enter_async_context(placing(settings, facts, root))
                 admission = replace(admission, place=place)
@@ -595,11 +595,12 @@ def _kubelet_version(node: api.Node | None) -> str:
 
 
 def admission_facts(
-    settings: KubeletSettings, flags: NodeFlags, shown: api.Node | None, info: RuntimeInfo
+    settings: KubeletSettings, flags: NodeFlags, reported: api.Node | None, info: RuntimeInfo
 ) -> AdmissionFacts:
     """The node that the agent would admit pods to at its start. Blocking.
 
-    ``shown``: its object in the API, whose labels and taints count; None: it would be registered.
+    ``reported``: its object in the API, whose labels and taints count, or None if it would be
+    registered.
     """
     facts, gates = read_machine_facts(Path(flags.root_dir)), settings.feature_gates
     configuration = NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
@@ -614,15 +615,15 @@ def admission_facts(
     state = admission_state(
         settings, options, facts.kernel_version, apparmor=read_kernel_facts().apparmor
     )
-    if shown is None:
+    if reported is None:
         return AdmissionFacts(own, state)
-    conditions = (shown.get("status") or {}).get("conditions") or ()
+    conditions = (reported.get("status") or {}).get("conditions") or ()
     pressures = [
         each["type"]
         for each in conditions
         if each["type"].endswith("Pressure") and each["status"] == "True"
     ]
-    return AdmissionFacts(with_own_amounts(shown, own), replace(state, pressures=pressures))
+    return AdmissionFacts(with_own_amounts(reported, own), replace(state, pressures=pressures))
 
 
 async def _connect_runtime(

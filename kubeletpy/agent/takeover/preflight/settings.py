@@ -303,18 +303,18 @@ def _client(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator
 def _server(settings: KubeletSettings, flags: NodeFlags, now: float) -> Iterator[Finding]:
     if not settings.enable_server:
         return
-    given = None
+    supplied = None
     if settings.tls_cert_file:
-        given = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
+        supplied = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
     directory = certificate_dir(flags)
     if settings.server_tls_bootstrap:
-        store = CertificateStore(directory, "kubelet-server", given)
+        store = CertificateStore(directory, "kubelet-server", supplied)
         yield from _pair(store, None, "server certificate", "the agent renews it", now)
         return
-    pair = given or KeyPair.named(directory, "kubelet")
-    store = CertificateStore(directory, "kubelet-server", given)
-    then = "it is not renewed by the agent" if given else "the agent replaces it in time"
-    if given is None and not pair.certificate.exists():
+    pair = supplied or KeyPair.named(directory, "kubelet")
+    store = CertificateStore(directory, "kubelet-server", supplied)
+    then = "it is not renewed by the agent" if supplied else "the agent replaces it in time"
+    if supplied is None and not pair.certificate.exists():
         what = "no certificate of the node's own port"
         yield _finding(Severity.NOTE, str(pair.certificate), what, "the agent makes one")
         return

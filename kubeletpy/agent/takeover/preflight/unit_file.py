@@ -75,12 +75,12 @@ def read_service(texts: Iterable[tuple[str, str]], specifiers: Mapping[str, str]
             if key == "ExecStart":
                 commands = [*commands, _expanded(value, specifiers, where)] if value else []
             elif key == "Environment":
-                given = split_words(_expanded(value, specifiers, where), where)
-                environment = {**environment, **_pairs(given, where)} if value else {}
+                supplied = split_parts(_expanded(value, specifiers, where), where)
+                environment = {**environment, **_pairs(supplied, where)} if value else {}
             elif key == "EnvironmentFile":
                 files = [*files, _expanded(value, specifiers, where)] if value else []
             elif key == "UnsetEnvironment":
-                unset = [*unset, *split_words(value, where)] if value else []
+                unset = [*unset, *split_parts(value, where)] if value else []
             elif key == "WorkingDirectory":
                 directory = _expanded(value.removeprefix("-"), specifiers, where)
     return Service(tuple(commands), environment, tuple(files), tuple(unset), directory)
@@ -110,12 +110,12 @@ def read_environment_file(path: str, text: str) -> dict[str, str]:
     return found
 
 
-def split_words(text: str, where: str) -> list[str]:
+def split_parts(text: str, where: str) -> list[str]:
     """Words between white space; quotes and C-style escapes as systemd reads them.
 
     Raises UnitError for a quote that is not closed.
     """
-    words: list[str] = []
+    parts: list[str] = []
     word: list[str] | None = None
     quote = ""
     at = 0
@@ -135,15 +135,15 @@ def split_words(text: str, where: str) -> list[str]:
             quote, word = char, [] if word is None else word
         elif char in _WHITESPACE:
             if word is not None:
-                words.append("".join(word))
+                parts.append("".join(word))
             word = None
         else:
             word = [char] if word is None else [*word, char]
     if quote:
         raise UnitError(f"{where}: a quote is not closed")
     if word is not None:
-        words.append("".join(word))
-    return words
+        parts.append("".join(word))
+    return parts
 
 
 def _assignments(path: str, text: str) -> Iterator[tuple[int, str, str, str]]:
@@ -198,9 +198,9 @@ def _expanded(text: str, specifiers: Mapping[str, str] | None, where: str) -> st
     return text if specifiers is None else re.sub(r"%(.)", value, text)
 
 
-def _pairs(words: Iterable[str], where: str) -> dict[str, str]:
+def _pairs(parts: Iterable[str], where: str) -> dict[str, str]:
     found = {}
-    for word in words:
+    for word in parts:
         name, equals, value = word.partition("=")
         if not equals:
             raise UnitError(f"{where}: Environment has a word that is not NAME=value")
@@ -266,10 +266,10 @@ def expand_command(text: str, environment: Mapping[str, str], where: str) -> lis
     """
     stripped = text.lstrip(PREFIXES)
     prefixes = text[: len(text) - len(stripped)]
-    words = split_words(stripped, where)
-    if not words:
+    parts = split_parts(stripped, where)
+    if not parts:
         raise UnitError(f"{where}: ExecStart names no program")
-    program, rest = words[0], words[1:]
+    program, rest = parts[0], parts[1:]
     if "@" in prefixes:
         rest = rest[1:]  # the first one is argv[0]
     if ":" in prefixes:
@@ -278,7 +278,7 @@ def expand_command(text: str, environment: Mapping[str, str], where: str) -> lis
     for word in rest:
         alone = _WORD.fullmatch(word)
         if alone is not None:
-            found += split_words(environment.get(alone[1], ""), where)
+            found += split_parts(environment.get(alone[1], ""), where)
         else:
             found.append(_BRACES.sub(lambda each: _value(each, environment), word))
     return found

@@ -220,8 +220,8 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> Process | None:
     """A process, whatever its program; None: there is no such process, or it has no arguments."""
     directory = proc / str(pid)
     try:
-        words = (directory / "cmdline").read_bytes().split(b"\0")[:-1]
-        command = tuple(os.fsdecode(word) for word in words)
+        parts = (directory / "cmdline").read_bytes().split(b"\0")[:-1]
+        command = tuple(os.fsdecode(word) for word in parts)
         if not command:
             return None
         return Process(

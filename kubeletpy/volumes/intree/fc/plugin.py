@@ -28,7 +28,7 @@ from kubeletpy.volumes.intree.scsi import let_go
 
 DEVICE_S = 10.0
 """Seconds that udev may take to show a disk after the scan of the hosts began."""
-LOOK_S = 0.5
+CHECK_S = 0.5
 
 
 class FcPlugin(AttachedDiskPlugin):
@@ -57,23 +57,23 @@ class FcPlugin(AttachedDiskPlugin):
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
         """The disk's multipath map, or the disk; without a map the hosts are rescanned first."""
-        wanted = disk_of(spec.source)
+        desired = disk_of(spec.source)
         await self.in_thread(partial(disk.make_directory, directory), f"mkdir {directory}")
-        found, is_map = await self._find_device(wanted)
+        found, is_map = await self._find_device(desired)
         if is_map:
             return found
-        call = f"search for FC disk {wanted.place}"
+        call = f"search for FC disk {desired.place}"
         await self.in_thread(partial(scsi.scan_all, self._tree), call)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while True:
-            found, _ = await self._find_device(wanted)
+            found, _ = await self._find_device(desired)
             if found:
                 return found
             if asyncio.get_running_loop().time() >= until:
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         message = (
-            f"no FC disk {wanted.place} in {self._tree.dev}/disk: is it zoned and mapped to this "
+            f"no FC disk {desired.place} in {self._tree.dev}/disk: is it zoned and mapped to this "
             "node?"
         )
         word = "MountVolume.WaitForAttach"
@@ -81,39 +81,39 @@ class FcPlugin(AttachedDiskPlugin):
 
     async def device(self, spec: VolumeSpec) -> str:
         """The disk's device, found by its link."""
-        wanted = disk_of(spec.source)
-        found, _ = await self._find_device(wanted)
+        desired = disk_of(spec.source)
+        found, _ = await self._find_device(desired)
         if not found:
-            call = f"search for FC disk {wanted.place}"
+            call = f"search for FC disk {desired.place}"
             raise OperationFailed(FailureOutcome.UNCERTAIN, "its link does not exist", call=call)
         return found
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:
         """Remove all paths of the disk, unless it is in use in the other mode."""
-        wanted = target.disk_at(place)
+        desired = target.disk_at(place)
         other = Mode.BLOCK if left.mode is Mode.FILESYSTEM else Mode.FILESYSTEM
         call = f"search for FC disk {place}"
         in_use = await self.in_thread(Path(self.directory_of(place, other)).exists, call)
-        if wanted is None or in_use:
+        if desired is None or in_use:
             return
-        devices = await self.in_thread(partial(self._devices, wanted), call)
+        devices = await self.in_thread(partial(self._devices, desired), call)
         await let_go(self._tree, (Path(each).name for each in devices), self.in_thread)
 
-    async def _find_device(self, wanted: FcDisk) -> tuple[str, bool]:
+    async def _find_device(self, desired: FcDisk) -> tuple[str, bool]:
         """The multipath map of a disk, or the disk, and which it is; empty: neither exists."""
-        call = f"search for FC disk {wanted.place}"
-        devices = await self.in_thread(partial(self._devices, wanted), call)
+        call = f"search for FC disk {desired.place}"
+        devices = await self.in_thread(partial(self._devices, desired), call)
         for device in devices:
-            look = partial(scsi.multipath_of, self._tree, device)
-            found = await self.in_thread(look, call)
+            check = partial(scsi.multipath_of, self._tree, device)
+            found = await self.in_thread(check, call)
             if found is not None:
                 return found, True
         return (devices[-1] if devices else ""), False
 
-    def _devices(self, wanted: FcDisk) -> list[str]:
+    def _devices(self, desired: FcDisk) -> list[str]:
         """The disks that its links lead to. Blocks."""
         top = f"{self._tree.dev}/disk"
         by_path, by_id = disk.names_in(f"{top}/by-path"), disk.names_in(f"{top}/by-id")
-        links = target.links_of(wanted, by_path, by_id)
+        links = target.links_of(desired, by_path, by_id)
         paths = [f"{top}/{link}" for link in links]
         return sorted({os.path.realpath(path) for path in paths if Path(path).exists()})

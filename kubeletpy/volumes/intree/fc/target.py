@@ -94,8 +94,8 @@ def links_of(disk: FcDisk, by_path: Iterable[str], by_id: Iterable[str]) -> list
     """The links of a disk among those in udev's ``by-path`` and ``by-id``."""
     if not disk.targets:
         # in a place, a dash may separate two names or be part of one
-        wanted = {f"scsi-{each}" for each in (*disk.ids, "-".join(disk.ids))}
-        return [f"by-id/{name}" for name in by_id if name in wanted]
+        desired = {f"scsi-{each}" for each in (*disk.ids, "-".join(disk.ids))}
+        return [f"by-id/{name}" for name in by_id if name in desired]
     names = "|".join(re.escape(each) for each in disk.targets)
     link = re.compile(rf"(pci-.*-fc|fc)-0x({names})-lun-{disk.lun}")
     return [f"by-path/{name}" for name in by_path if link.fullmatch(name)]

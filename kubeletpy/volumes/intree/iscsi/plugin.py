@@ -84,8 +84,8 @@ class Iscsiadm:
         Raises OperationFailed.
         """
         call = f"iscsiadm: make iface {disk.iface}"
-        shown = await self._run(call, "-m", "iface", "-I", disk.base_iface, "-o", "show")
-        settings = {**iscsi_target.settings_in(shown), "iface.initiatorname": disk.initiator}
+        reported = await self._run(call, "-m", "iface", "-I", disk.base_iface, "-o", "show")
+        settings = {**iscsi_target.settings_in(reported), "iface.initiatorname": disk.initiator}
         own = ("-m", "iface", "-I", disk.iface, "-o")
         await self._run(call, *own, "new", fine=(_EXISTS,))
         for key, value in sorted(settings.items()):
@@ -150,9 +150,9 @@ class Iscsiadm:
         """
         call = f"logout from iSCSI target {disk.iqn} at {portal}"
         record = ("-m", "node", "-p", portal, "-T", disk.iqn, "-I", disk.iface)
-        gone = (_NO_SESSION, _NO_RECORD)
-        await self._run(call, *record, "--logout", fine=gone, timeout=LOGIN_S)
-        await self._run(call, *record, "-o", "delete", fine=gone)
+        removed = (_NO_SESSION, _NO_RECORD)
+        await self._run(call, *record, "--logout", fine=removed, timeout=LOGIN_S)
+        await self._run(call, *record, "-o", "delete", fine=removed)
 
     async def _update(self, call: str, record: tuple[str, ...], key: str, value: str) -> None:
         await self._run(call, *record, "-o", "update", "-n", key, "-v", value)
@@ -215,7 +215,7 @@ DEVICE_S = 30.0
 """How long udev may take to show a disk."""
 MULTIPATH_S = 10.0
 """How long multipathd may take to map several paths."""
-LOOK_S = 0.5
+CHECK_S = 0.5
 
 
 class Chap(HidesFields, Struct, frozen=True):
@@ -240,8 +240,8 @@ class IscsiSessions:
             await self._admin.make_iface(disk)
         paths: dict[str, str] = {}
         problem: OperationFailed | None = None
-        rounds, said = 0, iscsi_target.PathsVerdict.AGAIN
-        while said is iscsi_target.PathsVerdict.AGAIN:
+        rounds, stated = 0, iscsi_target.PathsVerdict.AGAIN
+        while stated is iscsi_target.PathsVerdict.AGAIN:
             rounds += 1
             for portal in disk.portals:
                 if portal in paths:
@@ -250,8 +250,8 @@ class IscsiSessions:
                     paths[portal] = await self._path(disk, portal, transport, chap)
                 except OperationFailed as error:
                     problem = error
-            said = iscsi_target.verdict(len(paths), len(disk.portals), rounds)
-        if said is iscsi_target.PathsVerdict.FAILED:
+            stated = iscsi_target.verdict(len(paths), len(disk.portals), rounds)
+        if stated is iscsi_target.PathsVerdict.FAILED:
             await self._admin.forget_iface(disk)
             assert problem is not None, "no path was found"
             raise problem
@@ -266,7 +266,7 @@ class IscsiSessions:
         """The device of an attached disk. Raises OperationFailed."""
         for portal in disk.portals:
             for transport in ("tcp", ""):
-                found = await self._shown(iscsi_target.link_name(disk, portal, transport))
+                found = await self._reported(iscsi_target.link_name(disk, portal, transport))
                 if found is not None:
                     return await self._map_of([found], 0.0)
         raise iscsi_failure(
@@ -313,14 +313,14 @@ class IscsiSessions:
         await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
         name = iscsi_target.link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
-        while (found := await self._shown(name)) is None:
+        while (found := await self._reported(name)) is None:
             if asyncio.get_running_loop().time() >= until:
                 message = (
                     f"timed out waiting for device {self._tree.dev}/disk/by-path/{name} after "
                     f"{DEVICE_S:g} s: does target {disk.iqn} have LUN {disk.lun} for this node?"
                 )
                 raise iscsi_failure(message, call)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         return found
 
     async def _map_of(self, paths: list[str], patience: float) -> str:
@@ -328,22 +328,22 @@ class IscsiSessions:
         until = asyncio.get_running_loop().time() + patience
         while True:
             for path in paths:
-                look = partial(scsi.multipath_of, self._tree, path)
-                found = await self._in_thread(look, f"search for the map of {path}")
+                check = partial(scsi.multipath_of, self._tree, path)
+                found = await self._in_thread(check, f"search for the map of {path}")
                 if found is not None:
                     return found
             if asyncio.get_running_loop().time() >= until:
                 return paths[0]
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
 
     async def _sessions(self, disk: iscsi_target.IscsiDisk) -> list[Session]:
-        look = partial(scsi.sessions_of, self._tree, disk.iqn)
-        return await self._in_thread(look, f"search for sessions with iSCSI target {disk.iqn}")
+        check = partial(scsi.sessions_of, self._tree, disk.iqn)
+        return await self._in_thread(check, f"search for sessions with iSCSI target {disk.iqn}")
 
-    async def _shown(self, name: str) -> str | None:
+    async def _reported(self, name: str) -> str | None:
         """A disk in by-path; a name with ``*`` gives the first match."""
-        look = partial(_first, f"{self._tree.dev}/disk/by-path", name)
-        return await self._in_thread(look, f"search for {name}")
+        check = partial(_first, f"{self._tree.dev}/disk/by-path", name)
+        return await self._in_thread(check, f"search for {name}")
 
     def _held(self, names: list[str]) -> list[str]:
         return [name for name in names if scsi.is_held(f"{self._tree.dev}/{name}")]
@@ -418,13 +418,13 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
         """Log in to the portals without a session, and wait for the disk."""
-        wanted = iscsi_target.disk_of(spec.source, spec.spec_name)
+        desired = iscsi_target.disk_of(spec.source, spec.spec_name)
         chap = await self._chap(spec, use)
-        async with self._alone(wanted.iqn):
+        async with self._alone(desired.iqn):
             # first, so that after a kill the next agent can find what to log out of
-            work = partial(_remember, directory, target.to_file(wanted))
+            work = partial(_remember, directory, target.to_file(desired))
             await self.in_thread(work, f"{target.FILE} of {directory}")
-            return await self._sessions.attach(wanted, chap)
+            return await self._sessions.attach(desired, chap)
 
     async def device(self, spec: VolumeSpec) -> str:
         """The disk's device, found by its link."""

@@ -155,8 +155,8 @@ def from_file(text: str, at: IscsiDisk) -> IscsiDisk:
         base, initiator = found["InitIface"], found["InitiatorName"]
     except (ValueError, RecursionError, KeyError, TypeError):
         return at
-    words = [*portals, iface, base, initiator or "x"]
-    if not portals or not all(isinstance(w, str) and _WORD.fullmatch(w) for w in words):
+    parts = [*portals, iface, base, initiator or "x"]
+    if not portals or not all(isinstance(w, str) and _WORD.fullmatch(w) for w in parts):
         return at
     if (iqn, lun) != (at.iqn, at.lun) or not isinstance(name, str):
         return at
@@ -183,11 +183,11 @@ class PathsVerdict(StrEnum):
     FAILED = "failed"
 
 
-def verdict(found: int, wanted: int, rounds: int) -> PathsVerdict:
+def verdict(found: int, desired: int, rounds: int) -> PathsVerdict:
     """Whether the paths found are enough; ``rounds``: how often missing ones were tried."""
     if not found:
         return PathsVerdict.FAILED
-    if found == wanted or rounds >= MAX_ROUNDS:
+    if found == desired or rounds >= MAX_ROUNDS:
         return PathsVerdict.GO_ON
     enough = found >= ENOUGH_PATHS and rounds >= ENOUGH_ROUNDS
     return PathsVerdict.GO_ON if enough else PathsVerdict.AGAIN
@@ -216,18 +216,18 @@ def with_values(record: str, values: Mapping[str, str]) -> str:
     return "\n".join([*kept[:end], *made, *kept[end:]]) + "\n"
 
 
-def transport_in(shown: str) -> str:
+def transport_in(reported: str) -> str:
     """The transport in the output of ``iscsiadm -m iface -o show``; empty: none."""
-    return _shown(shown).get("iface.transport_name", "")
+    return _reported(reported).get("iface.transport_name", "")
 
 
-def settings_in(shown: str) -> dict[str, str]:
+def settings_in(reported: str) -> dict[str, str]:
     """The settings of an iface, except its name."""
-    found = {key: value for key, value in _shown(shown).items() if value}
+    found = {key: value for key, value in _reported(reported).items() if value}
     return {key: value for key, value in found.items() if key != "iface.iscsi_ifacename"}
 
 
-def _shown(text: str) -> dict[str, str]:
+def _reported(text: str) -> dict[str, str]:
     found = {}
     for line in text.split("\n"):
         key, _, value = line.partition(" = ")

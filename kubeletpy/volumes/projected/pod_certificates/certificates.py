@@ -72,7 +72,7 @@ class _CertificateSource(HidesFields, Struct):
     key: Hidden[ProvenKey | None] = None
     """Made for a request that could not be created yet."""
     asking: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changes: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is a certificate or a refusal."""
     task: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class PodCertificates:
     async def _keep(self, source: _CertificateSource) -> None:
         """Request, wait and refresh until the pod ends."""
         while True:
-            source.news.clear()
+            source.changes.clear()
             sent = source.state.sent
             found = self._answers.get((source.pod.namespace, sent.name)) if sent else None
             now, jitter = self._clock.now(), self._rng.random()
@@ -173,7 +173,7 @@ class PodCertificates:
             wait = _MAX_WAIT_S if step.until is None else max(step.until - now, 0.0)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(wait, _MAX_WAIT_S)):
-                    await source.news.wait()
+                    await source.changes.wait()
 
     def _apply_step(
         self, source: _CertificateSource, before: SourceState, step: states.SourceStep
@@ -297,7 +297,7 @@ class PodCertificates:
         for each, of_pod in self._sources.items():
             if uid in (None, each):
                 for source in of_pod.values():
-                    source.news.set()
+                    source.changes.set()
 
     def _count(self) -> None:
         now = self._clock.now()

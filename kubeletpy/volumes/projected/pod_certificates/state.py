@@ -289,9 +289,9 @@ def _answered(
     if found is None:
         if not sent.seen and now < sent.abandon_at:
             return state, "the request is not visible yet"
-        gone = f"PodCertificateRequest {namespace}/{sent.name} disappeared without an answer"
+        removed = f"PodCertificateRequest {namespace}/{sent.name} disappeared without an answer"
         again = max(now, sent.since + AGAIN_S * (1 + jitter))
-        return replace(state, sent=None, retry_at=again, problem=gone), gone
+        return replace(state, sent=None, retry_at=again, problem=removed), removed
     if found.outcome in (DENIED, FAILED):
         refusal = Refusal(sent.name, found.outcome, found.reason, found.message)
         return replace(state, sent=None, refusal=refusal), f"the request was {found.outcome}"

@@ -71,11 +71,11 @@ class Node:
         request = csi.CreateVolumeRequest(name=name, volume_capabilities=[capability])
         return self.driver.services.CreateVolume(request).volume.volume_id
 
-    def spec(self, handle: str, *, block: bool = False, **given: Any) -> VolumeSpec:
+    def spec(self, handle: str, *, block: bool = False, **supplied: Any) -> VolumeSpec:
         """A volume of a claim."""
         mode = Mode.BLOCK if block else Mode.FILESYSTEM
-        source = {"driver": DRIVER, "volumeHandle": handle, **given.pop("source", {})}
-        inline = bool(given.get("inline"))
+        source = {"driver": DRIVER, "volumeHandle": handle, **supplied.pop("source", {})}
+        inline = bool(supplied.get("inline"))
         traits = self.plugin.traits(VolumeSource("csi", source, "pv", "u1", mode, inline))
         assert isinstance(traits, VolumeTraits)
         made: dict[str, Any] = {
@@ -91,7 +91,7 @@ class Node:
             "attachable": traits.attachable,
             "device_mountable": traits.device_mountable,
         }
-        return VolumeSpec(**{**made, **given})
+        return VolumeSpec(**{**made, **supplied})
 
     def data(self, handle: str) -> Path:
         """The content of a volume."""
@@ -119,7 +119,7 @@ def release(top: Path) -> None:
             machine.detach(device)
 
 
-def use(uid: str = "u1", **given: Any) -> PodUse:
+def use(uid: str = "u1", **supplied: Any) -> PodUse:
     """A pod."""
     metadata = {"name": f"pod-{uid}", "namespace": "default", "uid": uid}
     pod = Pod(
@@ -136,7 +136,7 @@ def use(uid: str = "u1", **given: Any) -> PodUse:
         "fs_group_change_policy": None,
         "selinux_context": None,
     }
-    return PodUse(uid, pod.name, "default", "sa", pod=pod, **{**known, **given})
+    return PodUse(uid, pod.name, "default", "sa", pod=pod, **{**known, **supplied})
 
 
 @asynccontextmanager

@@ -41,9 +41,9 @@ async def test_life_of_a_device_of_two_pods(node: Node) -> None:
     os.sync()
     assert first_bytes(other.path) == b"hello"
     assert holds(node, "u1")
-    asked = node.driver.faults.last("NodePublishVolume")
-    assert asked.volume_capability.WhichOneof("access_type") == "block"
-    assert asked.target_path == str(node.root / TOP / "publish/pv/u2")
+    requested = node.driver.faults.last("NodePublishVolume")
+    assert requested.volume_capability.WhichOneof("access_type") == "block"
+    assert requested.target_path == str(node.root / TOP / "publish/pv/u2")
 
     await node.plugin.unpublish(node.plugin.published(spec, "u1"))
     assert holds(node, "u1") is None
@@ -61,8 +61,8 @@ async def test_without_staging() -> None:
         spec = node.spec(node.volume(block=True), block=True)
         await node.plugin.stage(spec, None, use())
         await node.plugin.publish(spec, None, use(), remount=False)
-        asked = node.driver.faults.last("NodePublishVolume")
-        assert asked.staging_target_path == str(node.root / TOP / "staging/pv")
+        requested = node.driver.faults.last("NodePublishVolume")
+        assert requested.staging_target_path == str(node.root / TOP / "staging/pv")
         await node.plugin.unpublish(node.plugin.published(spec, "u1"))
         await node.plugin.unstage(node.plugin.staged(spec))
         assert [entry for entry in node.left() if "pv" in entry] == []

@@ -119,8 +119,8 @@ async def test_a_driver_that_applies_the_group_itself() -> None:
         published = await node.plugin.publish(spec, None, use(fs_group=7), remount=False)
         assert not published.give_to_group
         for method in ("NodeStageVolume", "NodePublishVolume"):
-            asked = node.driver.faults.last(method).volume_capability.mount
-            assert asked.volume_mount_group == "7"
+            requested = node.driver.faults.last(method).volume_capability.mount
+            assert requested.volume_mount_group == "7"
 
 
 async def test_inline_with_pod_info_tokens_and_secret(node: Node) -> None:
@@ -140,8 +140,8 @@ async def test_inline_with_pod_info_tokens_and_secret(node: Node) -> None:
     spec = node.spec("", inline=True, source=source, access_modes=(), spec_name="data")
     published = await node.plugin.publish(spec, None, use(), remount=False)
     assert at(published.path).is_dir()
-    asked = node.driver.faults.last("NodePublishVolume")
-    context = dict(asked.volume_context)
+    requested = node.driver.faults.last("NodePublishVolume")
+    context = dict(requested.volume_context)
     tokens = json.loads(context.pop("csi.storage.k8s.io/serviceAccount.tokens"))
     assert tokens["vault"]["token"] == "T"
     assert context == {
@@ -151,8 +151,8 @@ async def test_inline_with_pod_info_tokens_and_secret(node: Node) -> None:
         "csi.storage.k8s.io/serviceAccount.name": "sa",
         "csi.storage.k8s.io/ephemeral": "true",
     }
-    assert dict(asked.secrets) == {"key": "hunter2"}
-    assert asked.volume_id.startswith("csi-")
+    assert dict(requested.secrets) == {"key": "hunter2"}
+    assert requested.volume_id.startswith("csi-")
     await node.plugin.unpublish(node.plugin.published(spec, "u1"))
     assert mounts_below(str(node.root)) == []
 
@@ -320,10 +320,10 @@ async def test_stats_and_expansion(node: Node) -> None:
     assert stats is not None
     assert (stats.capacity_bytes, stats.used_bytes, stats.inodes_used) == (1 << 24, 5, 1)
     assert await node.plugin.expand(spec, 1 << 25, use(), at_mount=False) == 1 << 25
-    asked = node.driver.faults.last("NodeExpandVolume")
-    assert asked.volume_path == published.path
-    assert asked.staging_target_path == node.plugin.staged(spec).path
-    assert asked.capacity_range.limit_bytes == 0
+    requested = node.driver.faults.last("NodeExpandVolume")
+    assert requested.volume_path == published.path
+    assert requested.staging_target_path == node.plugin.staged(spec).path
+    assert requested.capacity_range.limit_bytes == 0
     for code, problem in (
         ("FAILED_PRECONDITION", ExpansionProblem.IN_USE),
         ("OUT_OF_RANGE", ExpansionProblem.INFEASIBLE),

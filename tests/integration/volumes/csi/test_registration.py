@@ -42,8 +42,8 @@ def test_a_driver_comes_and_goes(node2: Node) -> None:
     entry = (DRIVER, "node", 5)
     with driver(directory, node2.root_dir / "plugins_registry"):
         node2.until(lambda: drivers(node2) == [entry], "the driver in CSINode")
-        shown = node2.kubectl("get", "node", node2.name, "-o", "json")
-        ids = json.loads(shown)["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"]
+        reported = node2.kubectl("get", "node", node2.name, "-o", "json")
+        ids = json.loads(reported)["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"]
         assert json.loads(ids) == {DRIVER: "node"}
         state = "actual_state_of_world"
         assert node2.metric("plugin_manager_total_plugins", state=state) == 1

@@ -27,16 +27,16 @@ async def test_without_credentials_both_kubeconfigs_are_named(tmp_path: Path) ->
     with pytest.raises(KubeconfigError) as caught:
         async with AsyncExitStack() as stack:
             await join(settings, flags, "node1", Metrics(), stack)
-    said = str(caught.value)
-    assert f"{tmp_path}/kubelet.conf can't be used (kubeconfig " in said
-    assert f"the bootstrap kubeconfig: kubeconfig {tmp_path}/bootstrap-kubelet.conf: " in said
+    stated = str(caught.value)
+    assert f"{tmp_path}/kubelet.conf can't be used (kubeconfig " in stated
+    assert f"the bootstrap kubeconfig: kubeconfig {tmp_path}/bootstrap-kubelet.conf: " in stated
 
 
 async def test_requests_have_the_configured_content_type() -> None:
     assert await wire_format(default_settings().content_type) is JSON_FORMAT
     other = default_settings(contentType="application/cbor")
     assert await wire_format(other.content_type) is JSON_FORMAT
-    asked = default_settings(contentType="application/vnd.kubernetes.protobuf")
-    form = await wire_format(asked.content_type)
+    requested = default_settings(contentType="application/vnd.kubernetes.protobuf")
+    form = await wire_format(requested.content_type)
     assert isinstance(form, ProtobufFormat)
     assert form.headers(PODS)

@@ -107,8 +107,8 @@ async def test_an_absent_server_is_no_version() -> None:
 
 
 def loaded_in(root: Path, *flags: str) -> LoadedConfig:
-    given = config.parse_flags([f"--root-dir={root}", "--kubeconfig=k", *flags])
-    return config.load_files(given)
+    supplied = config.parse_flags([f"--root-dir={root}", "--kubeconfig=k", *flags])
+    return config.load_files(supplied)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_resolving(  # noqa: PLR0917 - a row of the table
         finally:
             await client.close()
     assert (found.version, found.source) == (version, source)
-    assert bool(server.asked) is (source is not VersionSource.FLAG)
+    assert bool(server.requested) is (source is not VersionSource.FLAG)
 
 
 async def test_without_an_api_nothing_is_queried(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def test_the_apis_spelling(amount: int, binary: str, decimal: str) -> None:
     assert quantity.spelled(amount, binary=True) == binary
 
 
-@pytest.mark.parametrize(("size", "shown"), [(4096, 4096), (4097, 4096)])
-def test_foreign_texts_are_cut(size: int, shown: int) -> None:
+@pytest.mark.parametrize(("size", "reported"), [(4096, 4096), (4097, 4096)])
+def test_foreign_texts_are_cut(size: int, reported: int) -> None:
     found = scrub("x" * size)
-    assert len(found) == shown
-    assert found.endswith("…") is (size > shown)
+    assert len(found) == reported
+    assert found.endswith("…") is (size > reported)

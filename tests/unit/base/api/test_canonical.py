@@ -57,10 +57,10 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), TEXTS)
-def test_the_text_of_a_quantity(text: str | float, shown: str) -> None:
-    assert canonical(text) == shown
-    assert canonical(shown) == shown
+@pytest.mark.parametrize(("text", "reported"), TEXTS)
+def test_the_text_of_a_quantity(text: str | float, reported: str) -> None:
+    assert canonical(text) == reported
+    assert canonical(reported) == reported
 
 
 @pytest.mark.parametrize("text", [t for t, _ in TEXTS if isinstance(t, str) and t != "-0.1n"])
@@ -103,12 +103,12 @@ def test_quantities_compare_by_amount() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "shown"),
+    ("form", "reported"),
     [(Format.DECIMAL, "2048"), (Format.BINARY, "2Ki"), (Format.EXPONENT, "2048")],
 )
-def test_an_amount_in_each_format(form: Format, shown: str) -> None:
-    assert written(Decimal(2048), form) == shown
-    assert str(Quantity(Decimal(2048), form)) == shown
+def test_an_amount_in_each_format(form: Format, reported: str) -> None:
+    assert written(Decimal(2048), form) == reported
+    assert str(Quantity(Decimal(2048), form)) == reported
 
 
 @pytest.mark.parametrize("text", ["", "NaN", "1ki", "1e", "Mi", "1 Mi"])

@@ -42,8 +42,8 @@ def op(name: str, path: str, **more: Any) -> dict[str, Any]:
 )
 def test_operations(operations: Any, expected: dict[str, Any]) -> None:
     before = copy.deepcopy(OBJECT)
-    wanted = {key: value for key, value in {**OBJECT, **expected}.items() if value is not None}
-    assert json_patch(OBJECT, operations) == wanted
+    desired = {key: value for key, value in {**OBJECT, **expected}.items() if value is not None}
+    assert json_patch(OBJECT, operations) == desired
     assert before == OBJECT
 
 

@@ -20,7 +20,7 @@ SCHEDULED = (
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"),
+    ("value", "desired"),
     [
         ({"a": None}, {}),
         ({"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
@@ -32,10 +32,10 @@ SCHEDULED = (
         ({"a": [{"b": {"c": None}}]}, {"a": [{"b": {}}]}),
     ],
 )  # fmt: skip
-def test_null_keys_are_removed(value: Any, wanted: Any) -> None:
+def test_null_keys_are_removed(value: Any, desired: Any) -> None:
     text = json.dumps(value).encode()
-    assert object_text.loads(text) == wanted
-    assert object_text.loads(text + b" " * object_text.MOST_TEXT) == wanted
+    assert object_text.loads(text) == desired
+    assert object_text.loads(text + b" " * object_text.MOST_TEXT) == desired
 
 
 def test_a_scheduled_pod_of_a_real_api_has_the_right_shape() -> None:

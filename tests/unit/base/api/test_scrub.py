@@ -8,7 +8,7 @@ from kubeletpy.base.text import scrub
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("stated", "reported"),
     [
         ("GET https://joe:hunter2@reg.io/v2/: 401", "GET https://reg.io/v2/: 401"),
         ("Basic am9l c3ecr3t refused", "Basic am9l [redacted] refused"),
@@ -16,5 +16,5 @@ from kubeletpy.base.text import scrub
         ("x" * 5000, "x" * 4095 + "…"),
     ],
 )
-def test_scrub(said: str, shown: str) -> None:
-    assert scrub(said, ["", "c3", "c3ecr3t"]) == shown
+def test_scrub(stated: str, reported: str) -> None:
+    assert scrub(stated, ["", "c3", "c3ecr3t"]) == reported

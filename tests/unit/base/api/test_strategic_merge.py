@@ -53,17 +53,17 @@ def test_nested_keyed_lists() -> None:
 
 
 def test_atomic_lists_and_scalars_are_replaced() -> None:
-    given = {"spec": {"containers": [{"name": "a", "args": ["1", "2"], "image": "i"}]}}
+    supplied = {"spec": {"containers": [{"name": "a", "args": ["1", "2"], "image": "i"}]}}
     patch = {"spec": {"containers": [{"name": "a", "args": ["3"]}]}}
-    assert merged(given, patch)["spec"]["containers"] == [
+    assert merged(supplied, patch)["spec"]["containers"] == [
         {"name": "a", "args": ["3"], "image": "i"}
     ]
 
 
 def test_null_deletes_and_maps_merge() -> None:
-    given = {"metadata": {"labels": {"a": "1", "b": "2"}, "annotations": {"x": "y"}}}
+    supplied = {"metadata": {"labels": {"a": "1", "b": "2"}, "annotations": {"x": "y"}}}
     patch = {"metadata": {"labels": {"a": None, "c": "3"}, "annotations": None}}
-    assert merged(given, patch) == {"metadata": {"labels": {"b": "2", "c": "3"}}}
+    assert merged(supplied, patch) == {"metadata": {"labels": {"b": "2", "c": "3"}}}
     assert merged({}, {"metadata": {"labels": {"a": None}}}) == {"metadata": {"labels": {}}}
 
 
@@ -75,10 +75,10 @@ def test_patch_delete_item() -> None:
 def test_patch_replace_list_and_map() -> None:
     patch = {"spec": {"containers": [{"name": "z"}, {"$patch": "replace"}]}}
     assert merged(containers("a", "b"), patch) == {"spec": {"containers": [{"name": "z"}]}}
-    given = {"metadata": {"labels": {"a": "1"}}}
-    replaced = merged(given, {"metadata": {"labels": {"$patch": "replace", "b": "2"}}})
+    supplied = {"metadata": {"labels": {"a": "1"}}}
+    replaced = merged(supplied, {"metadata": {"labels": {"$patch": "replace", "b": "2"}}})
     assert replaced == {"metadata": {"labels": {"b": "2"}}}
-    assert merged(given, {"metadata": {"labels": {"$patch": "delete"}}}) == {
+    assert merged(supplied, {"metadata": {"labels": {"$patch": "delete"}}}) == {
         "metadata": {"labels": {}}
     }
 
@@ -103,23 +103,23 @@ def test_set_element_order() -> None:
 
 
 def test_primitive_lists() -> None:
-    given = {"metadata": {"finalizers": ["a", "b"]}}
-    added = merged(given, {"metadata": {"finalizers": ["c", "a"]}})
+    supplied = {"metadata": {"finalizers": ["a", "b"]}}
+    added = merged(supplied, {"metadata": {"finalizers": ["c", "a"]}})
     assert added == {"metadata": {"finalizers": ["c", "a", "b"]}}
-    removed = merged(given, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}})
+    removed = merged(supplied, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}})
     assert removed == {"metadata": {"finalizers": ["b"]}}
     patch = {
         "$setElementOrder/finalizers": ["c", "b"],
         "$deleteFromPrimitiveList/finalizers": ["a"],
         "finalizers": ["c"],
     }
-    assert merged(given, {"metadata": patch}) == {"metadata": {"finalizers": ["c", "b"]}}
+    assert merged(supplied, {"metadata": patch}) == {"metadata": {"finalizers": ["c", "b"]}}
 
 
 def test_retain_keys() -> None:
-    given = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
+    supplied = {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}
     item = {"$retainKeys": ["name", "hostPath"], "name": "v", "hostPath": {"path": "/"}}
-    assert merged(given, {"spec": {"volumes": [item]}}) == {
+    assert merged(supplied, {"spec": {"volumes": [item]}}) == {
         "spec": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}
     }
 
@@ -177,15 +177,15 @@ def test_an_item_with_content_can_replace_the_list() -> None:
 def test_lists_without_a_key(original: Any, patch: dict[str, Any], expected: Any) -> None:
     if isinstance(expected, str) and expected != "odd":
         expected = list(expected)
-    given = {} if original is None else {"finalizers": original}
-    found = merged({"metadata": given}, {"metadata": patch})["metadata"]
+    supplied = {} if original is None else {"finalizers": original}
+    found = merged({"metadata": supplied}, {"metadata": patch})["metadata"]
     assert found == ({} if expected is None else {"finalizers": expected})
 
 
 def test_other_types_in_a_keyed_list_are_kept() -> None:
-    given = {"spec": {"containers": ["odd", {"name": "b"}]}}
+    supplied = {"spec": {"containers": ["odd", {"name": "b"}]}}
     patch = {"spec": {"containers": [{"name": "b", "tty": True}]}}
-    assert merged(given, patch) == {"spec": {"containers": ["odd", {"name": "b", "tty": True}]}}
+    assert merged(supplied, patch) == {"spec": {"containers": ["odd", {"name": "b", "tty": True}]}}
 
 
 def test_a_schema_that_allows_anything() -> None:

@@ -20,11 +20,11 @@ NODE = x509.Name(
 )
 
 
-def parts(*given: tuple[tuple[x509.ObjectIdentifier, str], ...]) -> x509.Name:
+def parts(*supplied: tuple[tuple[x509.ObjectIdentifier, str], ...]) -> x509.Name:
     """A subject from its parts; each part is a set of joined attributes."""
     return x509.Name(
         x509.RelativeDistinguishedName([x509.NameAttribute(*each) for each in part])
-        for part in given
+        for part in supplied
     )
 
 

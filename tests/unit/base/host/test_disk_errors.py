@@ -73,7 +73,7 @@ def test_disks_that_fail_otherwise(tmp_path: Path, number: int, kind: FaultKind)
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "reported"),
     [
         (None, "/a/b/c"),
         ("c", "/a/b/c"),
@@ -83,11 +83,11 @@ def test_disks_that_fail_otherwise(tmp_path: Path, number: int, kind: FaultKind)
         ("/proc/self/fd/9", "/a/b/c"),
     ],
 )
-def test_each_error_has_its_path(name: str | None, shown: str) -> None:
+def test_each_error_has_its_path(name: str | None, reported: str) -> None:
     with pytest.raises(PermissionError) as raised, complete_errors("/a/b/c"):
         raise OSError(errno.EACCES, "denied", name)
-    assert str(raised.value) == f"[Errno 13] denied: '{shown}'"
-    assert machine_fault(raised.value) == MachineFault(FaultKind.DENIED, shown)
+    assert str(raised.value) == f"[Errno 13] denied: '{reported}'"
+    assert machine_fault(raised.value) == MachineFault(FaultKind.DENIED, reported)
 
 
 def test_a_path_below_a_descriptor_is_shown_as_it_is(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.base.text import lines, number, words
+from kubeletpy.base.text import lines, number, tokens
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_lines_end_at_newlines_only(text: str, found: list[str]) -> None:
 
 
 def test_words_are_cut_at_blanks_and_tabs_only() -> None:
-    assert words(" a\t b\x1cc\u2003d  ") == ["a", "b\x1cc\u2003d"]
+    assert tokens(" a\t b\x1cc\u2003d  ") == ["a", "b\x1cc\u2003d"]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tests.virtual_time import on_virtual_time
 
 async def _time_of_slow_call(threads: PatientThreads) -> float:
     loop = asyncio.get_running_loop()
-    asked = asyncio.create_task(threads.run(time.sleep, 0.2))
-    await asyncio.wait([asked], timeout=60.0)
+    requested = asyncio.create_task(threads.run(time.sleep, 0.2))
+    await asyncio.wait([requested], timeout=60.0)
     return loop.time()
 
 

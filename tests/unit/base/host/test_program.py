@@ -50,10 +50,10 @@ async def test_stdin_arguments_and_environment(
 ) -> None:
     monkeypatch.setenv("OF_THE_AGENT", "kept")
     monkeypatch.setenv("BOTH", "agent")
-    said = await run(
+    stated = await run(
         tmp_path, 'cat; echo "$1 $REGION $OF_THE_AGENT $BOTH"', "one", REGION="eu", BOTH="provider"
     )
-    request, rest = said.splitlines()
+    request, rest = stated.splitlines()
     assert json.loads(request) == {"image": "x"}
     assert rest == "one eu kept provider"
 
@@ -63,10 +63,10 @@ async def test_a_program_need_not_read(tmp_path: Path) -> None:
 
 
 async def test_failures_contain_the_reason_but_no_token(tmp_path: Path) -> None:
-    told = await failure(
+    notified = await failure(
         tmp_path, "echo half; echo cannot log in with to-ken >&2; exit 3", "to-ken"
     )
-    assert told == "exit status 3: cannot log in with [redacted]"
+    assert notified == "exit status 3: cannot log in with [redacted]"
     assert await failure(tmp_path, "exit 4") == "exit status 4"
     assert await failure(tmp_path, "kill -9 $$") == "signal 9"
     long = await failure(tmp_path, "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 1")
@@ -83,8 +83,8 @@ async def test_no_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["", ">&2"])
 async def test_too_much(tmp_path: Path, stream: str) -> None:
-    told = await failure(tmp_path, f"echo $$ > {tmp_path}/pid; cat /dev/zero {stream}")
-    assert told == "wrote more than 1048576 bytes"
+    notified = await failure(tmp_path, f"echo $$ > {tmp_path}/pid; cat /dev/zero {stream}")
+    assert notified == "wrote more than 1048576 bytes"
     await wait_for_exit(int((tmp_path / "pid").read_text()))
 
 
@@ -95,8 +95,8 @@ async def test_a_timeout_ends_the_program_and_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
-    told = await failure(tmp_path, text.replace("PID", f"{tmp_path}/pid"))
-    assert told == "did not finish within 0.5 s"
+    notified = await failure(tmp_path, text.replace("PID", f"{tmp_path}/pid"))
+    assert notified == "did not finish within 0.5 s"
     await wait_for_exit(int((tmp_path / "pid").read_text()))
 
 

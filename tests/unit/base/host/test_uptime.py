@@ -14,8 +14,8 @@ from kubeletpy.base.host.machine import booted_at, process_started_at
 
 
 def test_the_boot_time_is_the_kernels() -> None:
-    told = next(line for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
-    assert booted_at(time.time()) == pytest.approx(float(told.split()[1]), abs=2)
+    notified = next(line for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
+    assert booted_at(time.time()) == pytest.approx(float(notified.split()[1]), abs=2)
 
 
 def test_a_process_that_has_just_started() -> None:

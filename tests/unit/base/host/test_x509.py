@@ -87,8 +87,8 @@ def test_a_request_with_another_keys_signature_is_not_signed(authority: KeyPair)
 def test_a_subject_hides_nothing(authority: KeyPair, subject: library.Name) -> None:
     pem = request(subject)
     names = x509.read_request(pem)
-    shown = {*names.organizations, *names.others}
-    assert any("system:masters" in each for each in shown)
+    reported = {*names.organizations, *names.others}
+    assert any("system:masters" in each for each in reported)
     # a signer deceived by the shown names still grants no more than these
     certificate = x509.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire.listener import Entrance, ListeningSocket, LoopProblems, guarded
+from kubeletpy.base.wire.listener import LimitedListener, ListeningSocket, LoopProblems, guarded
 from kubeletpy.server.health import listen
 
 RETRIES = 4
@@ -30,9 +30,9 @@ class Out:
         return found
 
 
-@pytest.mark.parametrize("door", [False, True])
+@pytest.mark.parametrize("limiter", [False, True])
 async def test_a_connection_waits_until_there_are_descriptors(
-    door: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    limiter: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", 0.01)
     loop, tries = asyncio.get_running_loop(), []
@@ -44,10 +44,10 @@ async def test_a_connection_waits_until_there_are_descriptors(
 
     loop.set_exception_handler(handle)
     listening: ListeningSocket = listen("127.0.0.1", 0)
-    if door:
+    if limiter:
         with listening:
             listening = guarded(listening, 10)
-    assert isinstance(listening, Entrance) is door
+    assert isinstance(listening, LimitedListener) is limiter
     monkeypatch.setattr(listening, "accept_next", Out(listening.accept_next))
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,9 +70,9 @@ async def test_other_problems_are_logged_as_ever(caplog: pytest.LogCaptureFixtur
     except ValueError as error:
         context = {"message": "it broke", "exception": error}
     LoopProblems()(asyncio.get_running_loop(), context)
-    (said,) = caplog.records
-    assert said.message == "it broke"
-    assert said.exc_info is not None
+    (stated,) = caplog.records
+    assert stated.message == "it broke"
+    assert stated.exc_info is not None
 
 
 def test_other_errors_of_accept_do_not_end_the_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.wire.listener import Door, Entrance, Guest, guarded
+from kubeletpy.base.wire.listener import (
+    ConnectionLimiter,
+    LimitedConnection,
+    LimitedListener,
+    guarded,
+)
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.kubeletpy_up.serving import serving as serving_api
 from tests.unit.server.helpers import Pki, make_view, serving
@@ -78,7 +83,7 @@ async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
         clients = await asyncio.to_thread(silent, port, 4)
         inside = [listening.accept_next()[0] for _ in range(2)]
         for each in inside:
-            listening.door._send_away(each)  # they leave when the loop sees their end
+            listening.limiter._send_away(each)  # they leave when the loop sees their end
         with pytest.raises(BlockingIOError):
             listening.accept()
         for sock in (*inside, *clients):
@@ -106,14 +111,16 @@ async def test_an_identified_client_is_never_closed_for_an_unidentified_peer() -
 
 def test_an_identity_has_three_times_what_is_free() -> None:
     sockets = [socket.socketpair() for _ in range(16)]
-    door = Door(16)
+    limiter = ConnectionLimiter(16)
     loop = asyncio.new_event_loop()
 
-    async def knock(who: str, pair: tuple[socket.socket, socket.socket]) -> Guest | None:
-        guest = Guest(fileno=pair[0].detach())
-        guest.door = door
-        assert door.enter(guest)
-        if door.admit_identity(Transport(guest), who):
+    async def knock(
+        who: str, pair: tuple[socket.socket, socket.socket]
+    ) -> LimitedConnection | None:
+        guest = LimitedConnection(fileno=pair[0].detach())
+        guest.limiter = limiter
+        assert limiter.enter(guest)
+        if limiter.admit_identity(Transport(guest), who):
             return guest
         guest.close()
         return None
@@ -126,10 +133,10 @@ def test_an_identity_has_three_times_what_is_free() -> None:
         greedy.pop().close()  # releases its slot and its share
         last = await knock("greedy", sockets[15])
         assert last is None  # it would be the 12th, with 3 free
-        assert door.admit_identity(Transport(other), "other")
+        assert limiter.admit_identity(Transport(other), "other")
         for each in (*greedy, other):
             each.close()
-        assert door.close_unidentified() is False
+        assert limiter.close_unidentified() is False
 
     loop.run_until_complete(knocks())
     loop.close()
@@ -163,33 +170,33 @@ async def test_an_identity_with_its_share_of_the_node_gets_429(
 class Transport(asyncio.BaseTransport):
     """The transport of a guest."""
 
-    def __init__(self, guest: Guest) -> None:
+    def __init__(self, guest: LimitedConnection) -> None:
         super().__init__({"socket": guest})
 
 
 @contextlib.asynccontextmanager
-async def echo(limit: int) -> AsyncIterator[tuple[Entrance, int]]:
+async def echo(limit: int) -> AsyncIterator[tuple[LimitedListener, int]]:
     """A listening socket with a door."""
     with socket.socket() as plain:
         plain.bind(("127.0.0.1", 0))
         plain.listen(1024)
-        with guarded(plain, limit) as entrance:
-            yield entrance, plain.getsockname()[1]
+        with guarded(plain, limit) as limited:
+            yield limited, plain.getsockname()[1]
 
 
 @contextlib.asynccontextmanager
-async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
+async def serve_echo(limited: LimitedListener) -> AsyncIterator[None]:
     """Send back what arrives; each client that sends ``k`` is identified as another user."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1):
                 if data == b"k":
-                    entrance.door.admit_identity(writer.transport, str(id(writer)))
+                    limited.limiter.admit_identity(writer.transport, str(id(writer)))
                 writer.write(data)
         writer.close()
 
-    server = await asyncio.start_server(answer, sock=entrance, backlog=1024)
+    server = await asyncio.start_server(answer, sock=limited, backlog=1024)
     try:
         yield
     finally:
@@ -199,7 +206,7 @@ async def serve_echo(entrance: Entrance) -> AsyncIterator[None]:
 async def test_an_unidentified_peer_is_closed_after_a_short_time(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGER_S", 0.2)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.UNKNOWN_S", 0.2)
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=pki.context())
         async with asyncio.timeout(5):

@@ -22,17 +22,17 @@ def test_frames_are_complete_and_a_goaway_is_separate() -> None:
     head, data, ping = frame(1, b"h"), frame(0, b"data"), frame(6, bytes(8), 0)
     away = frame(7, (2**31 + 5).to_bytes(4, "big") + (11).to_bytes(4, "big") + b"calm down", 0)
     text = head + data + ping + away + frame(0, b"") + data
-    wanted = [
+    desired = [
         Frames(head + data + ping, 1, 3),
         GoAway(5, 11, "calm down"),
         Frames(frame(0, b"") + data, 1, 2),
     ]
-    assert list(FrameSplitter().split(text)) == wanted
+    assert list(FrameSplitter().split(text)) == desired
     splitter = FrameSplitter()
     found = [piece for at in range(len(text)) for piece in splitter.split(text[at : at + 1])]
     sizes = [len(piece.data) for piece in found if isinstance(piece, Frames)]
     assert sizes == [10, 13, 17, 9, 13]
-    assert found[3] == wanted[1]
+    assert found[3] == desired[1]
     assert sum(piece.control for piece in found if isinstance(piece, Frames)) == 2
 
 

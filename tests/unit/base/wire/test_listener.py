@@ -19,7 +19,7 @@ import pytest
 
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.wire import listener as wire_listener
-from kubeletpy.base.wire.listener import STRANGERS_OF_ONE, source_of
+from kubeletpy.base.wire.listener import UNKNOWN_OF_ONE, source_of
 from kubeletpy.observe.view.server import ViewServer
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.settings import AccessSettings
@@ -288,7 +288,7 @@ async def test_a_connection_that_waits_for_its_handshake_is_closed_by_the_door(
 ) -> None:
     monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKES", 1)
     monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 60.0)
-    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGERS_OF_ONE", 5)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.UNKNOWN_OF_ONE", 5)
     async with node(pki, tmp_path) as port:
         clients = []
         for _ in range(8):
@@ -331,7 +331,7 @@ async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> N
     """All of them stay connected: more than an address may have without authentication."""
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         tls, stay = pki.context(pki.client), []
-        for _ in range(STRANGERS_OF_ONE // 25 + 1):
+        for _ in range(UNKNOWN_OF_ONE // 25 + 1):
 
             async def connect() -> None:
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls)
@@ -340,7 +340,7 @@ async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> N
                 stay.append(writer)
 
             await asyncio.gather(*(connect() for _ in range(25)))
-        assert len(stay) > STRANGERS_OF_ONE
+        assert len(stay) > UNKNOWN_OF_ONE
         for writer in stay:
             writer.transport.abort()
 
@@ -348,7 +348,7 @@ async def test_a_burst_of_an_api_server_is_served(pki: Pki, tmp_path: Path) -> N
 async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kubeletpy.base.wire.listener.STRANGERS_OF_ONE", 5)
+    monkeypatch.setattr("kubeletpy.base.wire.listener.UNKNOWN_OF_ONE", 5)
     caplog.set_level(logging.WARNING, "kubeletpy.base.wire.listener")
     async with node(pki, tmp_path) as port:
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
@@ -360,9 +360,9 @@ async def test_an_address_with_too_many_silent_connections_loses_the_oldest(
         for _, writer in held:
             writer.close()
     (line,) = (record for record in caplog.records if record.name == "kubeletpy.base.wire.listener")
-    shown: dict[str, Any] = vars(line)
-    assert shown["why"] == "too many unauthenticated connections of one address"
-    assert (shown["last_from"], shown["closed"]) == ("127.0.0.1", 1)
+    reported: dict[str, Any] = vars(line)
+    assert reported["why"] == "too many unauthenticated connections of one address"
+    assert (reported["last_from"], reported["closed"]) == ("127.0.0.1", 1)
 
 
 @pytest.mark.parametrize(

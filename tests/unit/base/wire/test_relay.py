@@ -123,18 +123,18 @@ async def test_a_slow_reader_is_felt_by_the_sender() -> None:
 
 
 async def test_a_client_that_vanishes_is_felt_by_the_runtime() -> None:
-    gone = asyncio.Event()
+    removed = asyncio.Event()
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH)
         assert await reader.read() == b""
-        gone.set()
+        removed.set()
 
     async with Chain(wait) as chain:
         _, writer, _ = await chain.connect()
         writer.transport.abort()
         async with asyncio.timeout(5):
-            await gone.wait()
+            await removed.wait()
         await chain.until_no_connection()
 
 
@@ -148,10 +148,10 @@ async def test_a_runtime_may_answer_a_client_that_has_gone(
     async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH)
         assert await reader.readexactly(8) == b"a stream"
-        asked = loop.time()
+        requested = loop.time()
         writer.write(b"a reply")
         assert await reader.read() == b""
-        took.set_result(loop.time() - asked)
+        took.set_result(loop.time() - requested)
 
     async with Chain(answers) as chain, asyncio.timeout(10):
         _, writer, _ = await chain.connect()

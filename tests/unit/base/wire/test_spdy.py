@@ -29,8 +29,8 @@ def test_streams_have_odd_numbers_and_one_compression() -> None:
     encoder = Encoder()
     unpacker = zlib.decompressobj(zdict=DICTIONARY)
     for number, kind in ((1, "error"), (3, "stdin"), (5, "stdout")):
-        given, frame = encoder.open_stream({"streamType": kind, "port": "80"})
-        assert given == number
+        supplied, frame = encoder.open_stream({"streamType": kind, "port": "80"})
+        assert supplied == number
         version, control, length = struct.unpack_from(">HHI", frame)
         assert (version, control, length) == (0x8003, spdy.SYN_STREAM, len(frame) - 8)
         assert struct.unpack_from(">I", frame, 8)[0] == number
@@ -86,7 +86,7 @@ def test_large_data_is_split_and_only_the_last_frame_ends_it() -> None:
         (bytes(spdy.MAX_FRAME), True),
         (bytes(spdy.MAX_FRAME), False),
     ],
-    ids=lambda given: f"{len(given)} bytes" if isinstance(given, bytes) else str(given),
+    ids=lambda supplied: f"{len(supplied)} bytes" if isinstance(supplied, bytes) else str(supplied),
 )
 def test_a_data_frame_in_bytes(content: bytes, last: bool) -> None:
     head = struct.pack(">II", 9, (0x01000000 if last else 0) + len(content))
@@ -108,7 +108,7 @@ def test_the_size_of_a_control_frame(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "words"),
+    ("kind", "size", "parts"),
     [
         (spdy.SYN_REPLY, spdy.MAX_CONTROL + 1, "too long"),
         (spdy.SETTINGS, spdy.MAX_CONTROL + 1, "too long"),
@@ -116,8 +116,8 @@ def test_the_size_of_a_control_frame(size: int) -> None:
         (spdy.PING, 0, "too short"),
     ],
 )
-def test_a_control_frame_of_another_size_is_refused(kind: int, size: int, words: str) -> None:
-    with pytest.raises(SpdyError, match=words):
+def test_a_control_frame_of_another_size_is_refused(kind: int, size: int, parts: str) -> None:
+    with pytest.raises(SpdyError, match=parts):
         list(SpdyDecoder().feed(struct.pack(">HHI", 0x8003, kind, size) + bytes(size)))
 
 

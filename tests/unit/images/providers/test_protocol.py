@@ -33,9 +33,9 @@ def test_requests() -> None:
         "kind": "CredentialProviderRequest",
         "image": "reg.io/a",
     }
-    asked = json.loads(write_request(V1, "reg.io/a", "token", {"a": "b"}))
-    assert asked["serviceAccountToken"] == "token"
-    assert asked["serviceAccountAnnotations"] == {"a": "b"}
+    requested = json.loads(write_request(V1, "reg.io/a", "token", {"a": "b"}))
+    assert requested["serviceAccountToken"] == "token"
+    assert requested["serviceAccountAnnotations"] == {"a": "b"}
 
 
 def test_responses() -> None:
@@ -48,7 +48,7 @@ def test_responses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "notified"),
     [
         ({"kind": "Pod"}, "not a CredentialProviderResponse"),
         ({"apiVersion": f"{V1}beta1"}, f"apiVersion is not {V1}"),
@@ -63,10 +63,10 @@ def test_responses() -> None:
         ({"auth": {"r": {"password": ["hunter2"]}}}, "auth holds a value that is not a string"),
     ],
 )
-def test_errors_do_not_quote_the_answer(change: dict[str, Any], told: str) -> None:
+def test_errors_do_not_quote_the_answer(change: dict[str, Any], notified: str) -> None:
     with pytest.raises(ProviderError) as caught:
         read_response(json.dumps({**GOOD, **change}).encode(), V1)
-    assert told in str(caught.value)
+    assert notified in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 

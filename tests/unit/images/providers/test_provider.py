@@ -41,8 +41,8 @@ class World:
     counted: list[tuple[str, bool]] = field(default_factory=list)
 
     async def run(self, program: Program, request: bytes, *, hidden: Sequence[str] = ()) -> bytes:
-        asked = json.loads(request)
-        self.requests.append(asked)
+        requested = json.loads(request)
+        self.requests.append(requested)
         self.running += 1
         self.most = max(self.most, self.running)
         try:
@@ -51,7 +51,7 @@ class World:
             self.running -= 1
         if self.error is not None:
             raise self.error
-        password = asked["serviceAccountToken"] if self.echo else f"p{len(self.requests)}"
+        password = requested["serviceAccountToken"] if self.echo else f"p{len(self.requests)}"
         document = {
             "apiVersion": V1,
             "kind": "CredentialProviderResponse",
@@ -154,8 +154,8 @@ async def test_answers_for_a_registry_are_waited_for() -> None:
     assert len(world.requests) == 2, "that they hold for a registry is known from the first answer"
     world.error = ProgramFailed("down")
     await asyncio.sleep(20)
-    asked = (provider.auths(f"a.reg.io/{n}", pod()) for n in range(3))
-    failed = await asyncio.gather(*asked, return_exceptions=True)
+    requested = (provider.auths(f"a.reg.io/{n}", pod()) for n in range(3))
+    failed = await asyncio.gather(*requested, return_exceptions=True)
     assert [str(error) for error in failed] == ["down"] * 3
 
 
@@ -196,9 +196,9 @@ async def test_accounts_and_tokens() -> None:
     )
     _, account = await provider.auths("a.reg.io/x", pod("u1", "robot"))
     assert account == AccountSource("uid-robot", "ns", "robot")
-    (asked,) = world.requests
-    assert asked["serviceAccountToken"] == "token-of-u1-robot-aud"
-    assert asked["serviceAccountAnnotations"] == {"role": "puller", "extra": "e"}
+    (requested,) = world.requests
+    assert requested["serviceAccountToken"] == "token-of-u1-robot-aud"
+    assert requested["serviceAccountAnnotations"] == {"role": "puller", "extra": "e"}
     await provider.auths("a.reg.io/x", pod("u2", "robot"))
     assert (len(world.requests), world.tokens) == (1, 1), "kept by account"
     await provider.auths("a.reg.io/x", pod("u1", "other"))
@@ -226,7 +226,7 @@ async def test_pods_of_one_account_share_no_call_without_caching() -> None:
     world = World(cache="0s")
     provider = world.provider(token_attributes=tokens())
     await asyncio.gather(*(provider.auths("a.reg.io/x", pod(str(n), "robot")) for n in range(3)))
-    assert sorted(asked["serviceAccountToken"] for asked in world.requests) == [
+    assert sorted(requested["serviceAccountToken"] for requested in world.requests) == [
         f"token-of-{n}-robot-aud" for n in range(3)
     ]
 

@@ -51,7 +51,7 @@ class Node:
     images: list[cri.Image] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     policy: str = "NeverVerifyPreloadedImages"
-    asked: int = 0
+    requested: int = 0
     max_records: int = 100
     max_intents: int = 100
     list_error: CRIError | None = None
@@ -76,7 +76,7 @@ class Node:
         self, agent: PullRecords, *credentials: Credential, image: str = IMAGE
     ) -> bool:
         async def find_credentials() -> Sequence[Credential]:
-            self.asked += 1
+            self.requested += 1
             return credentials
 
         return await agent.may_use(image, REF, find_credentials)
@@ -107,7 +107,7 @@ def test_preloaded_images_are_everybodys(node: Node) -> None:
     async def scenario() -> None:
         assert await node.may_use(node.agent())
         assert node.counts.checks == ["credentialPolicyAllowed"]
-        assert node.asked == 0
+        assert node.requested == 0
         node.policy = "AlwaysVerify"
         assert not await node.may_use(node.agent(), LOGIN)
         assert node.counts.checks[-1] == "mustAuthenticate"
@@ -145,7 +145,7 @@ def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: Node) 
         assert await node.may_use(agent)
         await pull(agent, LOGIN)
         assert await node.may_use(agent)
-        assert node.asked == 0, "no credentials are looked up for that"
+        assert node.requested == 0, "no credentials are looked up for that"
 
     scenario()
 

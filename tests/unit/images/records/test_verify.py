@@ -16,7 +16,7 @@ from kubeletpy.images.records.model import (
     VerificationPolicy,
     by_credentials,
     by_record,
-    repository_as_given,
+    repository_as_supplied,
 )
 
 ONE = SecretSource("uid-1", "ns", "one")
@@ -66,7 +66,7 @@ def test_policies(policy: str, image: str, pulled_here: bool, needed: bool) -> N
     ],
 )
 def test_repository(image: str, repository: str) -> None:
-    assert repository_as_given(image) == repository
+    assert repository_as_supplied(image) == repository
 
 
 def test_decisions_from_the_record_alone() -> None:

@@ -165,9 +165,9 @@ def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "wanted"),
+    ("message", "desired"),
     [("a" * 1024, "a" * 1024), ("a" * 1025, "a" * 1021 + "..."), ("ä" * 600, "ä" * 510 + "..."),
      ("\ud800", "?")],
 )  # fmt: skip
-def test_messages_are_cut(message: str, wanted: str) -> None:
-    assert cut(message) == wanted
+def test_messages_are_cut(message: str, desired: str) -> None:
+    assert cut(message) == desired

@@ -26,7 +26,7 @@ def test_a_pod(metadata: Any, field_path: str, reference: Any) -> None:
     assert pod_reference(pod, field_path) == reference
 
 
-@pytest.mark.parametrize(("uid", "shown"), [("", "m"), ("u", "u")])
-def test_a_node_has_its_name_as_uid_until_it_has_one(uid: str, shown: str) -> None:
-    wanted = {"apiVersion": "v1", "kind": "Node", "name": "m", "uid": shown}
-    assert node_reference("m", uid) == wanted
+@pytest.mark.parametrize(("uid", "reported"), [("", "m"), ("u", "u")])
+def test_a_node_has_its_name_as_uid_until_it_has_one(uid: str, reported: str) -> None:
+    desired = {"apiVersion": "v1", "kind": "Node", "name": "m", "uid": reported}
+    assert node_reference("m", uid) == desired

@@ -88,7 +88,7 @@ async def test_a_server_may_answer_early_and_reset_the_stream() -> None:
 @on_virtual_time
 async def test_an_unread_watch_does_not_stall_others() -> None:
     wire = Wire()
-    slow, quick = await wire.asked(), await wire.asked()
+    slow, quick = await wire.requested(), await wire.requested()
     part = b"x" * 16384
     sent = 0
     while wire.server.local_flow_control_window(1) >= len(part):
@@ -113,7 +113,7 @@ async def test_an_unread_watch_does_not_stall_others() -> None:
 @on_virtual_time
 async def test_a_body_over_the_limit_is_not_read() -> None:
     wire = Wire()
-    stream = await wire.asked()
+    stream = await wire.requested()
     wire.server.send_data(1, b"x" * 100)
     wire.reply()
     with pytest.raises(TransportError, match="larger than 99 bytes"):
@@ -198,7 +198,7 @@ async def test_a_cancelled_request_leaves_nothing() -> None:
     (reset,) = wire.of(h2.events.StreamReset)
     assert (reset.stream_id, reset.error_code) == (1, ErrorCodes.CANCEL)
     assert wire.client.load.streams == 0
-    other = await wire.asked()
+    other = await wire.requested()
     # data sent before the server got the reset; its share of the window is returned
     late = b"\x00\x00\x05\x00\x00\x00\x00\x00\x01hello"
     wire.say(late)
@@ -212,7 +212,7 @@ async def test_a_cancelled_request_leaves_nothing() -> None:
 @on_virtual_time
 async def test_deadlines() -> None:
     wire = Wire()
-    stream = await wire.asked(seconds=5)
+    stream = await wire.requested(seconds=5)
     with pytest.raises(TransportError, match="no answer within 5 s"):
         await stream.read()
     assert asyncio.get_running_loop().time() == pytest.approx(5)
@@ -242,7 +242,7 @@ async def test_a_silent_server_gets_no_more_requests_until_it_answers() -> None:
 @on_virtual_time
 async def test_a_dead_connection_is_noticed_within_half_a_minute() -> None:
     wire = Wire()
-    stream = await wire.asked(seconds=600)
+    stream = await wire.requested(seconds=600)
     reading = asyncio.ensure_future(stream.read())
     for n in range(1, 4):
         await asyncio.sleep(limits.READ_IDLE_S + 0.1)
@@ -260,7 +260,7 @@ async def test_a_dead_connection_is_noticed_within_half_a_minute() -> None:
 @on_virtual_time
 async def test_a_connection_without_streams_sends_no_pings_and_ends() -> None:
     wire = Wire()
-    (await wire.asked()).close()
+    (await wire.requested()).close()
     await asyncio.sleep(limits.IDLE_S - 1)
     assert not wire.client.lost
     assert not wire.of(h2.events.PingReceived)
@@ -278,7 +278,7 @@ def _goaway(last: int, code: int = 0, text: bytes = b"") -> bytes:
 @on_virtual_time
 async def test_a_server_that_ends_the_connection_finishes_open_streams() -> None:
     wire = Wire()
-    first = await wire.asked()
+    first = await wire.requested()
     second = asyncio.ensure_future(wire.ask())
     await settle()
     # as Go's server does: first without a limit, then with the last stream
@@ -319,7 +319,7 @@ async def test_errors_of_a_reset() -> None:
 @on_virtual_time
 async def test_a_lost_connection_fails_all() -> None:
     wire = Wire()
-    watch = await wire.asked()
+    watch = await wire.requested()
     wire.server.send_data(1, b"begun")
     wire.reply()
     asking = asyncio.ensure_future(wire.ask())
@@ -342,8 +342,8 @@ async def test_settings_of_a_server() -> None:
     wire.reply()
     assert wire.client.load.allowed == 2
     assert wire.client._h2.encoder.header_table_size == limits.HEADER_TABLE_BYTES
-    await wire.asked()
-    await wire.asked()
+    await wire.requested()
+    await wire.requested()
     with pytest.raises(StreamRefused):
         await wire.ask()
     assert not wire.client.lost

@@ -125,9 +125,9 @@ async def test_a_server_of_http1_is_detected_once(
 ) -> None:
     made = []
 
-    async def counted(*given: Any) -> Any:
+    async def counted(*supplied: Any) -> Any:
         made.append(1)
-        return await dial(*given)
+        return await dial(*supplied)
 
     monkeypatch.setattr("kubeletpy.kubeapi.http2.pool.dial", counted)
     async with serving(answer({"kind": "Node"}), tls=tls.server(*protocols)) as server:
@@ -135,7 +135,7 @@ async def test_a_server_of_http1_is_detected_once(
         await asyncio.gather(*(api.get(NODES, "n") for _ in range(5)))
         await api.get(NODES, "n")
         assert len(made) == 1
-        assert len(server.asked) == 6
+        assert len(server.requested) == 6
         await api.close()
 
 
@@ -164,11 +164,11 @@ async def test_renewed_credentials_leave_watches_alone(tls: Certificates) -> Non
 
 
 async def test_a_refused_request_is_sent_again(tls: Certificates) -> None:
-    asked = []
+    requested = []
 
     async def refuse(exchange: Exchange) -> None:
-        asked.append(exchange.body)
-        if len(asked) <= refusals:
+        requested.append(exchange.body)
+        if len(requested) <= refusals:
             exchange.reset(h2.errors.ErrorCodes.REFUSED_STREAM)
             return
         await node(exchange)
@@ -177,7 +177,7 @@ async def test_a_refused_request_is_sent_again(tls: Certificates) -> None:
         api = client_of(server, tls)
         refusals = limits.MAX_REFUSALS
         assert await api.create(PODS, {"a": 1}, "n") == {"kind": "Node"}
-        assert asked == [b'{"a":1}'] * 4
+        assert requested == [b'{"a":1}'] * 4
         refusals = 100
         with pytest.raises(errors.Unavailable, match="refused the stream"):
             await api.create(PODS, {"a": 1}, "n")
@@ -212,11 +212,11 @@ async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
         assert (usage.protocols, usage.streams, usage.watches) == ({HTTP2: 2}, 2, 2)
         assert usage.since is not None
         assert (usage.lost, usage.lost_at, usage.lost_why) == (0, None, "")
-        shown = metrics.render().decode()
-        assert 'kubeletpy_api_connections{protocol="HTTP/2"} 2' in shown
-        assert 'kubeletpy_api_connections{protocol="HTTP/1.1"} 0' in shown
-        assert 'kubeletpy_api_requests_in_flight{kind="watch"} 2' in shown
-        assert 'kubeletpy_api_requests_in_flight{kind="request"} 0' in shown
+        reported = metrics.render().decode()
+        assert 'kubeletpy_api_connections{protocol="HTTP/2"} 2' in reported
+        assert 'kubeletpy_api_connections{protocol="HTTP/1.1"} 0' in reported
+        assert 'kubeletpy_api_requests_in_flight{kind="watch"} 2' in reported
+        assert 'kubeletpy_api_requests_in_flight{kind="request"} 0' in reported
         peer = server.peers[-1]
         assert peer.transport is not None
         peer.transport.abort()

@@ -374,8 +374,8 @@ def test_service_accounts_may_only_review_themselves() -> None:
     registry = _world()
     account = Caller("system:serviceaccount:default:default", ("system:serviceaccounts",))
     assert refusal(registry.list, account, "pods").code == 403
-    asked = registry.create(account, "selfsubjectreviews", {})
-    assert asked["status"]["userInfo"]["username"] == account.user
+    requested = registry.create(account, "selfsubjectreviews", {})
+    assert requested["status"]["userInfo"]["username"] == account.user
 
 
 def test_a_user_with_a_nodes_name_but_no_group_is_refused() -> None:
@@ -395,12 +395,12 @@ def test_the_refusal_has_the_text_of_kube_apiserver() -> None:
 
 def test_access_reviews_apply_the_same_rules() -> None:
     registry = _world()
-    wanted = {"verb": "get", "resource": "secrets", "namespace": "default", "name": "s-free"}
-    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": wanted}
+    desired = {"verb": "get", "resource": "secrets", "namespace": "default", "name": "s-free"}
+    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": desired}
     review = registry.create(ADMIN, "subjectaccessreviews", {"spec": spec})
     assert review["status"]["allowed"] is False
     registry.delete(ADMIN, "pods", OTHERS, "default", DeleteOptions(grace_period_seconds=0))
     review = registry.create(
-        ADMIN, "selfsubjectaccessreviews", {"spec": {"resourceAttributes": wanted}}
+        ADMIN, "selfsubjectaccessreviews", {"spec": {"resourceAttributes": desired}}
     )
     assert review["status"]["allowed"] is True

@@ -14,16 +14,18 @@ def pod(**status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("key", "shown"),
+    ("key", "reported"),
     [
         ("resourceClaimStatuses", "resource claim statues"),
         ("extendedResourceClaimStatus", "extended resource claim status"),
         ("nodeAllocatableResourceClaimStatuses", "node allocatable resource claim statuses"),
     ],
 )
-def test_a_node_does_not_write_what_the_status_reports_about_claims(key: str, shown: str) -> None:
+def test_a_node_does_not_write_what_the_status_reports_about_claims(
+    key: str, reported: str
+) -> None:
     before, after = pod(**{key: [{"name": "a"}]}), pod(**{key: [{"name": "b"}]})
-    refused = f'node "n1" cannot update {shown}'
+    refused = f'node "n1" cannot update {reported}'
     assert check_pod_status("n1", after, before) == refused
     assert check_pod_status("n1", pod(), before) == refused
     assert check_pod_status("n1", before, before) is None

@@ -75,8 +75,10 @@ async def test_a_claim_whose_volume_was_removed_is_lost() -> None:
     assert "ClaimLost" in _reasons(registry, "c")
     registry.create(ADMIN, "pods", _using("p", "c"), "default")
     await settle()
-    (said,) = registry.get(ADMIN, "pods", "p", "default")["status"]["conditions"]
-    assert 'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"' in said["message"]
+    (stated,) = registry.get(ADMIN, "pods", "p", "default")["status"]["conditions"]
+    assert (
+        'persistentvolumeclaim "c" bound to non-existent persistentvolume "v"' in stated["message"]
+    )
 
 
 @on_virtual_time
@@ -131,8 +133,8 @@ async def test_a_claim_without_a_class_gets_a_later_default_class() -> None:
     found = registry.find(CLAIMS, "default", "c")
     assert found is not None
     assert found["spec"]["storageClassName"] == "d"
-    asked = found["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"]
-    assert asked == "x/y"
+    requested = found["metadata"]["annotations"]["volume.kubernetes.io/storage-provisioner"]
+    assert requested == "x/y"
 
 
 @on_virtual_time

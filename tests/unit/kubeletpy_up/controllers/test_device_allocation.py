@@ -33,33 +33,33 @@ def device(name: str, **facts: Any) -> JSON:
 def slice_of(*devices: JSON, name: str = "s", pool: JSON | None = None, **spec: Any) -> JSON:
     about = {"name": "n1", "generation": 1, "resourceSliceCount": 1, **(pool or {})}
     where = {} if spec.keys() & {"allNodes", "nodeSelector", "perDeviceNodeSelection"} else NODE_N1
-    given = {"driver": DRIVER, "pool": about, "devices": list(devices), **where, **spec}
-    return {"metadata": {"name": name}, "spec": given}
+    supplied = {"driver": DRIVER, "pool": about, "devices": list(devices), **where, **spec}
+    return {"metadata": {"name": name}, "spec": supplied}
 
 
 NODE_N1 = {"nodeName": "n1"}
 
 
 def exactly(name: str = "r", named: str = "gpu", **spec: Any) -> JSON:
-    given = {"deviceClassName": named, "allocationMode": "ExactCount", **spec}
-    if given["allocationMode"] == "ExactCount":
-        given.setdefault("count", 1)
-    return {"name": name, "exactly": given}
+    supplied = {"deviceClassName": named, "allocationMode": "ExactCount", **spec}
+    if supplied["allocationMode"] == "ExactCount":
+        supplied.setdefault("count", 1)
+    return {"name": name, "exactly": supplied}
 
 
 def claim(*requests: JSON, **devices: Any) -> JSON:
     return {"metadata": {"name": "c"}, "spec": {"devices": {"requests": list(requests), **devices}}}
 
 
-def given(what: JSON, *slices: JSON, gone: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+def supplied(what: JSON, *slices: JSON, removed: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """Returns request and device of each result."""
-    found = allocation(what, *slices, gone=gone)
+    found = allocation(what, *slices, removed=removed)
     return [(each["request"], each["device"]) for each in found["devices"]["results"]]
 
 
-def allocation(what: JSON, *slices: JSON, gone: tuple[str, ...] = ()) -> JSON:
+def allocation(what: JSON, *slices: JSON, removed: tuple[str, ...] = ()) -> JSON:
     devices = device_pools.on_node(NODE, slices)
-    ids = {each.id for each in devices.all if each.id[2] in gone}
+    ids = {each.id for each in devices.all if each.id[2] in removed}
     return allocate(what, devices, CLASSES, Taken(ids), lambda: "id")
 
 
@@ -69,10 +69,10 @@ THREE = slice_of(
 
 
 def test_the_first_that_are_free() -> None:
-    assert given(claim(exactly()), THREE) == [("r", "d0")]
-    assert given(claim(exactly(count=2)), THREE, gone=("d0",)) == [("r", "d1"), ("r", "d2")]
-    assert given(claim(exactly(named="big", count=2)), THREE) == [("r", "d0"), ("r", "d2")]
-    assert given(claim(exactly(allocationMode="All", named="big")), THREE) == [
+    assert supplied(claim(exactly()), THREE) == [("r", "d0")]
+    assert supplied(claim(exactly(count=2)), THREE, removed=("d0",)) == [("r", "d1"), ("r", "d2")]
+    assert supplied(claim(exactly(named="big", count=2)), THREE) == [("r", "d0"), ("r", "d2")]
+    assert supplied(claim(exactly(allocationMode="All", named="big")), THREE) == [
         ("r", "d0"),
         ("r", "d2"),
     ]
@@ -96,26 +96,26 @@ def test_the_recorded_allocation() -> None:
 def test_the_first_satisfiable_alternative() -> None:
     many = {"name": "many", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 4}
     one = {**many, "name": "one", "count": 1}
-    wanted = {"name": "r", "firstAvailable": [many, one]}
-    assert given(claim(wanted), THREE) == [("r/one", "d0")]
+    desired = {"name": "r", "firstAvailable": [many, one]}
+    assert supplied(claim(desired), THREE) == [("r/one", "d0")]
 
 
 def test_constraints() -> None:
     same = [{"requests": ["a", "b"], "matchAttribute": f"{DRIVER}/numa"}]
     two = claim(exactly("a"), exactly("b"), constraints=same)
-    assert given(two, THREE) == [("a", "d1"), ("b", "d2")]
+    assert supplied(two, THREE) == [("a", "d1"), ("b", "d2")]
     with pytest.raises(CannotAllocate, match="no combination of devices"):
-        given(two, THREE, gone=("d2",))
+        supplied(two, THREE, removed=("d2",))
     apart = [{"distinctAttribute": f"{DRIVER}/numa"}]
-    assert given(claim(exactly(count=2), constraints=apart), THREE) == [("r", "d0"), ("r", "d1")]
+    assert supplied(claim(exactly(count=2), constraints=apart), THREE) == [("r", "d0"), ("r", "d1")]
     unknown = [{"matchAttribute": f"{DRIVER}/nix"}]
     with pytest.raises(CannotAllocate):
-        given(claim(exactly(), constraints=unknown), THREE)
+        supplied(claim(exactly(), constraints=unknown), THREE)
 
 
 def test_admin_access_gets_allocated_devices() -> None:
     everything = exactly(allocationMode="All", adminAccess=True)
-    found = allocation(claim(everything), THREE, gone=("d0", "d1"))
+    found = allocation(claim(everything), THREE, removed=("d0", "d1"))
     assert [each["adminAccess"] for each in found["devices"]["results"]] == [True] * 3
     assert device_pools.taken([{"status": {"allocation": found}}]).devices == set()
 
@@ -125,13 +125,13 @@ def test_taints() -> None:
     tainted = slice_of(
         device("d0", taints=[taint]), device("d1", taints=[{**taint, "effect": "None"}])
     )
-    assert given(claim(exactly()), tainted) == [("r", "d1")]
+    assert supplied(claim(exactly()), tainted) == [("r", "d1")]
     borne = [{"key": "k", "operator": "Equal", "value": "v"}]
-    assert given(claim(exactly(tolerations=borne)), tainted) == [("r", "d0")]
+    assert supplied(claim(exactly(tolerations=borne)), tainted) == [("r", "d0")]
     with pytest.raises(
         CannotAllocate, match="2 of class gpu requested, 2 selected, 1 free, 1 tainted"
     ):
-        given(claim(exactly(count=2)), tainted)
+        supplied(claim(exactly(count=2)), tainted)
 
 
 def test_counters_that_devices_share() -> None:
@@ -144,19 +144,19 @@ def test_counters_that_devices_share() -> None:
     counters = slice_of(name="counters", pool=pool, sharedCounters=[whole])
     parts = slice_of(part("whole", "80Gi"), part("half", "40Gi"), part("rest", "40Gi"), pool=pool)
     two = claim(exactly(count=2))
-    assert given(two, counters, parts) == [("r", "half"), ("r", "rest")]
-    assert given(claim(exactly()), counters, parts, gone=("half",)) == [("r", "rest")]
+    assert supplied(two, counters, parts) == [("r", "half"), ("r", "rest")]
+    assert supplied(claim(exactly()), counters, parts, removed=("half",)) == [("r", "rest")]
     with pytest.raises(CannotAllocate):
-        given(two, counters, parts, gone=("half",))
+        supplied(two, counters, parts, removed=("half",))
 
 
 def test_pools() -> None:
     old = slice_of(device("old"), name="a")
     new = slice_of(device("new"), name="b", pool={"generation": 2})
-    assert given(claim(exactly()), old, new) == [("r", "new")]
+    assert supplied(claim(exactly()), old, new) == [("r", "new")]
     half = slice_of(device("d0"), pool={"resourceSliceCount": 2})
     with pytest.raises(CannotAllocate, match="being changed: gpu"):
-        given(claim(exactly()), half)
+        supplied(claim(exactly()), half)
 
 
 def test_where_devices_are() -> None:
@@ -171,7 +171,7 @@ def test_where_devices_are() -> None:
         {**device("d1"), "nodeName": "n1"},
         perDeviceNodeSelection=True,
     )
-    assert given(claim(exactly()), mixed) == [("r", "d1")]
+    assert supplied(claim(exactly()), mixed) == [("r", "d1")]
 
 
 @pytest.mark.parametrize(
@@ -189,13 +189,13 @@ def test_where_devices_are() -> None:
 )
 def test_reasons(what: JSON, why: str) -> None:
     with pytest.raises(CannotAllocate, match=why):
-        given(what, THREE)
+        supplied(what, THREE)
 
 
 def test_devices_that_cannot_be_allocated_are_named() -> None:
     waits = {**device("d0"), "bindingConditions": ["Ready"]}
     with pytest.raises(CannotAllocate, match="1 more cannot be given here: it has binding cond"):
-        given(claim(exactly()), slice_of(waits))
+        supplied(claim(exactly()), slice_of(waits))
 
 
 def test_a_search_ends() -> None:
@@ -203,7 +203,7 @@ def test_a_search_ends() -> None:
     same = [{"matchAttribute": f"{DRIVER}/numa"}]
     requests = [exactly(f"r{index}", count=3) for index in range(8)]
     with pytest.raises(CannotAllocate):
-        given(claim(*requests, constraints=[*same]), slice_of(*many))
+        supplied(claim(*requests, constraints=[*same]), slice_of(*many))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -231,7 +231,7 @@ def test_allocations_agree_with_exhaustive_search(seed: int) -> None:
 
     possible = any(map(right, itertools.permutations(every, len(slots))))
     try:
-        found = given(what, slice_of(*every))
+        found = supplied(what, slice_of(*every))
     except CannotAllocate:
         assert not possible
         return

@@ -27,7 +27,7 @@ VALUES = {"default": "2Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy", "taken"),
+    ("requested", "policy", "taken"),
     [
         (None, None, "8Gi"),
         ("3Gi", None, "3Gi"),
@@ -48,9 +48,11 @@ VALUES = {"default": "2Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
         ("5Gi", VALUES, None),
     ],
 )
-def test_the_share_of_a_request(asked: str | None, policy: JSON | None, taken: str | None) -> None:
+def test_the_share_of_a_request(
+    requested: str | None, policy: JSON | None, taken: str | None
+) -> None:
     capacity: JSON = {"value": "8Gi"} | ({"requestPolicy": policy} if policy else {})
-    request = {"capacity": {"requests": {"memory": asked}}} if asked else {}
+    request = {"capacity": {"requests": {"memory": requested}}} if requested else {}
     found = share({"capacity": {"memory": capacity}}, request)
     assert found == (None if taken is None else {"memory": taken})
 

@@ -42,14 +42,14 @@ async def _done() -> None:
 
 
 def _claim(**spec: Any) -> JSON:
-    asked = {
+    requested = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
         "storageClassName": "now",
         **spec,
     }
     about = {"name": "c", "namespace": "default", "uid": UID, "resourceVersion": "1"}
-    return {"metadata": about, "spec": asked}
+    return {"metadata": about, "spec": requested}
 
 
 async def _provisioned(registry: Registry, **more: Any) -> JSON:
@@ -221,7 +221,7 @@ async def test_a_changed_class_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "more", "said"),
+    ("spec", "more", "stated"),
     [
         ({}, {}, ""),
         ({"volumeMode": "Block"}, {}, "no block device"),
@@ -236,9 +236,9 @@ async def test_a_changed_class_is_left_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_refused_claims(spec: JSON, more: JSON, said: str) -> None:
+def test_refused_claims(spec: JSON, more: JSON, stated: str) -> None:
     found = local.problem(_claim(**spec), {**_CLASS, **more}, node())
-    assert (said in found) if said else found == ""
+    assert (stated in found) if stated else found == ""
 
 
 @pytest.mark.parametrize("uid", ["../../etc", "", "a/b", f"{UID}/.."])

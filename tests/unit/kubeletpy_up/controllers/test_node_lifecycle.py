@@ -36,8 +36,8 @@ def _conditions(**statuses: str) -> dict[str, Any]:
 def test_taints_of_conditions(
     conditions: dict[str, str], spec: dict[str, Any], expected: list[str]
 ) -> None:
-    wanted = [{"key": f"node.kubernetes.io/{k}", "effect": "NoSchedule"} for k in expected]
-    assert condition_taints({**_conditions(**conditions), "spec": spec}) == wanted
+    desired = [{"key": f"node.kubernetes.io/{k}", "effect": "NoSchedule"} for k in expected]
+    assert condition_taints({**_conditions(**conditions), "spec": spec}) == desired
 
 
 def test_the_taints_of_others_are_kept() -> None:

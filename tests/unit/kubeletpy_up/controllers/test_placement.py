@@ -143,8 +143,8 @@ def test_without_nodes() -> None:
 def test_init_containers_and_sidecars(init: list[Any], expected: int) -> None:
     containers = []
     for index, step in enumerate(init):
-        asked = step[1] if isinstance(step, tuple) else step
-        made = {"name": f"i{index}", "image": "b", "resources": {"requests": asked}}
+        requested = step[1] if isinstance(step, tuple) else step
+        made = {"name": f"i{index}", "image": "b", "resources": {"requests": requested}}
         containers.append({**made, "restartPolicy": "Always"} if isinstance(step, tuple) else made)
     asking = pod("x", initContainers=containers, **_requesting(cpu="100m"))
     assert requests_of(asking)["cpu"] == expected

@@ -89,7 +89,7 @@ async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     registry.create(ADMIN, "pods", pod("a", **_requesting("2")), "default")
     await settle()
 
-    def shown(cpu: str, **more: Any) -> None:
+    def reported(cpu: str, **more: Any) -> None:
         actual = {"requests": {"cpu": cpu}}
         entry = {"name": "c", "resources": actual, "allocatedResources": {"cpu": cpu}}
         status = {"status": {"containerStatuses": [entry], **more}}
@@ -99,12 +99,12 @@ async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
         spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
         registry.patch(ADMIN, "pods", "a", {"spec": spec}, "default", subresource="resize")
 
-    shown("2")
+    reported("2")
     resize("1")
     registry.create(ADMIN, "pods", pod("b", **_requesting("500m")), "default")
     await settle()
     assert _where(registry, "b") == ""
-    shown("1")
+    reported("1")
     await settle()
     assert _where(registry, "b") == "n1"
     resize("2")
@@ -112,7 +112,7 @@ async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     await settle()
     assert _where(registry, "c") == ""
     never = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
-    shown("1", conditions=[never])
+    reported("1", conditions=[never])
     registry.patch(ADMIN, "nodes", "n1", {"metadata": {"labels": {"look": "again"}}})
     await settle()
     assert _where(registry, "c") == "n1"

@@ -19,10 +19,10 @@ def resource(name: str) -> resources.ResourceInfo:
 
 
 def spec_of(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    given = {"metadata": {"name": "a", **metadata}, "spec": spec}
-    before = copy.deepcopy(given)
-    filled = pod_defaults.apply_defaults(resource("pods"), given)
-    assert given == before, "the input was changed"
+    supplied = {"metadata": {"name": "a", **metadata}, "spec": spec}
+    before = copy.deepcopy(supplied)
+    filled = pod_defaults.apply_defaults(resource("pods"), supplied)
+    assert supplied == before, "the input was changed"
     assert pod_defaults.apply_defaults(resource("pods"), filled) == filled, "not idempotent"
     found: dict[str, Any] = filled["spec"]
     return found
@@ -69,10 +69,10 @@ def test_pod_level() -> None:
 
 
 def test_given_values_are_kept() -> None:
-    given = {"restartPolicy": "Never", "enableServiceLinks": False, "serviceAccount": "x"}
-    given["terminationGracePeriodSeconds"] = 0
-    spec = spec_of({"containers": [], **given})
-    assert {key: spec[key] for key in given} == given
+    supplied = {"restartPolicy": "Never", "enableServiceLinks": False, "serviceAccount": "x"}
+    supplied["terminationGracePeriodSeconds"] = 0
+    spec = spec_of({"containers": [], **supplied})
+    assert {key: spec[key] for key in supplied} == supplied
     assert spec["serviceAccountName"] == "x"
 
 
@@ -82,8 +82,8 @@ def test_mirror_pods_have_no_service_account() -> None:
 
 
 def test_a_given_toleration_is_not_doubled() -> None:
-    given = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]
-    keys = [t["key"] for t in spec_of({"containers": [], "tolerations": given})["tolerations"]]
+    supplied = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]
+    keys = [t["key"] for t in spec_of({"containers": [], "tolerations": supplied})["tolerations"]]
     assert keys == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
 
 
@@ -106,8 +106,8 @@ def test_pull_policy(image: str, policy: str) -> None:
 
 
 def test_requests_from_limits() -> None:
-    given = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
-    found = container_of({"resources": given})["resources"]
+    supplied = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
+    found = container_of({"resources": supplied})["resources"]
     assert found["requests"] == {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -123,8 +123,8 @@ def test_ports() -> None:
 def test_probes_and_hooks() -> None:
     numbers = {"periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1}
     numbers["failureThreshold"] = 3
-    given = {"livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"grpc": {"port": 1}}}
-    found = container_of(given)
+    supplied = {"livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"grpc": {"port": 1}}}
+    found = container_of(supplied)
     assert found["livenessProbe"] == {
         "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
         **numbers,
@@ -141,7 +141,7 @@ def test_env_field_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "filled"),
+    ("supplied", "filled"),
     [
         ({}, {"emptyDir": {}}),
         ({"configMap": {"name": "x"}}, {"configMap": {"name": "x", "defaultMode": 420}}),
@@ -158,8 +158,8 @@ def test_env_field_reference() -> None:
         ),
     ],
 )
-def test_volumes(given: dict[str, Any], filled: dict[str, Any]) -> None:
-    spec = spec_of({"containers": [], "volumes": [{"name": "v", **given}]})
+def test_volumes(supplied: dict[str, Any], filled: dict[str, Any]) -> None:
+    spec = spec_of({"containers": [], "volumes": [{"name": "v", **supplied}]})
     assert spec["volumes"] == [{"name": "v", **filled}]
 
 

@@ -47,11 +47,11 @@ async def test_every_answer_is_a_status(tmp_path: Path, caplog: pytest.LogCaptur
     async with serving(tmp_path, tmp_path / "pki") as (_, admin, agent):
         for method, path, body, headers, code in REQUESTS:
             status, answer, _ = await admin.ask(method, path, body, **headers)
-            shown = (path, str(body)[:60])
-            assert status == code, (shown, answer)
-            assert (answer["kind"], answer["code"]) == ("Status", code), shown
-            assert answer["message"], shown
-            assert answer["reason"], shown
+            reported = (path, str(body)[:60])
+            assert status == code, (reported, answer)
+            assert (answer["kind"], answer["code"]) == ("Status", code), reported
+            assert answer["message"], reported
+            assert answer["reason"], reported
         for odd in ("text", ["n1"], {"metadata": "n1"}, {"metadata": ["name"]}, 1):
             assert (await agent.ask("POST", CSI_NODES, odd))[0] in (400, 403), odd
         assert (await admin.ask("GET", "/api/v1/nodes"))[0] == 200

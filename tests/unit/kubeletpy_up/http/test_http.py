@@ -53,8 +53,8 @@ async def test_the_lifecycle_of_a_pod(tmp_path: Path, pki: Path) -> None:
         listed = (await admin.ask("GET", "/api/v1/pods?labelSelector=x%3Dy&limit=5"))[1]
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
         assert (await node.ask("GET", PODS + "/a"))[0] == 403
-        status, gone, _ = await admin.ask("DELETE", PODS + "/a", {"gracePeriodSeconds": 0})
-        assert (status, gone["metadata"]["name"]) == (200, "a")
+        status, removed, _ = await admin.ask("DELETE", PODS + "/a", {"gracePeriodSeconds": 0})
+        assert (status, removed["metadata"]["name"]) == (200, "a")
         assert (await admin.ask("GET", PODS + "/a"))[0] == 404
 
 
@@ -253,8 +253,8 @@ async def test_a_watcher_that_disconnects_is_dropped(
     forgotten = asyncio.Event()
     discard = watchers.discard
 
-    def noting(gone: Any) -> None:
-        discard(gone)
+    def noting(removed: Any) -> None:
+        discard(removed)
         forgotten.set()
 
     monkeypatch.setattr(Subscription, "close", noting)

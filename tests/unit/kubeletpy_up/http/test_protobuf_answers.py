@@ -103,10 +103,10 @@ async def test_errors_are_in_protobuf_too(clients: tuple[KubeClient, KubeClient,
         with pytest.raises(errors.NotFound) as raised:
             await api.get(PODS, "none", "default")
         found.append((raised.value.message, raised.value.reason, raised.value.details))
-        with pytest.raises(errors.Gone) as gone:
+        with pytest.raises(errors.Removed) as removed:
             async for _ in api.watch(PODS, resource_version="999999", timeout_seconds=5):
                 await asyncio.sleep(0)
-        found.append((gone.value.message, gone.value.reason, gone.value.details))
+        found.append((removed.value.message, removed.value.reason, removed.value.details))
     assert found[:2] == found[2:]
     assert clients[2].seen == {MEDIA_TYPE}
 

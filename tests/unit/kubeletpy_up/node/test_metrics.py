@@ -95,10 +95,10 @@ class Nodes:
 
     def __init__(self, say: Callable[[], str]) -> None:
         self.say = say
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
 
     async def read_text(self, node: JSON, target: str) -> str:
-        self.asked.append((node["metadata"]["name"], target))
+        self.requested.append((node["metadata"]["name"], target))
         return self.say()
 
 
@@ -149,10 +149,10 @@ async def test_the_first_client_waits_for_a_second_scrape() -> None:
     assert node["usage"] == {"cpu": node["usage"]["cpu"], "memory": "1024Ki"}
     assert cores(node["usage"]) == pytest.approx(0.5, abs=1e-6)
     assert node["window"] == "1.200s"
-    assert nodes.asked == [("n1", "/metrics/resource")] * 2
+    assert nodes.requested == [("n1", "/metrics/resource")] * 2
     pods, took = await timed(metrics.read(ADMIN, route("pods"), "", ""))
     assert took == 0
-    assert len(nodes.asked) == 2, "what was read within a second is good enough"
+    assert len(nodes.requested) == 2, "what was read within a second is good enough"
     (pod,) = pods["items"]
     assert pod["metadata"]["namespace"] == "shop"
     usage = {each["name"]: each["usage"] for each in pod["containers"]}
@@ -167,7 +167,7 @@ async def test_later_requests_do_not_wait() -> None:
     await metrics.read(ADMIN, route("nodes"), "", "")
     await asyncio.sleep(15)
     listed, took = await timed(metrics.read(ADMIN, route("nodes"), "", ""))
-    assert (took, len(nodes.asked)) == (0, 3)
+    assert (took, len(nodes.requested)) == (0, 3)
     assert listed["items"][0]["window"] == "15.000s"
     await asyncio.sleep(OLD_S + 1)
     _, took = await timed(metrics.read(ADMIN, route("nodes"), "", ""))
@@ -178,7 +178,7 @@ async def test_later_requests_do_not_wait() -> None:
 async def test_simultaneous_requests_share_the_scrapes() -> None:
     metrics, nodes = make()
     await asyncio.gather(*(metrics.read(ADMIN, route("pods"), "", "") for _ in range(10)))
-    assert len(nodes.asked) == 2
+    assert len(nodes.requested) == 2
 
 
 @on_virtual_time
@@ -248,7 +248,7 @@ async def test_a_node_may_not_read_them() -> None:
     with pytest.raises(ApiError) as refused:
         await metrics.read(node_caller("n1"), route("nodes"), "", "")
     assert refused.value.code == 403
-    assert nodes.asked == []
+    assert nodes.requested == []
 
 
 def test_discovery_and_tables() -> None:

@@ -67,10 +67,10 @@ async def test_an_endless_answer_of_a_node_is_refused(
 def echo(request: bytes) -> bytes:
     """The request's first line and its headers that a proxy must not add."""
     head = request.decode().split("\r\n")
-    shown = [
+    reported = [
         each for each in head[1:] if each.lower().startswith(("authorization", "cookie", "x-"))
     ]
-    return "\n".join([head[0], *shown]).encode()
+    return "\n".join([head[0], *reported]).encode()
 
 
 @asynccontextmanager
@@ -78,9 +78,9 @@ async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Runs a server that echoes its requests; yields its port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said = b"tls" if writer.get_extra_info("ssl_object") else b"plain"
+        stated = b"tls" if writer.get_extra_info("ssl_object") else b"plain"
         request = await reader.readuntil(b"\r\n\r\n")
-        text = b"" if request.startswith(b"HEAD") else said + b" " + echo(request)
+        text = b"" if request.startswith(b"HEAD") else stated + b" " + echo(request)
         writer.write(HEAD + text)
         writer.close()
 
@@ -120,19 +120,19 @@ async def test_the_agent_s_port_may_be_named(tmp_path: Path) -> None:
 
 
 async def test_another_server_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_proxy, "may_be_asked", lambda address: True)
+    monkeypatch.setattr(node_proxy, "may_be_requested", lambda address: True)
     nobody = certificates.ensure(tmp_path / "other", "x")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(nobody.node.certificate, nobody.node.key)
     async with listening() as plain, listening(tls) as secure, cluster(tmp_path, 1) as admin:
-        for name, said in (
+        for name, stated in (
             (f"n1:{plain}", "plain"),
             (f"http:n1:{plain}", "plain"),
             (f"https:n1:{secure}", "tls"),
         ):
             path = f"/api/v1/nodes/{name}/proxy/metrics"
             status, text, _ = await admin.ask("GET", path, Cookie="a=b", X_Seen="yes")
-            assert (status, text) == (200, f"{said} GET /metrics HTTP/1.1\nX-Seen: yes"), name
+            assert (status, text) == (200, f"{stated} GET /metrics HTTP/1.1\nX-Seen: yes"), name
             status, text, _ = await admin.ask("HEAD", path)
             assert (status, text) == (200, ""), name
 

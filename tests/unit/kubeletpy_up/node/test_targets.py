@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.node.targets import may_be_asked, node_address, pod_target
+from kubeletpy_up.node.targets import may_be_requested, node_address, pod_target
 
 ONE = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{"name": "c"}]}}
 TWO = {
@@ -107,4 +107,4 @@ def test_a_node_without_a_port_has_no_server() -> None:
     ],
 )
 def test_addresses_that_the_api_connects_to(address: str, expected: bool) -> None:
-    assert may_be_asked(address) is expected
+    assert may_be_requested(address) is expected

@@ -128,9 +128,9 @@ def test_a_dropped_item_is_removed_but_not_anothers() -> None:
     live = put(live, pod({"name": "b", "image": "y"}, {"name": "s", "image": "z"}), "two")
     found = put(live, pod({"name": "a", "image": "x"}))
     assert [c["name"] for c in found["spec"]["containers"]] == ["a", "b", "s"]
-    gone = put(found, pod({"name": "b", "image": "y"}), "two")
-    assert [c["name"] for c in gone["spec"]["containers"]] == ["a", "b"] or [
-        c["name"] for c in gone["spec"]["containers"]
+    removed = put(found, pod({"name": "b", "image": "y"}), "two")
+    assert [c["name"] for c in removed["spec"]["containers"]] == ["a", "b"] or [
+        c["name"] for c in removed["spec"]["containers"]
     ] == ["b", "a"]
 
 

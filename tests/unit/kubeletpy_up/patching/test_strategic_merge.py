@@ -27,9 +27,9 @@ def test_malformed(patch: dict[str, Any], code: int) -> None:
 
 
 def test_lists_are_keyed_by_the_definition() -> None:
-    given = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
+    supplied = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
     patch = {"spec": {"containers": [{"name": "a", "tty": True}]}}
-    assert strategic_merge(POD, given, patch) == {
+    assert strategic_merge(POD, supplied, patch) == {
         "spec": {"containers": [{"name": "a", "image": "x", "tty": True}, {"name": "b"}]}
     }
-    assert strategic_merge(None, given, patch) == patch
+    assert strategic_merge(None, supplied, patch) == patch

@@ -157,8 +157,8 @@ def test_requests_that_are_signed(names: Names, signer: str, changed: JSON, refu
 def test_requests_that_are_approved_automatically(
     caller: Caller, names: Names, approved: bool
 ) -> None:
-    wanted = {"spec": spec(request.CLIENT_SIGNER, caller)}
-    assert bool(csr_rules.approval(wanted, names)) == approved
+    desired = {"spec": spec(request.CLIENT_SIGNER, caller)}
+    assert bool(csr_rules.approval(desired, names)) == approved
 
 
 def test_serving_certificates_wait_for_approval() -> None:

@@ -35,15 +35,15 @@ async def test_while_a_request_is_parsed_others_are_answered(
         return SERVER
 
     monkeypatch.setattr(x509, "read_request", slow)
-    wanted = request.request_object(
+    desired = request.request_object(
         "a", request.SERVING_SIGNER, b"-----BEGIN CERTIFICATE REQUEST-----"
     )
     async with serving(tmp_path, tmp_path / "pki") as (_, admin, node):
-        asked = asyncio.ensure_future(node.ask("POST", PATH, wanted))
+        requested = asyncio.ensure_future(node.ask("POST", PATH, desired))
         await asyncio.to_thread(reading.wait, 10)
         assert (await admin.ask("GET", "/api/v1/nodes"))[0] == 200
         answered.set()
-        assert (await asked)[0] == 201
+        assert (await requested)[0] == 201
 
 
 async def test_a_node_requests_only_its_own_certificate(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ async def test_a_node_requests_only_its_own_certificate(tmp_path: Path) -> None:
             ("other", pem(other), 403),
             ("junk", b"junk", 403),
         ):
-            wanted = request.request_object(name, request.SERVING_SIGNER, text)
-            assert (await node.ask("POST", PATH, wanted))[0] == code, name
+            desired = request.request_object(name, request.SERVING_SIGNER, text)
+            assert (await node.ask("POST", PATH, desired))[0] == code, name
         stranger = request.request_object("junk", request.SERVING_SIGNER, pem(other))
         elsewhere = {**stranger, "spec": {**stranger["spec"], "signerName": "example.com/any"}}
         assert (await node.ask("POST", PATH, elsewhere))[0] == 201, "not a signer of nodes"

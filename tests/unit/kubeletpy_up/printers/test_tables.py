@@ -237,8 +237,8 @@ def test_pod_wide_cells() -> None:
 
 def test_pod_priorities_and_conditions() -> None:
     table = tables.to_table(resource("pods"), [pod(phase="Succeeded")], {}, NOW)
-    shown = [c["name"] for c in table["columnDefinitions"] if not c["priority"]]
-    assert shown == ["Name", "Ready", "Status", "Restarts", "Age"]
+    reported = [c["name"] for c in table["columnDefinitions"] if not c["priority"]]
+    assert reported == ["Name", "Ready", "Status", "Restarts", "Age"]
     assert table["rows"][0]["conditions"][0]["reason"] == "Succeeded"
 
 

@@ -27,19 +27,19 @@ def options(made: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("on", [False, True])
 def test_options_of_bind_mounts_need_their_gate(on: bool) -> None:
     registry = make_registry(feature_gates=GATES if on else ())
-    given = new_pod(initContainers=[{**CONTAINER, "name": "i"}])
-    made = registry.create(ADMIN, "pods", given, "default")
+    supplied = new_pod(initContainers=[{**CONTAINER, "name": "i"}])
+    made = registry.create(ADMIN, "pods", supplied, "default")
     assert options(made) == (["noexec"] if on else None)
     (init,) = made["spec"]["initContainers"][0]["volumeMounts"]
     assert ("bindMountOptions" in init) is on
-    assert options(given) == ["noexec"], "the caller's object must stay as it was"
+    assert options(supplied) == ["noexec"], "the caller's object must stay as it was"
 
 
 @pytest.mark.parametrize("on", [False, True])
 def test_the_mode_of_an_empty_dir_needs_its_gate(on: bool) -> None:
     registry = make_registry(feature_gates=["EmptyDirVolumeMode"] if on else ())
-    given = new_pod(volumes=[{"name": "v", "emptyDir": {"mode": 0o750, "medium": "Memory"}}])
-    made = registry.create(ADMIN, "pods", given, "default")
+    supplied = new_pod(volumes=[{"name": "v", "emptyDir": {"mode": 0o750, "medium": "Memory"}}])
+    made = registry.create(ADMIN, "pods", supplied, "default")
     assert made["spec"]["volumes"][0]["emptyDir"] == {
         "medium": "Memory",
         **({"mode": 0o750} if on else {}),
@@ -76,8 +76,8 @@ OWNED: list[dict[str, Any]] = [
 @pytest.mark.parametrize("source", OWNED, ids=[next(iter(each)) for each in OWNED])
 def test_owners_of_files_need_their_gate(source: dict[str, Any], on: bool) -> None:
     registry = make_registry(feature_gates=["AtomicWriteVolumeUserFields"] if on else ())
-    given = new_pod(volumes=[{"name": "v", **source}])
-    made = registry.create(ADMIN, "pods", given, "default")
+    supplied = new_pod(volumes=[{"name": "v", **source}])
+    made = registry.create(ADMIN, "pods", supplied, "default")
     (kept,) = made["spec"]["volumes"]
     assert json.dumps(kept).count('ser": ') == (json.dumps(source).count('ser": ') if on else 0)
     registry.feature_gates = frozenset()

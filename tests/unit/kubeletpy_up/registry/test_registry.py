@@ -29,11 +29,11 @@ def _named(name: str, **fields: Any) -> dict[str, Any]:
 
 def test_create_sets_fields_of_the_server() -> None:
     registry = make_registry()
-    given = pod("web")
+    supplied = pod("web")
     made = registry.create(
         ADMIN,
         "pods",
-        {**given, "status": {"phase": "Running"}, "metadata": {"name": "web", "uid": "mine"}},
+        {**supplied, "status": {"phase": "Running"}, "metadata": {"name": "web", "uid": "mine"}},
         "default",
     )
     meta = made["metadata"]
@@ -43,7 +43,7 @@ def test_create_sets_fields_of_the_server() -> None:
     assert (meta["generation"], meta["namespace"]) == (1, "default")
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert made["spec"]["serviceAccountName"] == "default"
-    assert given == pod("web"), "the caller's object must stay as it was"
+    assert supplied == pod("web"), "the caller's object must stay as it was"
 
 
 def test_generate_name_and_dry_run() -> None:
@@ -395,10 +395,10 @@ def test_delete_collection_removes_selected_objects() -> None:
     for name in ("a", "b"):
         labelled = {"metadata": {"name": name, "labels": {"n": name}}}
         registry.create(ADMIN, "secrets", labelled, "default")
-    gone = registry.delete_collection(
+    removed = registry.delete_collection(
         ADMIN, "secrets", "default", chosen=ListOptions(label_selector="n=a")
     )
-    assert [item["metadata"]["name"] for item in gone["items"]] == ["a"]
+    assert [item["metadata"]["name"] for item in removed["items"]] == ["a"]
     left = registry.list(ADMIN, "secrets", "default")["items"]
     assert [item["metadata"]["name"] for item in left] == ["b"]
 

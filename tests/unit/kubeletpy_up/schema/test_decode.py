@@ -35,12 +35,12 @@ def refusal(obj: Any, mode: str = "Strict") -> str:
 
 
 def test_fills_in_type_and_leaves_the_input_alone() -> None:
-    given = pod(resources={"limits": {"cpu": "1000m"}}, image=None)
-    before = copy.deepcopy(given)
-    decoded, warnings = schema.decode(PODS, given, "Strict")
+    supplied = pod(resources={"limits": {"cpu": "1000m"}}, image=None)
+    before = copy.deepcopy(supplied)
+    decoded, warnings = schema.decode(PODS, supplied, "Strict")
     assert (decoded["apiVersion"], decoded["kind"], warnings) == ("v1", "Pod", [])
     assert decoded["spec"]["containers"] == [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]
-    assert given == before
+    assert supplied == before
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_wrong_type(container: dict[str, Any], message: str) -> None:
 
 
 def test_unknown_fields_by_mode() -> None:
-    given = {**pod(foo=1, image="i"), "bar": {}}
-    assert refusal(given) == (
+    supplied = {**pod(foo=1, image="i"), "bar": {}}
+    assert refusal(supplied) == (
         PREFIX + "strict decoding error: "
         'unknown field "spec.containers[0].foo", unknown field "bar"'
     )
@@ -94,20 +94,20 @@ def test_unknown_fields_by_mode() -> None:
         ("Warn", ['unknown field "spec.containers[0].foo"', 'unknown field "bar"']),
         ("Ignore", []),
     ):
-        decoded, said = schema.decode(PODS, given, mode)
-        assert said == warnings
+        decoded, stated = schema.decode(PODS, supplied, mode)
+        assert stated == warnings
         assert "bar" not in decoded
         assert decoded["spec"]["containers"] == [{"name": "c", "image": "i", "resources": {}}]
 
 
 def test_repeated_fields() -> None:
-    given = schema.parse_json(
+    supplied = schema.parse_json(
         b'{"spec": {"containers": [{"name": "a", "name": "b"}]}, "metadata": {}, "metadata": {}}'
     )
-    said = ['duplicate field "metadata"', 'duplicate field "spec.containers[0].name"']
-    assert schema.decode(PODS, given, "Warn")[1] == said
-    assert schema.decode(PODS, given, "Warn")[0]["spec"]["containers"][0]["name"] == "b"
-    assert refusal(given).endswith("strict decoding error: " + ", ".join(said))
+    stated = ['duplicate field "metadata"', 'duplicate field "spec.containers[0].name"']
+    assert schema.decode(PODS, supplied, "Warn")[1] == stated
+    assert schema.decode(PODS, supplied, "Warn")[0]["spec"]["containers"][0]["name"] == "b"
+    assert refusal(supplied).endswith("strict decoding error: " + ", ".join(stated))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"a": NaN}', b"\xff", b"[" * 100_000])
@@ -131,26 +131,26 @@ def test_deep_nesting_is_an_answer_not_a_crash() -> None:
     nested: Any = {}
     for _ in range(100_000):
         nested = {"a": nested}
-    given = {**pod(), "spec": {"containers": [], "x": nested}}
-    assert "nested too deep" in refusal(given) or "unknown field" in refusal(given)
+    supplied = {**pod(), "spec": {"containers": [], "x": nested}}
+    assert "nested too deep" in refusal(supplied) or "unknown field" in refusal(supplied)
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
+    ("supplied", "stored"),
     [
         ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
         ("2026-01-02T03:04:05.9Z", "2026-01-02T03:04:05Z"),
         ("2026-01-02T03:04:05+02:00", "2026-01-02T01:04:05Z"),
     ],
 )
-def test_times_are_utc_seconds(given: str, stored: str) -> None:
-    decoded, _ = schema.decode(PODS, {**pod(), "status": {"startTime": given}}, "Strict")
+def test_times_are_utc_seconds(supplied: str, stored: str) -> None:
+    decoded, _ = schema.decode(PODS, {**pod(), "status": {"startTime": supplied}}, "Strict")
     assert decoded["status"]["startTime"] == stored
 
 
-@pytest.mark.parametrize("given", ["yesterday", "2026-01-02", "2026-01-02T03:04:05", 5])
-def test_not_a_time(given: Any) -> None:
-    refusal({**pod(), "status": {"startTime": given}})
+@pytest.mark.parametrize("supplied", ["yesterday", "2026-01-02", "2026-01-02T03:04:05", 5])
+def test_not_a_time(supplied: Any) -> None:
+    refusal({**pod(), "status": {"startTime": supplied}})
 
 
 def test_int_or_string() -> None:
@@ -181,7 +181,7 @@ def test_empty_lists_are_dropped_and_empty_structures_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "spelled"),
+    ("supplied", "spelled"),
     [
         ("0.5", "500m"),
         ("1000m", "1"),
@@ -197,14 +197,14 @@ def test_empty_lists_are_dropped_and_empty_structures_kept() -> None:
         ("12E", "9223372036854775807"),
     ],
 )
-def test_quantities_have_one_spelling(given: str, spelled: str) -> None:
-    assert formats.canonical(given) == spelled
+def test_quantities_have_one_spelling(supplied: str, spelled: str) -> None:
+    assert formats.canonical(supplied) == spelled
     assert formats.canonical(spelled) == spelled
 
 
 def test_hostile_quantities_cost_nothing() -> None:
-    for given in ("1e999999999", "1" * 100_000, "1e-99999", "..", "+", "1Kii"):
+    for supplied in ("1e999999999", "1" * 100_000, "1e-99999", "..", "+", "1Kii"):
         try:
-            formats.canonical(given)
+            formats.canonical(supplied)
         except ValueError as error:
             assert "quanti" in str(error)

@@ -25,8 +25,8 @@ def test_one_counter_for_all_objects_survives_a_restart(tmp_path: Path) -> None:
     store = Store(path, SetClock())
     store.put("configmaps", "d", "a", _obj("a"))
     store.put("secrets", "d", "b", _obj("b"))
-    gone = store.remove("configmaps", "d", "a")
-    assert gone["metadata"]["resourceVersion"] == "3"
+    removed = store.remove("configmaps", "d", "a")
+    assert removed["metadata"]["resourceVersion"] == "3"
     store.close()
     again = Store(path, SetClock())
     assert again.revision == 3, "a deletion is the last write: the counter must not go back"

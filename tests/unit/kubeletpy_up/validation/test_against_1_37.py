@@ -207,7 +207,7 @@ def test_fields_of_probes_and_hooks_need_their_gates(hook: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "of_containers", "expected"),
+    ("supplied", "of_containers", "expected"),
     [
         ({}, {}, {}),
         ({"requests": {"cpu": "1"}}, {}, {"requests": {"cpu": "1"}}),
@@ -240,9 +240,9 @@ def test_fields_of_probes_and_hooks_need_their_gates(hook: str) -> None:
     ],
 )
 def test_pod_level_resources_get_the_defaults_of_1_37(
-    given: dict[str, Any], of_containers: dict[str, Any], expected: dict[str, Any]
+    supplied: dict[str, Any], of_containers: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    spec = {**of_container(resources=of_containers), "resources": given}
+    spec = {**of_container(resources=of_containers), "resources": supplied}
     assert made(spec)["resources"] == expected
 
 
@@ -263,8 +263,8 @@ def test_pod_level_resources_that_a_client_leaves_out_are_kept(subresource: str)
     own = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     created = registry.create(ADMIN, "pods", pod(resources=own), "default")
     spec = {key: value for key, value in created["spec"].items() if key != "resources"}
-    wanted = {"metadata": {"name": "web"}, "spec": spec}
-    after = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource=subresource)
+    desired = {"metadata": {"name": "web"}, "spec": spec}
+    after = registry.update(ADMIN, "pods", desired, "default", name="web", subresource=subresource)
     assert after["spec"]["resources"] == own
 
 
@@ -275,8 +275,8 @@ STATUS_OF_CLAIMS = {
 
 
 def put_status(registry: Any, status: dict[str, Any]) -> dict[str, Any]:
-    wanted = {"metadata": {"name": "web"}, "status": {"phase": "Pending", **status}}
-    after = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="status")
+    desired = {"metadata": {"name": "web"}, "status": {"phase": "Pending", **status}}
+    after = registry.update(ADMIN, "pods", desired, "default", name="web", subresource="status")
     found: dict[str, Any] = after["status"]
     return found
 

@@ -17,9 +17,9 @@ Pod = dict[str, Any]
 
 def needs(requests: str = "", limits: str = "") -> dict[str, Any]:
     made = {}
-    for kind, words in (("requests", requests), ("limits", limits)):
-        if words:
-            made[kind] = dict(word.split("=") for word in words.split())
+    for kind, parts in (("requests", requests), ("limits", limits)):
+        if parts:
+            made[kind] = dict(word.split("=") for word in parts.split())
     return made
 
 
@@ -47,15 +47,15 @@ def made(**spec: Any) -> tuple[Any, Pod]:
 def resized(change: Any, **spec: Any) -> list[str]:
     """Replaces a pod through its resize subresource, as ``kubectl edit`` does; returns errors."""
     registry, pod = made(**spec)
-    wanted = copy.deepcopy(pod)
-    change(wanted)
-    status = wanted.pop("was", None)
+    desired = copy.deepcopy(pod)
+    change(desired)
+    status = desired.pop("was", None)
     if status is not None:
-        shown = {**pod, "status": {**pod["status"], **status}}
-        registry.update(ADMIN, "pods", shown, "default", name="web", subresource="status")
-        wanted["metadata"].pop("resourceVersion")
+        reported = {**pod, "status": {**pod["status"], **status}}
+        registry.update(ADMIN, "pods", reported, "default", name="web", subresource="status")
+        desired["metadata"].pop("resourceVersion")
     try:
-        registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="resize")
+        registry.update(ADMIN, "pods", desired, "default", name="web", subresource="resize")
     except ApiError as error:
         assert error.code == 422
         return [f"{cause['field']}: {cause['message']}" for cause in error.details["causes"]]
@@ -137,13 +137,13 @@ def test_changes_that_a_resize_may_make(act: Any, expected: list[str]) -> None:
 
 def test_other_fields_are_not_changed() -> None:
     registry, pod = made()
-    wanted = copy.deepcopy(pod)
-    wanted["spec"]["containers"][0].update(
+    desired = copy.deepcopy(pod)
+    desired["spec"]["containers"][0].update(
         image="other", resources={**BURST, **needs("cpu=2 memory=1Gi ephemeral-storage=1Gi")}
     )
-    wanted["metadata"]["labels"] = {"x": "y"}
-    wanted["status"] = {"phase": "Failed"}
-    after = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="resize")
+    desired["metadata"]["labels"] = {"x": "y"}
+    desired["status"] = {"phase": "Failed"}
+    after = registry.update(ADMIN, "pods", desired, "default", name="web", subresource="resize")
     expected = copy.deepcopy(pod)
     expected["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     expected["metadata"]["generation"] = pod["metadata"]["generation"] + 1
@@ -269,10 +269,12 @@ def test_only_sizes_of_volumes_in_memory_change_and_only_with_the_gate(
 ) -> None:
     registry, pod = made(volumes=old)
     registry.feature_gates = frozenset([MEMORY_VOLUMES_GATE] if gate else [])
-    wanted = copy.deepcopy(pod)
-    wanted["spec"]["volumes"] = new
+    desired = copy.deepcopy(pod)
+    desired["spec"]["volumes"] = new
     try:
-        stored = registry.update(ADMIN, "pods", wanted, "default", name="web", subresource="resize")
+        stored = registry.update(
+            ADMIN, "pods", desired, "default", name="web", subresource="resize"
+        )
     except ApiError as error:
         found = [f"{cause['field']}: {cause['message']}" for cause in error.details["causes"]]
         assert found == [problem.replace(": ", ": Forbidden: ", 1)]

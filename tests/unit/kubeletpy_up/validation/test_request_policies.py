@@ -101,9 +101,9 @@ CASES: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("policy", "words"), CASES)
-def test_bad_ones(policy: Any, words: list[str]) -> None:
-    assert problems(policy) == words
+@pytest.mark.parametrize(("policy", "parts"), CASES)
+def test_bad_ones(policy: Any, parts: list[str]) -> None:
+    assert problems(policy) == parts
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ async def test_calls_to_the_runtime(serve: Serve, dial: Dial) -> None:
 
     async with collecting() as collector:
         tracer = OtlpTracer(collector.endpoint, ALL, "n1")
-        told = ReceivedMetadata()
-        server = await serve(Version=told.version, StopContainer=not_found)
+        notified = ReceivedMetadata()
+        server = await serve(Version=notified.version, StopContainer=not_found)
         client: RemoteRuntime = dial(server.endpoint, tracer=tracer)
         with tracer.span("syncPod", {}):
             await client.version()
@@ -69,7 +69,7 @@ async def test_calls_to_the_runtime(serve: Serve, dial: Dial) -> None:
         "rpc.response.status_code": "OK",
         "server.address": server.endpoint,
     }
-    assert told.metadata["traceparent"].split("-")[1:3] == [
+    assert notified.metadata["traceparent"].split("-")[1:3] == [
         root.trace_id.hex(),
         call.span_id.hex(),
     ]
@@ -80,11 +80,11 @@ async def test_calls_to_the_runtime(serve: Serve, dial: Dial) -> None:
 
 
 async def test_without_a_tracer_the_runtime_gets_no_trace_context(serve: Serve, dial: Dial) -> None:
-    told = ReceivedMetadata()
-    server = await serve(Version=told.version)
+    notified = ReceivedMetadata()
+    server = await serve(Version=notified.version)
     await dial(server.endpoint).version()
-    assert "user-agent" in told.metadata
-    assert "traceparent" not in told.metadata
+    assert "user-agent" in notified.metadata
+    assert "traceparent" not in notified.metadata
 
 
 async def test_requests_to_the_api() -> None:
@@ -109,8 +109,8 @@ async def test_requests_to_the_api() -> None:
         "server.port": int(server.url.rpartition(":")[2]),
         "http.response.status_code": 200,
     }
-    told = {key.lower(): value for key, value in server.asked[0].headers.items()}
-    assert told["traceparent"].split("-")[2] == found.span_id.hex()
+    notified = {key.lower(): value for key, value in server.requested[0].headers.items()}
+    assert notified["traceparent"].split("-")[2] == found.span_id.hex()
     assert missing.status.code == missing.status.STATUS_CODE_ERROR
     assert "t0ken" not in str(collector.spans)
 

@@ -30,7 +30,7 @@ async def test_steps_of_a_pod_are_below_its_sync() -> None:
                 span(TraceCall.CREATE_CONTAINER, "c"),
                 tracer.span("runtime.v1/X", {"n": 3}, client=True) as call,
             ):
-                version, *told, flags = call.carrier["traceparent"].split("-")
+                version, *notified, flags = call.carrier["traceparent"].split("-")
             with pytest.raises(ValueError, match="broke"), span(Step.VOLUMES):
                 raise ValueError("broke")
             sync.failed("volumes: broke")
@@ -41,7 +41,7 @@ async def test_steps_of_a_pod_are_below_its_sync() -> None:
     above = {each.span_id: each.name for each in collector.spans}
     parents = [above.get(each.parent_span_id) for each in collector.spans]
     assert parents == ["CreateContainer", "runtime sync", "syncPod", "syncPod", None]
-    assert told == [root.trace_id.hex(), call_span.span_id.hex()]
+    assert notified == [root.trace_id.hex(), call_span.span_id.hex()]
     assert (version, int(flags, 16) & 1) == ("00", 1), "and it is sampled"
     assert attributes(root) == {"k8s.pod.uid": "u"}
     assert attributes(call_span) == {"n": 3}
@@ -124,8 +124,8 @@ async def test_a_collector_that_refuses_is_named_once(caplog: pytest.LogCaptureF
         await send()
         await tracer.close()
     assert len(collector.spans) == 1
-    said = [(each.levelname, each.message) for each in caplog.records]
-    assert said == [
+    stated = [(each.levelname, each.message) for each in caplog.records]
+    assert stated == [
         ("WARNING", "the collector takes no spans: they are dropped until it does"),
         ("INFO", "the collector takes spans again"),
     ]

@@ -52,15 +52,15 @@ def hold(seconds: float) -> None:
 def test_a_blocked_loop_is_logged_once_with_the_blocking_code(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told = threading.Event()
+    notified = threading.Event()
 
     async def main() -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WatchedLoop)
-        with watching(loop, told.set):
+        with watching(loop, notified.set):
             await asyncio.sleep(0)
             hold(0.6)
-            assert await asyncio.to_thread(told.wait, 10)
+            assert await asyncio.to_thread(notified.wait, 10)
         return loop.turns.take_longest()
 
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=WatchedLoop) as runner:

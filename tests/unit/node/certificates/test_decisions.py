@@ -79,21 +79,21 @@ ADDRESSES: list[tuple[str, list[tuple[str, str]], bool, Names | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("addresses", "dns_only", "wanted"),
+    ("addresses", "dns_only", "desired"),
     [row[1:] for row in ADDRESSES],
     ids=[r[0] for r in ADDRESSES],
 )
 def test_serving_names(
-    addresses: list[tuple[str, str]], dns_only: bool, wanted: Names | None
+    addresses: list[tuple[str, str]], dns_only: bool, desired: Names | None
 ) -> None:
-    given: Any = [{"type": kind, "address": address} for kind, address in addresses]
-    found = request.serving_names("n", given, dns_only=dns_only)
-    if wanted is None:
+    supplied: Any = [{"type": kind, "address": address} for kind, address in addresses]
+    found = request.serving_names("n", supplied, dns_only=dns_only)
+    if desired is None:
         assert found is None
         return
     assert found is not None
     assert (found.common_name, found.organizations) == ("system:node:n", ("system:nodes",))
-    assert (found.dns_names, found.ip_addresses) == (wanted.dns_names, wanted.ip_addresses)
+    assert (found.dns_names, found.ip_addresses) == (desired.dns_names, desired.ip_addresses)
 
 
 def test_the_name_of_a_request_depends_on_its_content() -> None:
@@ -129,7 +129,7 @@ def test_the_request_object(signer: str, usages: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "lacks"),
+    ("desired", "lacks"),
     [
         (NODE, ""),
         (Names("system:node:n", ("system:nodes",)), ""),
@@ -139,8 +139,8 @@ def test_the_request_object(signer: str, usages: list[str]) -> None:
         (Names("system:node:n", (), (), ("10.0.0.2",)), "address 10.0.0.2"),
     ],
 )
-def test_names_missing_from_a_certificate(wanted: Names, lacks: str) -> None:
-    why = unsatisfied(Certificate(NODE, 0, 1), wanted)
+def test_names_missing_from_a_certificate(desired: Names, lacks: str) -> None:
+    why = unsatisfied(Certificate(NODE, 0, 1), desired)
     assert (lacks in why) if lacks else why == ""
 
 
@@ -172,7 +172,7 @@ def test_verdicts(status: Any, outcome: CsrOutcome) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("stated", "why"),
     [
         ({"reason": "No", "message": "not you"}, "No: not you"),
         ({"reason": "No"}, "No"),
@@ -180,5 +180,5 @@ def test_verdicts(status: Any, outcome: CsrOutcome) -> None:
         ({}, ""),
     ],
 )
-def test_a_denial_contains_the_reason(said: dict[str, Any], why: str) -> None:
-    assert verdict({"status": {"conditions": [{"type": "Denied", **said}]}}).why == why
+def test_a_denial_contains_the_reason(stated: dict[str, Any], why: str) -> None:
+    assert verdict({"status": {"conditions": [{"type": "Denied", **stated}]}}).why == why

@@ -118,37 +118,37 @@ async def test_changed_files_are_reported_once_and_again_after_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "SETTLE_S", 0.001)
-    monkeypatch.setattr(store, "LOOK_S", 0.05)
+    monkeypatch.setattr(store, "CHECK_S", 0.05)
     file, elsewhere = tmp_path / "a", tmp_path / "other" / "b"
     named = [file]
-    told: asyncio.Queue[int] = asyncio.Queue()
+    notified: asyncio.Queue[int] = asyncio.Queue()
     fails = True
 
     async def changed() -> None:
-        told.put_nowait(0)
+        notified.put_nowait(0)
         if fails:
             raise KubeconfigError("not now")
 
     follower = asyncio.create_task(FileFollower(lambda: named, changed).run())
     async with asyncio.timeout(20):
         await asyncio.sleep(0.06)
-        assert told.empty()
+        assert notified.empty()
         file.write_text("x")
-        await told.get()
-        await told.get()  # the first call failed and is repeated
+        await notified.get()
+        await notified.get()  # the first call failed and is repeated
         fails = False
-        await told.get()
+        await notified.get()
         await asyncio.sleep(0.12)
-        while not told.empty():
-            told.get_nowait()
+        while not notified.empty():
+            notified.get_nowait()
         (tmp_path / "unrelated").write_text("x")
         await asyncio.sleep(0.12)
-        assert told.empty()
+        assert notified.empty()
         elsewhere.parent.mkdir()
         named.append(elsewhere)
         file.write_text("names the other one")
-        await told.get()
+        await notified.get()
         elsewhere.write_text("x")
-        await told.get()
+        await notified.get()
     follower.cancel()
     await asyncio.wait([follower])

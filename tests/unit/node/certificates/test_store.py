@@ -86,16 +86,16 @@ def test_the_order_of_locations(tmp_path: Path, signer: Signer) -> None:
         pair.key.write_bytes(key)
         return pair
 
-    given = KeyPair.named(tmp_path, "given")
-    store = CertificateStore(tmp_path, "kubelet-server", given)
+    supplied = KeyPair.named(tmp_path, "given")
+    store = CertificateStore(tmp_path, "kubelet-server", supplied)
     last = put(KeyPair.named(tmp_path, "kubelet-server"))
     found = store.load()
     assert found is not None
     assert found.files == last
-    put(given)
+    put(supplied)
     found = store.load()
     assert found is not None
-    assert found.files == given
+    assert found.files == supplied
     found = store.update(*made(signer), NOW)
     assert store.load() == found
 

@@ -93,7 +93,7 @@ class Machine:
     evictions: list[Eviction] = field(default_factory=list)
     events: list[tuple[str, str, Mapping[str, str]]] = field(default_factory=list)
     reclaims: list[tuple[float, Reclaim]] = field(default_factory=list)
-    told: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
+    notified: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
     lie: Callable[[Observations], Observations] = lambda seen: seen
     layers: Callable[[], int] = lambda: 0
@@ -123,7 +123,7 @@ class Machine:
             is_over=lambda uid: all(each.pod.uid != uid for each in self.running()),
             reclaim=self.reclaim,
             clear=self.clear,
-            changed=lambda: self.told.append((self.now(), self.keeper.conditions)),
+            changed=lambda: self.notified.append((self.now(), self.keeper.conditions)),
             recorder=self,
             clock=_Clock(),
             node_name="n1",
@@ -152,9 +152,9 @@ class Machine:
             Signal.PIDS: SignalObservation(max(0, tasks), TASKS, now),
         }
 
-    async def observe(self, wanted: Collection[Signal]) -> Observations:
+    async def observe(self, desired: Collection[Signal]) -> Observations:
         self.looks.append(self.now())
-        return self.lie({s: seen for s, seen in self.truth().items() if s in wanted})
+        return self.lie({s: seen for s, seen in self.truth().items() if s in desired})
 
     async def layout(self) -> Layout | None:
         return self.where

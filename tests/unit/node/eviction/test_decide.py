@@ -199,7 +199,7 @@ def test_the_layout_is_by_device_numbers() -> None:
 )
 def test_any_history(looks_made: list[tuple[float, dict[str, int]]]) -> None:
     rounds = Rounds(SOFT)
-    told: dict[Condition, float] = {}
+    notified: dict[Condition, float] = {}
     for after, available in looks_made:
         before = rounds.state
         decision = rounds.observe(after, **available)
@@ -208,12 +208,12 @@ def test_any_history(looks_made: list[tuple[float, dict[str, int]]]) -> None:
             assert crossing.seen.available < crossing.quantity, "never above a threshold"
             assert threshold in before.suspected or threshold in before.first_seen
             assert rounds.now - crossing.since >= threshold.grace
-        for condition in set(told) - set(decision.state.conditions):
-            assert rounds.now - told.pop(condition) >= SOFT.transition, "no flapping"
+        for condition in set(notified) - set(decision.state.conditions):
+            assert rounds.now - notified.pop(condition) >= SOFT.transition, "no flapping"
         for condition in decision.state.conditions:
-            told.setdefault(condition, rounds.now)
+            notified.setdefault(condition, rounds.now)
             if decision.state.pressed[condition] == rounds.now:
-                told[condition] = rounds.now
+                notified[condition] = rounds.now
 
 
 def test_there_are_no_conditions_at_the_start() -> None:

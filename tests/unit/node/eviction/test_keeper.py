@@ -62,7 +62,7 @@ async def test_a_quiet_node_is_measured_every_ten_seconds() -> None:
 async def test_the_condition_is_reported_and_held() -> None:
     machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
     await machine.runs(310)
-    (raised, one), (ended, none) = machine.told
+    (raised, one), (ended, none) = machine.notified
     assert (one, none) == (("MemoryPressure",), ())
     assert raised < 1
     assert 300 <= ended - raised < 303
@@ -74,7 +74,7 @@ async def test_disk_is_reclaimed_before_any_eviction() -> None:
     await machine.runs(60)
     assert machine.evicted == []
     assert [what for _, what in machine.reclaims] == [Reclaim.CONTAINERS, Reclaim.IMAGES]
-    assert machine.told[0][1] == ("DiskPressure",)
+    assert machine.notified[0][1] == ("DiskPressure",)
     (done,) = machine.keeper.done
     assert done.helped
     assert done.pod is None
@@ -130,7 +130,7 @@ async def test_disks_of_unknown_layout_cause_no_eviction() -> None:
     machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
     await machine.runs(60)
     assert (machine.evicted, machine.reclaims) == ([], [])
-    assert machine.told[0][1] == ("DiskPressure",)
+    assert machine.notified[0][1] == ("DiskPressure",)
 
 
 @on_virtual_time
@@ -146,7 +146,7 @@ async def test_process_numbers() -> None:
     machine = Machine(HARD, [eater("calm", tasks=50), eater("forker", tasks_a_second=900)])
     await machine.runs(60)
     assert machine.evicted == ["forker"]
-    assert machine.told[0][1] == ("PIDPressure",)
+    assert machine.notified[0][1] == ("PIDPressure",)
 
 
 @on_virtual_time
@@ -182,7 +182,7 @@ async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
     (only,) = machine.evictions
     assert only.options.grace_override == 30, "the pod's own, below evictionMaxPodGracePeriod"
     assert 30 <= only.at < 33
-    assert machine.told[0][0] < 1, "the condition is reported at once"
+    assert machine.notified[0][0] < 1, "the condition is reported at once"
 
 
 @on_virtual_time
@@ -219,7 +219,7 @@ async def test_jumping_or_impossible_numbers_cause_no_eviction() -> None:
     machine.lie = lie
     await machine.runs(3600)
     assert machine.evicted == []
-    assert machine.told == []
+    assert machine.notified == []
     assert len(lie_before) > 300
 
 
@@ -269,7 +269,7 @@ async def test_any_machine(seed: int) -> None:
         assert blameless or seen.available >= threshold.amount.in_units(seen.capacity), (
             "it recovers"
         )
-    changes = [told for _, told in machine.told]
+    changes = [notified for _, notified in machine.notified]
     assert len(changes) <= 2 * (len(machine.evictions) + len(machine.reclaims) + 8)
 
 
@@ -298,7 +298,7 @@ def _drawn(chance: random.Random, number: int) -> Eater:
 # -- restarts ------------------------------------------------------------------------------------
 
 
-def shown(*conditions: str) -> Any:
+def reported(*conditions: str) -> Any:
     return {
         "metadata": {"name": "n1"},
         "status": {
@@ -314,10 +314,10 @@ def shown(*conditions: str) -> Any:
 @on_virtual_time
 async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
-    machine.keeper.node_shown(shown("DiskPressure"))
+    machine.keeper.node_reported(reported("DiskPressure"))
     assert machine.keeper.conditions == ("DiskPressure",)
     await machine.runs(310)
-    ((ended, none),) = machine.told
+    ((ended, none),) = machine.notified
     assert none == ()
     assert 300 <= ended < 302
 
@@ -325,8 +325,8 @@ async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
 @on_virtual_time
 async def test_only_conditions_of_the_last_agent_are_restored() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
-    machine.keeper.node_shown(shown())
-    machine.keeper.node_shown(shown("MemoryPressure"))
+    machine.keeper.node_reported(reported())
+    machine.keeper.node_reported(reported("MemoryPressure"))
     assert machine.keeper.conditions == ()
 
 
@@ -484,5 +484,7 @@ async def test_the_disk_waits_for_a_pod_evicted_for_memory() -> None:
     first, second = machine.evictions
     assert (first.name, second.name) == ("both", "large")
     assert (19 < first.at < 20) and first.at + 30 <= second.at, "it may be enough for the disk too"
-    (crossed,) = [at for at, told in machine.told if told == ("MemoryPressure", "DiskPressure")]
+    (crossed,) = [
+        at for at, notified in machine.notified if notified == ("MemoryPressure", "DiskPressure")
+    ]
     assert crossed < 30

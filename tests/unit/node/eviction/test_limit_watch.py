@@ -17,7 +17,7 @@ from kubeletpy.node.eviction.machine import Unwatched
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.disk_plan import PodStorage
-from kubeletpy.pods.pod import Pod, Spared
+from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import EPOCH, on_virtual_time
@@ -67,13 +67,13 @@ class Node:
     def now(self) -> float:
         return EPOCH + asyncio.get_running_loop().time()
 
-    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
-        self.looks.append((asyncio.get_running_loop().time(), dict(wanted)))
+    async def measure(self, desired: Mapping[str, bool]) -> Mapping[str, PodStorage]:
+        self.looks.append((asyncio.get_running_loop().time(), dict(desired)))
         await asyncio.sleep(self.measuring_s)
         if self.blind_looks:
             self.blind_looks -= 1
             raise OSError("the disk does not answer")
-        return {uid: self.uses[uid] for uid in wanted if uid in self.uses}
+        return {uid: self.uses[uid] for uid in desired if uid in self.uses}
 
     async def close(self) -> None:
         self.closed = True
@@ -317,16 +317,16 @@ async def test_a_critical_pod_over_its_limit_is_kept_and_named(
     node = Node(make_pod("critical", volumes=volumes, priority=2_000_000_000), limited("other"))
     node.uses = {"uid-critical": FULL}
     async with node.running():
-        assert node.keeper.spared("uid-critical") is None
+        assert node.keeper.excluded("uid-critical") is None
         await asyncio.sleep(PERIOD_S * 3.5)
         assert node.killed == []
-        assert node.keeper.spared("uid-critical") == Spared("emptyDir v", 2 << 20, 1 << 20, 10)
-        assert node.keeper.spared("uid-other") is None
-        said = [each for each in caplog.records if "critical pod exceeds" in each.message]
-        assert len(said) == 1
+        assert node.keeper.excluded("uid-critical") == Excluded("emptyDir v", 2 << 20, 1 << 20, 10)
+        assert node.keeper.excluded("uid-other") is None
+        stated = [each for each in caplog.records if "critical pod exceeds" in each.message]
+        assert len(stated) == 1
         node.uses = {"uid-critical": PodStorage({"v": 1})}
         await asyncio.sleep(PERIOD_S)
-        assert node.keeper.spared("uid-critical") is None
+        assert node.keeper.excluded("uid-critical") is None
 
 
 @on_virtual_time

@@ -78,10 +78,10 @@ def test_kernel_memory_and_inactive_files_do_not_count_as_used() -> None:
 
 
 def test_memory_signals_agree_with_the_summary() -> None:
-    shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0).memory_available
+    reported = proc_text.machine({"meminfo": MEMINFO}, 100, 0).memory_available
     found = node_memory(sizes(MEMINFO))
     assert found is not None
-    assert found[0] == shown
+    assert found[0] == reported
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: in
         await of.close()
 
     asyncio.run(observe())
-    shown = proc_text.machine({"meminfo": MEMINFO}, 100, 0, huge_pages << 10)
-    assert shown.memory_available == available << 10
-    assert shown.working_set == proc_text.machine({"meminfo": MEMINFO}, 100, 0).working_set
+    reported = proc_text.machine({"meminfo": MEMINFO}, 100, 0, huge_pages << 10)
+    assert reported.memory_available == available << 10
+    assert reported.working_set == proc_text.machine({"meminfo": MEMINFO}, 100, 0).working_set
 
 
 def test_an_observation(proc: Path) -> None:
@@ -153,11 +153,11 @@ def test_a_hanging_file_system_does_not_block_other_signals(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
-    asked: list[str] = []
+    requested: list[str] = []
     real = space
 
     def hangs(path: str, at: int) -> Any:
-        asked.append(path)
+        requested.append(path)
         answers.wait()
         return real(path, at)
 
@@ -169,7 +169,7 @@ def test_a_hanging_file_system_does_not_block_other_signals(
         for _ in range(3):
             seen = await of.observe([Signal.MEMORY, Signal.NODEFS])
             assert set(seen) == {Signal.MEMORY}
-        assert len(asked) == 1, "one call at a time"
+        assert len(requested) == 1, "one call at a time"
         answers.set()
         monkeypatch.setattr(machine, "STATFS_WAIT_S", 5)
         assert set(await of.observe([Signal.NODEFS])) == {Signal.NODEFS}

@@ -44,8 +44,8 @@ def reading(
 
 
 def web(**requests: str) -> Any:
-    asked = {name.replace("_", "-"): text for name, text in requests.items()}
-    main = {"name": "main", "image": "i", "resources": {"requests": asked}}
+    requested = {name.replace("_", "-"): text for name, text in requests.items()}
+    main = {"name": "main", "image": "i", "resources": {"requests": requested}}
     return make_pod(containers=[main, {"name": "side", "image": "i"}], priority=3)
 
 

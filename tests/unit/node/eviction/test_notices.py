@@ -38,42 +38,42 @@ def registered(control: Path) -> tuple[int, int, int]:
 @pytest.mark.parametrize(("name", "below"), [("/", ""), ("/kubepods", "kubepods")])
 async def test_a_threshold_of_version_1(tmp_path: Path, name: str, below: str) -> None:
     control = group(tmp_path, below, "1000\n")
-    told = MemoryNotices(tmp_path, 1, pressure=NONE)
-    told.arm({name: 234})
+    notified = MemoryNotices(tmp_path, 1, pressure=NONE)
+    notified.arm({name: 234})
     event, _, threshold = registered(control)
     assert threshold == 1234, "what is used, and what may be used more"
-    assert told.count == 0
+    assert notified.count == 0
     os.eventfd_write(event, 1)
-    await told.wait(5)
-    assert told.count == 1
-    await told.wait(0.01)
-    assert told.count == 1, "it is notified once"
-    told.close()
+    await notified.wait(5)
+    assert notified.count == 1
+    await notified.wait(0.01)
+    assert notified.count == 1, "it is notified once"
+    notified.close()
 
 
 async def test_thresholds_are_armed_again_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = group(tmp_path, "", "1000")
-    told = MemoryNotices(tmp_path, 1, pressure=NONE)
-    told.arm({"/": 1})
-    told.arm({"/": 2})
+    notified = MemoryNotices(tmp_path, 1, pressure=NONE)
+    notified.arm({"/": 1})
+    notified.arm({"/": 2})
     assert registered(control)[2] == 1001
     monkeypatch.setattr(machine, "REARM_S", 0.0)
-    told.arm({"/": 2})
+    notified.arm({"/": 2})
     assert registered(control)[2] == 1002
-    told.close()
-    told.arm({"/": 3})
+    notified.close()
+    notified.arm({"/": 3})
     assert registered(control)[2] == 1002
 
 
 @pytest.mark.parametrize("used", ["", "lots", "-1"])
 async def test_usage_that_can_not_be_read(tmp_path: Path, used: str) -> None:
     control = group(tmp_path, "", used)
-    told = MemoryNotices(tmp_path, 1, pressure=NONE)
-    told.arm({"/": 1})
+    notified = MemoryNotices(tmp_path, 1, pressure=NONE)
+    notified.arm({"/": 1})
     assert control.read_text() == ""
-    told.close()
+    notified.close()
 
 
 @pytest.mark.parametrize("missing", ["memory.usage_in_bytes", "cgroup.event_control"])
@@ -84,10 +84,10 @@ async def test_missing_files_leave_no_descriptors(
     group(tmp_path, "", "1000")
     (tmp_path / missing).unlink()
     before = descriptors()
-    told = MemoryNotices(tmp_path if mount else None, 1, pressure=NONE)
-    told.arm({"/": 1, "": 1})
+    notified = MemoryNotices(tmp_path if mount else None, 1, pressure=NONE)
+    notified.arm({"/": 1, "": 1})
     assert descriptors() == before
-    told.close()
+    notified.close()
 
 
 async def test_version_2_has_no_thresholds(tmp_path: Path) -> None:
@@ -95,20 +95,20 @@ async def test_version_2_has_no_thresholds(tmp_path: Path) -> None:
     control = group(tmp_path, "kubepods", "1000")
     (tmp_path / "kubepods" / "memory.events").write_text("low 0\n")
     before = descriptors()
-    told = MemoryNotices(tmp_path, 2, pressure=NONE)
-    told.arm({"/": 1, "/kubepods": 1})
+    notified = MemoryNotices(tmp_path, 2, pressure=NONE)
+    notified.arm({"/": 1, "/kubepods": 1})
     assert control.read_text() == ""
     assert descriptors() == before
-    told.close()
+    notified.close()
 
 
 async def test_a_waiter_can_be_woken(tmp_path: Path) -> None:
-    told = MemoryNotices(tmp_path, 2, pressure=NONE)
-    told.wake()
+    notified = MemoryNotices(tmp_path, 2, pressure=NONE)
+    notified.wake()
     async with asyncio.timeout(5):
-        await told.wait(60)
+        await notified.wait(60)
     begun = asyncio.get_running_loop().time()
-    await told.wait(0.05)
+    await notified.wait(0.05)
     assert asyncio.get_running_loop().time() - begun >= 0.05, "once"
-    assert told.count == 0, "nobody but the kernel counts"
-    told.close()
+    assert notified.count == 0, "nobody but the kernel counts"
+    notified.close()

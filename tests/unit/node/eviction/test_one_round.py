@@ -40,14 +40,14 @@ class Node(Machine):
         )
         super().__post_init__()
 
-    async def measure(self, wanted: Mapping[str, bool]) -> Mapping[str, PodStorage]:
+    async def measure(self, desired: Mapping[str, bool]) -> Mapping[str, PodStorage]:
         self.measured += 1
         await asyncio.sleep(self.measuring_s)
         now = self.now()
         return {
             e.pod.uid: PodStorage({"v": e.on_disk(now)})
             for e in self.running()
-            if e.pod.uid in wanted
+            if e.pod.uid in desired
         }
 
     async def runs(self, seconds: float) -> None:
@@ -62,7 +62,7 @@ async def test_a_pod_over_its_limit_is_evicted_before_the_largest() -> None:
     (only,) = node.evictions
     assert only.name == "over"
     assert 12 < only.at < 19, "the crossing is the reason to measure: the next time were 20"
-    assert node.told[0][1] == ("DiskPressure",)
+    assert node.notified[0][1] == ("DiskPressure",)
     (eviction,) = node.keeper.done_for_limits
     assert eviction.pod.name == "over"
 

@@ -18,8 +18,8 @@ BOTH = (Reclaim.CONTAINERS, Reclaim.IMAGES)
 def pod(uid: str, used: int | None = None, request: int = 0, priority: int = 0) -> Candidate:
     """A pod that uses the same amount of memory, bytes, inodes and processes."""
     use = None if used is None else Use(used, used, DiskUse(layers=(used, used)))
-    asked = {"memory": request, "ephemeral-storage": request} if request else {}
-    return Candidate(uid, f"ns/{uid}", priority, False, asked, use=use)
+    requested = {"memory": request, "ephemeral-storage": request} if request else {}
+    return Candidate(uid, f"ns/{uid}", priority, False, requested, use=use)
 
 
 def critical(uid: str) -> Candidate:
@@ -33,8 +33,8 @@ def names(order: EvictionOrder) -> list[str]:
     return [f"{each.number} {each.place.name}" for each in order.pods]
 
 
-def the(signal: Signal, asked: Candidate, layout: Layout = Layout.ONE) -> EvictionOrder:
-    (found,) = orders([signal], layout, PODS, asked=asked)
+def the(signal: Signal, requested: Candidate, layout: Layout = Layout.ONE) -> EvictionOrder:
+    (found,) = orders([signal], layout, PODS, requested=requested)
     return found
 
 
@@ -50,7 +50,7 @@ def test_signals_of_one_order_share_it() -> None:
     assert names(memory) == ["1 over", "2 high", "3 within"]
     assert names(tasks) == ["1 over", "2 within", "3 high"]
     assert (memory.count, memory.stay, memory.crossed, memory.beyond) == (3, 1, False, None)
-    assert not any(each.asked or each.assumed for each in memory.pods)
+    assert not any(each.requested or each.assumed for each in memory.pods)
 
 
 def test_crossed_thresholds_come_first() -> None:
@@ -70,7 +70,7 @@ def test_without_a_layout_there_is_no_order_for_the_disk() -> None:
 
 @pytest.mark.parametrize("signal", [Signal.MEMORY, Signal.NODEFS])
 @pytest.mark.parametrize(
-    ("asked", "expected", "beyond"),
+    ("requested", "expected", "beyond"),
     [
         # within its request it is behind all that exceed theirs
         (pod("new", request=300), ["1 over", "2 high", "3 new", "4 within"], 2),
@@ -81,18 +81,18 @@ def test_without_a_layout_there_is_no_order_for_the_disk() -> None:
     ],
 )
 def test_a_new_pod(
-    signal: Signal, asked: Candidate, expected: list[str], beyond: int | None
+    signal: Signal, requested: Candidate, expected: list[str], beyond: int | None
 ) -> None:
-    found = the(signal, asked)
+    found = the(signal, requested)
     assert (names(found), found.beyond) == (expected, beyond)
-    (mine,) = [each for each in found.pods if each.asked]
+    (mine,) = [each for each in found.pods if each.requested]
     assert (mine.place.name, mine.assumed) == ("new", True)
 
 
 @pytest.mark.parametrize("layout", Layout)
 @pytest.mark.parametrize("signal", [Signal.NODEFS, Signal.IMAGEFS, Signal.CONTAINERFS])
 def test_the_use_of_a_new_pod_counts_once(signal: Signal, layout: Layout) -> None:
-    (mine,) = [each for each in the(signal, pod("new", request=300), layout).pods if each.asked]
+    (mine,) = [each for each in the(signal, pod("new", request=300), layout).pods if each.requested]
     counted = signal is not Signal.IMAGEFS or layout is not Layout.SPLIT
     assert mine.place.used == (300 if counted else 0)
 
@@ -100,7 +100,7 @@ def test_the_use_of_a_new_pod_counts_once(signal: Signal, layout: Layout) -> Non
 def test_a_running_pod_with_other_requests() -> None:
     found = the(Signal.MEMORY, pod("over", 200, 900))
     assert names(found) == ["1 high", "2 within", "3 over"]
-    assert [(each.asked, each.assumed) for each in found.pods][2] == (True, False)
+    assert [(each.requested, each.assumed) for each in found.pods][2] == (True, False)
     assert found.beyond is None
     assert found.count == 3
 
@@ -108,12 +108,12 @@ def test_a_running_pod_with_other_requests() -> None:
 def test_a_critical_pod_has_no_position() -> None:
     found = the(Signal.MEMORY, critical("new"))
     assert names(found) == ["1 over", "2 high", "3 within"]
-    assert (found.asked_stays, found.stay, found.beyond) == (True, 1, None)
+    assert (found.requested_stays, found.stay, found.beyond) == (True, 1, None)
 
 
 def test_the_first_pods_and_the_requested_one_are_named() -> None:
     many = [pod(f"p{n:02}", 1000 - n, 100) for n in range(20)]
-    (found,) = orders([Signal.MEMORY], None, many, asked=pod("new", request=300))
+    (found,) = orders([Signal.MEMORY], None, many, requested=pod("new", request=300))
     assert names(found) == [*(f"{n + 1} p{n:02}" for n in range(FIRST)), "21 new"]
     assert (found.count, found.beyond) == (21, 21)
 

@@ -35,9 +35,9 @@ def pod(
     blind: bool = False,
     **requests: int,
 ) -> Candidate:
-    asked = {name.replace("_", "-"): amount for name, amount in requests.items()}
+    requested = {name.replace("_", "-"): amount for name, amount in requests.items()}
     use = None if blind else Use(memory, tasks, disk or DiskUse())
-    return Candidate(uid, f"ns/{uid}", priority, critical, asked, use=use)
+    return Candidate(uid, f"ns/{uid}", priority, critical, requested, use=use)
 
 
 def order(signal: Signal, *pods: Candidate, layout: Layout = Layout.ONE) -> list[str]:
@@ -76,8 +76,8 @@ def test_memory(signal: Signal) -> None:
 def test_among_equals_the_uid_decides() -> None:
     assert order(Signal.MEMORY, pod("b", memory=5), pod("a", memory=5)) == ["a", "b"]
     # a missing request counts as 0
-    for asks, other in (("a", "b"), ("b", "a")):
-        assert order(Signal.MEMORY, requested(asks, 6, 1), pod(other, memory=5)) == ["a", "b"]
+    for requests, other in (("a", "b"), ("b", "a")):
+        assert order(Signal.MEMORY, requested(requests, 6, 1), pod(other, memory=5)) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

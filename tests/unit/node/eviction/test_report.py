@@ -104,10 +104,12 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
         "memory.available was 0 GiB, below 1.0 GiB" in text
     )
     assert "Remedies\n  nothing: there is enough again" in text
-    told = render.eviction(view["evictions"][0], view["at"])
-    assert told.startswith("Evicted because the node ran short\n  20s ago: memory.available was 0")
-    assert "    3. default/critical: critical or static: stays\n" in told
-    assert told.endswith("  next would have been default/big")
+    notified = render.eviction(view["evictions"][0], view["at"])
+    assert notified.startswith(
+        "Evicted because the node ran short\n  20s ago: memory.available was 0"
+    )
+    assert "    3. default/critical: critical or static: stays\n" in notified
+    assert notified.endswith("  next would have been default/big")
 
 
 @on_virtual_time
@@ -147,8 +149,8 @@ def test_a_node_that_is_not_watched() -> None:
 async def test_the_reason_for_no_eviction_is_logged_once(caplog: Any) -> None:
     machine = Machine(RULES, [eater("critical", memory=16 * GI, priority=2_000_000_000)])
     await machine.runs(100)
-    told = [each for each in caplog.messages if "only critical pods run" in each]
-    assert len(told) == 1
+    notified = [each for each in caplog.messages if "only critical pods run" in each]
+    assert len(notified) == 1
 
 
 HARD = Threshold(Signal.MEMORY, Amount(1000), reclaim=Amount(50))

@@ -40,8 +40,8 @@ def test_condition_resource_and_reclaims_of_a_signal(signal: Signal) -> None:
     assert condition_of(signal) is Condition(condition)
     assert resource_of(signal) == resource
     assert (signal in DISK) == (condition == "DiskPressure")
-    for layout, words in zip((Layout.ONE, Layout.APART, Layout.SPLIT), helps, strict=True):
-        expected = tuple(Reclaim(word) for word in words.split())
+    for layout, parts in zip((Layout.ONE, Layout.APART, Layout.SPLIT), helps, strict=True):
+        expected = tuple(Reclaim(word) for word in parts.split())
         assert reclaims(signal, layout) == expected
         if signal in DISK:
             assert counts_layers(signal, layout) == (Reclaim.CONTAINERS in expected)
@@ -83,9 +83,12 @@ def test_impossible_numbers_are_not_accepted(
     available: int, capacity: int, at: float, doubt: Doubt | None
 ) -> None:
     fine = SignalObservation(5, 10, 100.0)
-    given = SignalObservation(available, capacity, at)
-    seen = believable({Signal.MEMORY: given, Signal.PIDS: fine}, 100.0)
+    supplied = SignalObservation(available, capacity, at)
+    seen = believable({Signal.MEMORY: supplied, Signal.PIDS: fine}, 100.0)
     if doubt is None:
-        assert (seen.observations, seen.doubts) == ({Signal.MEMORY: given, Signal.PIDS: fine}, {})
+        assert (seen.observations, seen.doubts) == (
+            {Signal.MEMORY: supplied, Signal.PIDS: fine},
+            {},
+        )
     else:
         assert (seen.observations, seen.doubts) == ({Signal.PIDS: fine}, {Signal.MEMORY: doubt})

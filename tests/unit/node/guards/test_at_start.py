@@ -37,16 +37,16 @@ class Node:
     def __init__(self, root: Path, settings: StartSettings, **facts: object) -> None:
         self.events: list[tuple[str, str]] = []
         self.proc = proc(root / "proc")
-        given = {"cgroup_v2": True, "swap_on": False, "kernel_version": "6.1.0", **facts}
+        supplied = {"cgroup_v2": True, "swap_on": False, "kernel_version": "6.1.0", **facts}
         self.guards = MachineAtStart(
             settings,
             GuardedHost(proc=self.proc, own_pid=OWN),
             lambda reason, message: self.events.append((reason, message)),
             root=root,
-            cgroup_v2=bool(given["cgroup_v2"]),
-            swap_on=bool(given["swap_on"]),
-            kernel_version=str(given["kernel_version"]),
-            in_user_namespace=bool(given.get("contained")),
+            cgroup_v2=bool(supplied["cgroup_v2"]),
+            swap_on=bool(supplied["swap_on"]),
+            kernel_version=str(supplied["kernel_version"]),
+            in_user_namespace=bool(supplied.get("contained")),
         )
 
     @property

@@ -38,13 +38,13 @@ class Tables:
             for chain in ("INPUT", "OUTPUT", "POSTROUTING"):
                 self.rules[table, chain] = []
 
-    async def run(self, words: Sequence[str]) -> Ended:
-        self.commands.append(list(words))
+    async def run(self, parts: Sequence[str]) -> Ended:
+        self.commands.append(list(parts))
         if self.missing:
             raise ProgramFailed("could not be started: No such file or directory")
         if self.failing:
             return Ended(self.failing, "Permission denied (you must be root)")
-        program, wait, seconds, flag, table, how, chain, *rule = words
+        program, wait, seconds, flag, table, how, chain, *rule = parts
         assert (program[-6:], wait, seconds, flag) == ("tables", "-w", "5", "-t")
         there = self.rules.get((table, chain))
         if how == "-N":
@@ -70,9 +70,9 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("code", "said"), [(0, "YES"), (1, "NO"), (2, "FAILED"), (-9, "FAILED")])
-def test_answers(code: int, said: str) -> None:
-    assert answer(code) is IptablesExit[said]
+@pytest.mark.parametrize(("code", "stated"), [(0, "YES"), (1, "NO"), (2, "FAILED"), (-9, "FAILED")])
+def test_answers(code: int, stated: str) -> None:
+    assert answer(code) is IptablesExit[stated]
 
 
 def test_the_rule_that_kube_proxy_makes_too() -> None:
@@ -174,8 +174,8 @@ async def test_a_failure_is_reported_once_and_retried(caplog: pytest.LogCaptureF
 
 async def test_how_a_command_ended() -> None:
     assert await run_command(["true"]) == Ended(0, "")
-    words = ["sh", "-c", 'printf "no\\n  such chain\\n" >&2; exit 1']
-    assert await run_command(words) == Ended(1, "no such chain")
+    parts = ["sh", "-c", 'printf "no\\n  such chain\\n" >&2; exit 1']
+    assert await run_command(parts) == Ended(1, "no such chain")
     with pytest.raises(ProgramFailed, match="could not be started: No such file"):
         await run_command(["/none/iptables"])
     with pytest.raises(ProgramFailed, match="signal 9"):

@@ -44,9 +44,9 @@ def test_records(data: bytes, record: KernelRecord | None) -> None:
 
 
 def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
-    told = Kills()
+    notified = Kills()
     records = (KernelRecord(n, from_kernel, text) for n, text in enumerate(texts))
-    return [kill for record in records if (kill := told.add(record)) is not None]
+    return [kill for record in records if (kill := notified.add(record)) is not None]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ A kill in a cgroup, one that root forged, and one because the machine had no mem
 
 
 def test_records_of_a_real_kernel() -> None:
-    told = Kills()
+    notified = Kills()
     records = [record for data in REAL if (record := parse(data)) is not None]
     assert len(records) == len(REAL)
-    found = [kill for record in records if (kill := told.add(record)) is not None]
+    found = [kill for record in records if (kill := notified.add(record)) is not None]
     assert found == [Kill(444, "python3.11", 89)]

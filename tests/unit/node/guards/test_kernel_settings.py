@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.node.guards.at_start import read_sysctls, settle
-from kubeletpy.node.guards.kernel_settings import WANTED, Wrong, compare, refusal
+from kubeletpy.node.guards.kernel_settings import DESIRED, Wrong, compare, refusal
 
-RIGHT = {name: f"{value}\n" for name, value in WANTED.items()}
+RIGHT = {name: f"{value}\n" for name, value in DESIRED.items()}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ class KernelLog:
         self.root = root
         self.records: list[bytes] = []
         self.writers: list[socket.socket] = []
-        self.told: list[Kill] = []
+        self.notified: list[Kill] = []
 
     def open(self) -> int:
         reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -50,7 +50,7 @@ class KernelLog:
 
     @asynccontextmanager
     async def watched(self, boot_id: str = "b1") -> AsyncIterator[None]:
-        watch = OOMWatch(self.open, self.root / MARK, boot_id, self.told.append)
+        watch = OOMWatch(self.open, self.root / MARK, boot_id, self.notified.append)
         task = asyncio.create_task(watch.run())
         await asyncio.sleep(1)
         try:
@@ -69,9 +69,9 @@ async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     kernel.write(BEGIN, KILLED, "later")
     async with kernel.watched():
-        assert kernel.told == []
+        assert kernel.notified == []
         kernel.write("x", BEGIN, IN_GROUP, BEGIN, "y", KILLED)
-    assert kernel.told == [Kill(8, "stress", 4711)]
+    assert kernel.notified == [Kill(8, "stress", 4711)]
     assert kernel.mark() == {"bootID": "b1", "sequence": 8}
 
 
@@ -85,7 +85,7 @@ async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -
         pass
     async with kernel.watched():
         pass
-    assert [kill.sequence for kill in kernel.told] == [1, 3]
+    assert [kill.sequence for kill in kernel.notified] == [1, 3]
 
 
 @on_virtual_time
@@ -97,7 +97,7 @@ async def test_another_boot_starts_anew(tmp_path: Path) -> None:
     kernel.records.clear()
     async with kernel.watched("b2"):
         kernel.write(BEGIN, KILLED)
-    assert [kill.sequence for kill in kernel.told] == [41, 1]
+    assert [kill.sequence for kill in kernel.notified] == [41, 1]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
         kernel.write(BEGIN, KILLED)
         async with kernel.watched():
             kernel.write(BEGIN, KILLED)
-        assert [kill.sequence for kill in kernel.told] == [3]
+        assert [kill.sequence for kill in kernel.notified] == [3]
 
     follow()
 
@@ -127,7 +127,7 @@ async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
             kernel.write(*["noise"] * 40)
             await asyncio.sleep(0.1)
         kernel.write(BEGIN, KILLED)
-    assert [kill.process for kill in kernel.told] == ["stress"]
+    assert [kill.process for kill in kernel.notified] == ["stress"]
 
 
 @on_virtual_time
@@ -145,7 +145,7 @@ async def test_overwritten_records_are_skipped(
         monkeypatch.setattr(os, "read", losing)
         kernel.write(BEGIN, KILLED)
     monkeypatch.undo()
-    assert [kill.process for kill in kernel.told] == ["stress"]
+    assert [kill.process for kill in kernel.notified] == ["stress"]
     assert not lost
 
 
@@ -160,11 +160,13 @@ async def test_a_missing_log_is_reported_once_and_retried(
             raise errors.pop()
         return kernel.open()
 
-    task = asyncio.create_task(OOMWatch(refusing, tmp_path / MARK, "b", kernel.told.append).run())
+    task = asyncio.create_task(
+        OOMWatch(refusing, tmp_path / MARK, "b", kernel.notified.append).run()
+    )
     await asyncio.sleep(200)
     kernel.write(BEGIN, KILLED)
     await asyncio.sleep(1)
     task.cancel()
     await asyncio.wait([task])
-    assert len(kernel.told) == 1
+    assert len(kernel.notified) == 1
     assert [record.getMessage()[:16] for record in caplog.records] == ["the kernel's log"]

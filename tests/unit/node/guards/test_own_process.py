@@ -12,12 +12,12 @@ from kubeletpy.node.guards.at_start import set_oom_score
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted"), [("0\n", -999), ("-999\n", -999), ("-17\n", 0), ("", 5)]
+    ("there", "desired"), [("0\n", -999), ("-999\n", -999), ("-17\n", 0), ("", 5)]
 )
-def test_the_score_is_set(tmp_path: Path, there: str, wanted: int) -> None:
+def test_the_score_is_set(tmp_path: Path, there: str, desired: int) -> None:
     (tmp_path / "oom_score_adj").write_text(there)
-    assert set_oom_score(wanted, tmp_path) == ""
-    assert int((tmp_path / "oom_score_adj").read_text()) == wanted
+    assert set_oom_score(desired, tmp_path) == ""
+    assert int((tmp_path / "oom_score_adj").read_text()) == desired
 
 
 def test_a_score_that_is_right_is_not_written(tmp_path: Path) -> None:
@@ -41,17 +41,17 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 @pytest.mark.parametrize(
-    ("limit", "said", "limits"), [(0, "", "100 200"), (150, "", "150 150"), (200, "", "200 200")]
+    ("limit", "stated", "limits"), [(0, "", "100 200"), (150, "", "150 150"), (200, "", "200 200")]
 )
-def test_open_files(limit: int, said: str, limits: str) -> None:
-    assert in_a_process(LIMITED.format(limit=limit)) == [said, limits]
+def test_open_files(limit: int, stated: str, limits: str) -> None:
+    assert in_a_process(LIMITED.format(limit=limit)) == [stated, limits]
 
 
 def test_more_files_than_the_process_may_set() -> None:
     # no process may have more than fs.nr_open, whatever its rights
     nr_open = int(Path("/proc/sys/fs/nr_open").read_text())
-    said, limits = in_a_process(LIMITED.format(limit=nr_open + 1))
-    assert (said, limits) == (f"maxOpenFiles {nr_open + 1}", "200 200")
+    stated, limits = in_a_process(LIMITED.format(limit=nr_open + 1))
+    assert (stated, limits) == (f"maxOpenFiles {nr_open + 1}", "200 200")
 
 
 def in_a_process(program: str) -> list[str]:

@@ -81,11 +81,11 @@ def test_the_grace_is_the_shorter_of_pod_and_group() -> None:
 )
 def test_the_status(before: str, after: str) -> None:
     other = {"type": "Ready", "status": "False"}
-    given: Any = {
+    supplied: Any = {
         "phase": before,
         "conditions": [other, {"type": "DisruptionTarget", "status": "False"}],
     }
-    status = ended_status(given, 0.0, 3)
+    status = ended_status(supplied, 0.0, 3)
     assert (status["phase"], status["reason"]) == (after, "Terminated")
     assert status["message"] == "Pod was terminated in response to imminent node shutdown."
     assert status["conditions"] == [

@@ -30,7 +30,7 @@ class FakeLogind:
         self.takes = True
         self.raised: list[int] = []
         self.locks: list[int] = []
-        self.words: asyncio.Queue[bool | None] = asyncio.Queue()
+        self.parts: asyncio.Queue[bool | None] = asyncio.Queue()
         self.under_way = False
         self.connections = 0
 
@@ -52,7 +52,7 @@ class FakeLogind:
             loop.call_later(0.5, setattr, self, "delay", float(seconds))
 
     async def next_shutdown(self) -> bool:
-        word = await self.words.get()
+        word = await self.parts.get()
         if word is None:
             raise DBusError("the bus went away")
         return word
@@ -139,7 +139,7 @@ async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path)
     node = Node(tmp_path, {"a": (0, 3), "b": (0, 5), "critical": (2000, 1)})
 
     async def work() -> None:
-        node.logind.words.put_nowait(True)
+        node.logind.parts.put_nowait(True)
         await eventually(lambda: not node.logind.held())
         assert now() == 6
         assert node.manager.shutting_down
@@ -166,7 +166,7 @@ async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
     node = Node(tmp_path, {"deaf": (0, 1e6), "critical": (2000, 1e6)})
 
     async def work() -> None:
-        node.logind.words.put_nowait(True)
+        node.logind.parts.put_nowait(True)
         await eventually(lambda: not node.logind.held())
         assert now() == 30
 
@@ -181,9 +181,9 @@ async def test_a_canceled_shutdown_ends_no_more_pods_and_takes_the_lock_again(
     node = Node(tmp_path, {"a": (0, 8), "critical": (2000, 1)})
 
     async def work() -> None:
-        node.logind.words.put_nowait(True)
+        node.logind.parts.put_nowait(True)
         await asyncio.sleep(2)
-        node.logind.words.put_nowait(False)
+        node.logind.parts.put_nowait(False)
         await asyncio.sleep(100)
         assert not node.manager.shutting_down
         assert node.logind.held()
@@ -218,11 +218,11 @@ async def test_a_lost_bus_is_found_again_and_nothing_is_forgotten(tmp_path: Path
     node = Node(tmp_path, {"a": (0, 3)})
 
     async def work() -> None:
-        node.logind.words.put_nowait(None)
+        node.logind.parts.put_nowait(None)
         await eventually(lambda: node.logind.connections == 2)
         assert now() == 1
         assert len(node.logind.locks) == 1
-        node.logind.words.put_nowait(True)
+        node.logind.parts.put_nowait(True)
         await eventually(lambda: not node.logind.held())
 
     await during(node, work)

@@ -48,21 +48,21 @@ class ThreadClock:
 
 @dataclass
 class Runtime:
-    """A runtime with fixed answers; ``asked`` names the calls."""
+    """A runtime with fixed answers; ``requested`` names the calls."""
 
     containers: Sequence[cri.ContainerStats] | CRIError = ()
     sandboxes: Sequence[cri.PodSandboxStats] | CRIError | None = None
     pids: dict[str, int] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
 
     async def list_container_stats(self) -> Sequence[cri.ContainerStats]:
-        self.asked.append("containers")
+        self.requested.append("containers")
         if isinstance(self.containers, CRIError):
             raise self.containers
         return self.containers
 
     async def list_pod_sandbox_stats(self) -> Sequence[cri.PodSandboxStats]:
-        self.asked.append("sandboxes")
+        self.requested.append("sandboxes")
         if self.sandboxes is None:
             raise Unimplemented("ListPodSandboxStats", "not here")
         if isinstance(self.sandboxes, CRIError):
@@ -70,17 +70,17 @@ class Runtime:
         return self.sandboxes
 
     async def container_status(self, identifier: str, verbose: bool) -> Any:
-        self.asked.append(f"status {identifier}")
+        self.requested.append(f"status {identifier}")
         info = f'{{"pid": {self.pids.get(identifier, 0)}}}'
         return cri.ContainerStatusResponse(info={"info": info})
 
     async def pod_sandbox_status(self, identifier: str, verbose: bool) -> Any:
-        self.asked.append(f"status {identifier}")
+        self.requested.append(f"status {identifier}")
         info = f'{{"pid": {self.pids.get(identifier, 0)}}}'
         return cri.PodSandboxStatusResponse(info={"info": info})
 
     async def image_fs_info(self) -> cri.ImageFsInfoResponse:
-        self.asked.append("file systems")
+        self.requested.append("file systems")
         usage = cri.FilesystemUsage(
             timestamp=5,
             fs_id=cri.FilesystemIdentifier(mountpoint="/"),

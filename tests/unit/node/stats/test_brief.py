@@ -25,12 +25,12 @@ REF = PodRef("uid", "web", "default")
 def container(stats: GroupStats | None) -> Any:
     groups = (CgroupUsage(GroupKind.CONTAINER, stats, name="main"),)
     reading = Reading(5_000_000_000, NODE, (PodReading(REF, POD, None, groups),), "why")
-    said = brief(reading)
-    assert (said["at"], said["problem"], [pod["uid"] for pod in said["pods"]]) == (
+    stated = brief(reading)
+    assert (stated["at"], stated["problem"], [pod["uid"] for pod in stated["pods"]]) == (
         *(5.0, "why"),
         ["uid"],
     )
-    (found,) = said["pods"][0]["containers"]
+    (found,) = stated["pods"][0]["containers"]
     return found
 
 

@@ -40,16 +40,16 @@ def of_node(group: CgroupUsage, **more: Any) -> Reading:
     return Reading(NOW, NodeReading(group, **more), ())
 
 
-def shown(given: Reading, machine: MachineInfo = MACHINE) -> list[str]:
+def reported(supplied: Reading, machine: MachineInfo = MACHINE) -> list[str]:
     """Each sample as ``name LABELS value +seconds``, without those that every group has."""
     found = []
-    for line in render(given, machine, {(254, 0): "vda"}).decode().splitlines():
+    for line in render(supplied, machine, {(254, 0): "vda"}).decode().splitlines():
         if (sample := SAMPLE.fullmatch(line)) is None:
             continue
         labels = re.sub(r'^container=.*,pod="[^"]*"(,|$)', "", sample["labels"] or "")
         at = f"+{(int(sample['at']) - NOW // 10**6) / 1000:g}" if sample["at"] else ""
-        words = (sample["name"].removeprefix("container_"), labels, sample["value"], at)
-        found.append(" ".join(filter(None, words)).replace('"', ""))
+        parts = (sample["name"].removeprefix("container_"), labels, sample["value"], at)
+        found.append(" ".join(filter(None, parts)).replace('"', ""))
     return found
 
 
@@ -70,8 +70,8 @@ MACHINE_SERIES = block(
 )
 
 
-def group_series(given: Reading) -> list[str]:
-    found = shown(given)
+def group_series(supplied: Reading) -> list[str]:
+    found = reported(supplied)
     assert found[: len(MACHINE_SERIES)] == MACHINE_SERIES
     assert found[-1] == "scrape_error 0"
     return found[len(MACHINE_SERIES) : -1]
@@ -79,7 +79,7 @@ def group_series(given: Reading) -> list[str]:
 
 def test_unknown_facts_about_a_machine_are_left_out() -> None:
     bare = machine_info(4, 0, 0, 4096, 0)
-    found = [line.split()[0] for line in shown(of_node(CgroupUsage(GroupKind.NODE, None)), bare)]
+    found = [line.split()[0] for line in reported(of_node(CgroupUsage(GroupKind.NODE, None)), bare)]
     assert "machine_cpu_physical_cores" not in found
     assert "machine_cpu_sockets" not in found
     assert "machine_swap_bytes" in found
@@ -174,8 +174,8 @@ def test_a_container_of_which_everything_is_known() -> None:
 
 def test_a_sandbox_has_the_network_and_a_machine_its_disk() -> None:
     sandbox = CgroupUsage(GroupKind.SANDBOX, None, "/x", started_at=1)
-    given = of_node(sandbox, network=Network(NOW + SECOND, (ETH0,)), root=SPACE)
-    assert group_series(given) == block(
+    supplied = of_node(sandbox, network=Network(NOW + SECOND, (ETH0,)), root=SPACE)
+    assert group_series(supplied) == block(
         """
         last_seen 1700000000 +0
         start_time_seconds 0
@@ -243,7 +243,7 @@ def test_each_cgroup_is_shown_once() -> None:
         found = re.search(r'container="(.*?)",id="(.*?)"', line)
         return ":".join(found.groups()) if found else ""
 
-    given = Reading(
+    supplied = Reading(
         NOW,
         NodeReading(
             group(GroupKind.NODE, "/"),
@@ -260,6 +260,6 @@ def test_each_cgroup_is_shown_once() -> None:
             PodReading(REF, group(GroupKind.POD, ""), None, (), processes=1),
         ),
     )
-    text = render(given, MACHINE, {}).decode()
+    text = render(supplied, MACHINE, {}).decode()
     seen = [name(line) for line in text.splitlines() if line.startswith("container_last_seen")]
     assert seen == [":/", ":/pods", ":/d", ":/pods/1", ":/pods/1/s", "main:/pods/1/c"]

@@ -91,7 +91,7 @@ def test_files_are_enough_for_cpu_and_memory(tmp_path: Path) -> None:
         assert pod.containers[0].path == "/kubepods/podu1/cri-containerd-u1xa.scope"
         assert reading.node.group.stats is not None
         assert reading.node.group.stats.cpu_ns == 1_500_000_000
-        assert machine.runtime.asked == []
+        assert machine.runtime.requested == []
 
     check()
 
@@ -105,10 +105,10 @@ def test_all_requests_within_a_second_share_one_collection(tmp_path: Path) -> No
         collector = machine.collector()
         readings = await asyncio.gather(*(collector.detail() for _ in range(20)))
         assert all(reading is readings[0] for reading in readings)
-        assert machine.runtime.asked == ["containers"]
+        assert machine.runtime.requested == ["containers"]
         await asyncio.sleep(1.1)
         await collector.detail()
-        assert machine.runtime.asked == ["containers"] * 2
+        assert machine.runtime.requested == ["containers"] * 2
 
     check()
 
@@ -135,7 +135,12 @@ def test_a_runtime_without_stats_of_sandboxes(tmp_path: Path) -> None:
     usage, _ = _usage(machine)
     assert usage.pods[0].containers[0].stats.cpu_ns == 9
     assert usage.problem == ""
-    assert machine.runtime.asked[:4] == ["status vmxsb", "status vmxa", "sandboxes", "containers"]
+    assert machine.runtime.requested[:4] == [
+        "status vmxsb",
+        "status vmxa",
+        "sandboxes",
+        "containers",
+    ]
 
 
 def test_writable_layers_come_from_the_runtime(tmp_path: Path) -> None:
@@ -256,8 +261,10 @@ def test_views(tmp_path: Path) -> None:
 
     @on_virtual_time
     async def check() -> None:
-        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS, provider=provided.append)
-        second = json.loads(await shown.summary(only_cpu_and_memory=False))
+        reported = StatsViews(
+            machine.collector(), "node-1", lambda: FACTS, provider=provided.append
+        )
+        second = json.loads(await reported.summary(only_cpu_and_memory=False))
         (pod,) = second["pods"]
         assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
         assert pod["containers"][0]["rootfs"]["usedBytes"] == 70
@@ -265,8 +272,8 @@ def test_views(tmp_path: Path) -> None:
         assert begun["pods"] >= "2024", "since its cgroup is there"
         assert second["node"]["runtime"]["imageFs"]["usedBytes"] == 77
         assert second["node"]["runtime"]["containerFs"]["inodesUsed"] == 7
-        assert b'container="a"' in await shown.cadvisor_metrics()
-        assert b'container="a"' in await shown.resource_metrics()
+        assert b'container="a"' in await reported.cadvisor_metrics()
+        assert b'container="a"' in await reported.resource_metrics()
 
     check()
     assert provided == [views.FROM_FILES]
@@ -291,19 +298,19 @@ def test_the_first_summary_has_cpu_rates(tmp_path: Path, short: bool) -> None:
     @on_virtual_time
     async def check() -> None:
         now = asyncio.get_running_loop().time
-        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+        reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
         for pause, waits in ((0, True), (0.1, False), (15, False), (300, False), (700, True)):
             await asyncio.sleep(pause)
-            asked = now()
+            requested = now()
             both = await asyncio.gather(
-                *(shown.summary(only_cpu_and_memory=short) for _ in range(2))
+                *(reported.summary(only_cpu_and_memory=short) for _ in range(2))
             )
             for each in both:
                 rates = _cpu(json.loads(each))
                 assert rates.keys() >= {"node-1", "pods", "pod", "a"}
                 assert set(rates.values()) == {0}
-            assert (now() - asked > 0.5) == waits
-            assert now() - asked < 0.7
+            assert (now() - requested > 0.5) == waits
+            assert now() - requested < 0.7
 
     check()
 
@@ -317,8 +324,8 @@ def test_a_new_container_has_a_cpu_rate_since_its_start(tmp_path: Path) -> None:
     @on_virtual_time
     async def check() -> None:
         now = asyncio.get_running_loop().time
-        shown = StatsViews(machine.collector(), "node-1", lambda: FACTS)
-        await shown.summary(only_cpu_and_memory=True)
+        reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+        await reported.summary(only_cpu_and_memory=True)
         await asyncio.sleep(30)
         (pod,) = machine.statuses
         started = int((machine.clock.now() - 10) * 1e9)
@@ -326,10 +333,10 @@ def test_a_new_container_has_a_cpu_rate_since_its_start(tmp_path: Path) -> None:
         again = replace(old, id="u1xb", started_at=started, created_at=started)
         machine.statuses[:] = [replace(pod, containers=(again,))]
         machine.group("/kubepods/podu1/cri-containerd-u1xb.scope")
-        asked = now()
-        rates = _cpu(json.loads(await shown.summary(only_cpu_and_memory=True)))
+        requested = now()
+        rates = _cpu(json.loads(await reported.summary(only_cpu_and_memory=True)))
         assert rates["a"] == 400_000_000, "4 s of CPU in 10 s"
-        assert now() == asked, "it does not wait"
+        assert now() == requested, "it does not wait"
 
     check()
 
@@ -338,12 +345,12 @@ class Metrics(Runtime):
     """A runtime with its own metrics."""
 
     async def list_metric_descriptors(self) -> list[cri.MetricDescriptor]:
-        self.asked.append("descriptors")
+        self.requested.append("descriptors")
         return [cri.MetricDescriptor(name="m", help="h", label_keys=["id"])]
 
     async def list_pod_sandbox_metrics(self) -> list[cri.PodSandboxMetrics]:
-        self.asked.append("metrics")
-        if len(self.asked) > 4:
+        self.requested.append("metrics")
+        if len(self.requested) > 4:
             raise Unavailable("ListPodSandboxMetrics", "down")
         value = cri.UInt64Value(value=5)
         metric = cri.Metric(name="m", metric_type=cri.GAUGE, label_values=["x"], value=value)
@@ -358,7 +365,7 @@ def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
 
     @on_virtual_time
     async def check() -> None:
-        shown = StatsViews(
+        reported = StatsViews(
             machine.collector(),
             "node-1",
             lambda: FACTS,
@@ -366,11 +373,11 @@ def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
             provider=provided.append,
         )
         text = b'# HELP m h\n# TYPE m gauge\nm{id="x"} 5\n'
-        assert [await shown.cadvisor_metrics() for _ in range(3)] == [text] * 3
-        assert b"container_memory_working_set_bytes" in await shown.cadvisor_metrics()
+        assert [await reported.cadvisor_metrics() for _ in range(3)] == [text] * 3
+        assert b"container_memory_working_set_bytes" in await reported.cadvisor_metrics()
 
     check()
-    assert runtime.asked.count("descriptors") == 1
+    assert runtime.requested.count("descriptors") == 1
     assert provided[-1] == views.FROM_FILES
     assert views.FROM_RUNTIME in provided
 

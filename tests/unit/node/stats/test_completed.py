@@ -29,9 +29,9 @@ EITHER = GroupStats(1, cpu_ns=10, rss=30, memory=40), GroupStats(2, cpu_ns=11, r
 
 def read(sandbox: bool = True, **more: Any) -> PodReading:
     bare = container(stats=READ, layer=None)
-    given = pod(containers=(bare,), **more)
-    group = replace(given.group, stats=READ)
-    return replace(given, group=group, sandbox=given.sandbox if sandbox else None)
+    supplied = pod(containers=(bare,), **more)
+    group = replace(supplied.group, stats=READ)
+    return replace(supplied, group=group, sandbox=supplied.sandbox if sandbox else None)
 
 
 def reported_stats(layer: Layer | None = None, **sandbox: Any) -> CriStats:
@@ -76,12 +76,12 @@ def test_processes_are_counted_here_if_they_can_be(ours: int | None, expected: i
 
 @pytest.mark.parametrize("sandbox", [True, False])
 def test_without_a_report_of_the_sandbox_the_pod_stays(sandbox: bool) -> None:
-    given = read(sandbox)
+    supplied = read(sandbox)
     of_containers = CriStats(reported_stats().containers, {})
-    done = completed(given, of_containers, {}, prefer_runtime=True)
+    done = completed(supplied, of_containers, {}, prefer_runtime=True)
     assert done.containers[0].stats == EITHER[True]
-    assert replace(done, containers=given.containers) == given
-    assert completed(given, CriStats({}, {}), {}, prefer_runtime=True) == given
+    assert replace(done, containers=supplied.containers) == supplied
+    assert completed(supplied, CriStats({}, {}), {}, prefer_runtime=True) == supplied
 
 
 LAYER = Layer(NOW, 5, 6, "/var/lib/x", uncounted=True)

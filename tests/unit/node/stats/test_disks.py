@@ -242,8 +242,8 @@ def test_directories_measured_for_a_pod() -> None:
     assert found.logs == {"main": "/logs/shop_web_u-1/main"}
     assert found.pod_logs == "/logs/shop_web_u-1"
     assert found.hosts == "/root/pods/u-1/etc-hosts"
-    assert found.all_words == "/root/pods/u-1/containers"
-    assert found.words == {"main": "/root/pods/u-1/containers/main"}
+    assert found.all_parts == "/root/pods/u-1/containers"
+    assert found.parts == {"main": "/root/pods/u-1/containers/main"}
     assert len(list(found.paths())) == 9
 
 
@@ -282,12 +282,12 @@ def test_logs_of_removed_containers_count_once() -> None:
         "/logs/shop_web_u-1/main": TreeUse(1, 30, 3),
         found.hosts: TreeUse(1, 4, 1),
         found.volumes[0].path: TreeUse(1, 50, 5),
-        found.words["main"]: TreeUse(1, 7, 1),
+        found.parts["main"]: TreeUse(1, 7, 1),
     }
     assert pod_disk(found, measured) == PodDisk(
         volumes=(VolumeUse("disk", TreeUse(1, 50, 5), True),),
         logs={"main": TreeUse(1, 30, 3)},
-        words={"main": TreeUse(1, 7, 1)},
+        parts={"main": TreeUse(1, 7, 1)},
         others=(TreeUse(1, 4, 1), TreeUse(1, 70, 7)),
     )
     assert pod_disk(found, {}) == PodDisk((), {}, ())

@@ -24,8 +24,8 @@ def amount(value: int) -> cri.UInt64Value:
 
 def container(**fields: Any) -> Any:
     attributes = cri.ContainerAttributes(id="c")
-    given = from_containers([cri.ContainerStats(attributes=attributes, **fields)])
-    return given.containers["c"]
+    supplied = from_containers([cri.ContainerStats(attributes=attributes, **fields)])
+    return supplied.containers["c"]
 
 
 def sandbox(**fields: Any) -> Any:
@@ -46,12 +46,12 @@ def test_no_processes_are_none_and_no_number_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("available", "shown"),
+    ("available", "reported"),
     [(0, None), (1, 1), ((1 << 60) - 1, (1 << 60) - 1), (1 << 60, None), (1 << 63, None)],
 )
-def test_an_absurd_limit_is_none(available: int, shown: int | None) -> None:
+def test_an_absurd_limit_is_none(available: int, reported: int | None) -> None:
     memory = cri.MemoryUsage(available_bytes=amount(available))
-    assert container(memory=memory).stats.available == shown
+    assert container(memory=memory).stats.available == reported
 
 
 @pytest.mark.parametrize(

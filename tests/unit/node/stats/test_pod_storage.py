@@ -12,7 +12,7 @@ import pytest
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.node.stats.disk_plan import PodStorage, pod_storage
 from kubeletpy.node.stats.disks import DiskMeter
-from kubeletpy.node.stats.pod_storage import ASKED_ONE_BY_ONE, StorageMeter, StorageSources
+from kubeletpy.node.stats.pod_storage import REQUESTED_ONE_BY_ONE, StorageMeter, StorageSources
 from kubeletpy.node.stats.usage import PodDisk, TreeUse, VolumeUse
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -38,7 +38,7 @@ def test_usage_by_volume_container_and_pod(apart: bool) -> None:
         volumes=(VolumeUse("disk", use(10), True), VolumeUse("key", use(20), False)),
         logs={"a": use(100), "b": use(200)},
         others=(use(1), use(50)),
-        words={"b": use(50), "c": use(7), "d": TreeUse(1, None, None)},
+        parts={"b": use(50), "c": use(7), "d": TreeUse(1, None, None)},
     )
     found = pod_storage(disk, {"a": 1000, "new": 3000}, layers_apart=apart)
     assert found.volumes == {"disk": 10, "key": 20}
@@ -52,20 +52,20 @@ def test_usage_by_volume_container_and_pod(apart: bool) -> None:
 
 
 class Runtime:
-    """Layers of 70 bytes a container; ``asked`` holds the requested sandboxes, None: all."""
+    """Layers of 70 bytes a container; ``requested`` holds the requested sandboxes, None: all."""
 
     def __init__(self, mountpoint: Path) -> None:
         self.mountpoint = mountpoint
         self.error: CRIError | None = None
         self.too_large: set[str | None] = set()
-        self.asked: list[str | None] = []
+        self.requested: list[str | None] = []
         self.file_systems = 0
 
     async def list_container_stats(
         self, filter: cri.ContainerStatsFilter | None = None
     ) -> Sequence[cri.ContainerStats]:
-        self.asked.append(filter.pod_sandbox_id if filter is not None else None)
-        if self.asked[-1] in self.too_large:
+        self.requested.append(filter.pod_sandbox_id if filter is not None else None)
+        if self.requested[-1] in self.too_large:
             raise ResourceExhausted("ListContainerStats", "larger than max")
         if self.error is not None:
             raise self.error
@@ -139,7 +139,7 @@ async def test_only_the_requested_pods_are_measured(tmp_path: Path) -> None:
     assert BLOCK <= found["u0"].volumes["disk"] < 4 * BLOCK
     assert BLOCK <= found["u0"].containers["main"] < 4 * BLOCK
     assert found["u0"].total >= 2 * BLOCK
-    assert (node.runtime.asked, node.runtime.file_systems) == ([], 0)
+    assert (node.runtime.requested, node.runtime.file_systems) == ([], 0)
     await node.meter.close()
 
 
@@ -160,16 +160,16 @@ async def test_layers_are_measured_only_where_requested(tmp_path: Path) -> None:
     assert found["u0"].containers["main"] >= 70_000
     assert found["u0"].total >= 70_000
     assert found["u1"].containers["main"] < 70_000
-    assert node.runtime.asked == ["sb-u0"]
+    assert node.runtime.requested == ["sb-u0"]
     await node.meter.measure({"u0": True})
     assert node.runtime.file_systems == 1, "what does not change is requested once"
     await node.meter.close()
 
 
 async def test_stats_of_many_pods_take_one_call(tmp_path: Path) -> None:
-    node = Node(tmp_path, ASKED_ONE_BY_ONE + 1)
+    node = Node(tmp_path, REQUESTED_ONE_BY_ONE + 1)
     found = await node.meter.measure(dict.fromkeys(node.pods, True))
-    assert node.runtime.asked == [None]
+    assert node.runtime.requested == [None]
     assert found["u1"].containers["main"] >= 70_000
     assert found["u2"].containers["main"] < 70_000, "the runtime did not report it"
     await node.meter.close()
@@ -178,10 +178,10 @@ async def test_stats_of_many_pods_take_one_call(tmp_path: Path) -> None:
 async def test_after_an_answer_that_is_too_large_each_pod_is_requested(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = Node(tmp_path, ASKED_ONE_BY_ONE + 2)
+    node = Node(tmp_path, REQUESTED_ONE_BY_ONE + 2)
     node.runtime.too_large = {None}
     found = await node.meter.measure(dict.fromkeys(node.pods, True))
-    assert sorted(map(str, node.runtime.asked)) == ["None", *(f"sb-{uid}" for uid in node.pods)]
+    assert sorted(map(str, node.runtime.requested)) == ["None", *(f"sb-{uid}" for uid in node.pods)]
     assert all(each.containers["main"] >= 70_000 for each in found.values())
     assert not caplog.records
     node.runtime.too_large.add("sb-u1")
@@ -231,7 +231,7 @@ async def test_a_pod_that_does_not_run_is_left_out(tmp_path: Path) -> None:
     node.ready = False
     assert await node.meter.measure({"u0": True}) == {}
     assert await node.meter.measure({}) == {}
-    assert node.runtime.asked == []
+    assert node.runtime.requested == []
     await node.meter.close()
 
 

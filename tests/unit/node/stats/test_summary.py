@@ -87,10 +87,10 @@ def test_no_field_is_there_that_the_table_does_not_have() -> None:
 
 def test_numbers() -> None:
     document = whole()
-    (shown,) = document["pods"]
-    (main,) = shown["containers"]
+    (reported,) = document["pods"]
+    (main,) = reported["containers"]
     assert main["cpu"]["usageNanoCores"] == SECOND // 2
-    assert shown["cpu"]["usageNanoCores"] == SECOND
+    assert reported["cpu"]["usageNanoCores"] == SECOND
     assert main["memory"]["availableBytes"] == 1024 - 700
     assert main["swap"] == {
         "time": "2023-11-14T22:13:22Z",
@@ -106,9 +106,9 @@ def test_numbers() -> None:
         "avg60": 0.5,
         "avg300": 0.25,
     }
-    assert shown["ephemeral-storage"]["usedBytes"] == 70 + 20 + 40 + 3
-    assert shown["ephemeral-storage"]["inodesUsed"] == 7 + 2 + 4 + 3
-    assert shown["network"]["name"] == "eth0"
+    assert reported["ephemeral-storage"]["usedBytes"] == 70 + 20 + 40 + 3
+    assert reported["ephemeral-storage"]["inodesUsed"] == 7 + 2 + 4 + 3
+    assert reported["network"]["name"] == "eth0"
     node = document["node"]
     assert node["fs"]["usedBytes"] == 500
     assert node["fs"]["inodesUsed"] == 40
@@ -125,9 +125,9 @@ def test_only_cpu_and_memory() -> None:
         "memory",
         "swap",
     }
-    (shown,) = document["pods"]
-    assert set(shown) == {"podRef", "startTime", "containers", "cpu", "memory", "swap"}
-    assert set(shown["containers"][0]) == {"name", "startTime", "cpu", "memory", "swap"}
+    (reported,) = document["pods"]
+    assert set(reported) == {"podRef", "startTime", "containers", "cpu", "memory", "swap"}
+    assert set(reported["containers"][0]) == {"name", "startTime", "cpu", "memory", "swap"}
 
 
 def test_a_pod_without_cgroup_is_the_sum_of_its_containers() -> None:
@@ -149,20 +149,20 @@ def test_a_pod_without_cgroup_is_the_sum_of_its_containers() -> None:
 
 @pytest.mark.parametrize("missing", ["cpu_ns", "memory", "swap", "io_psi"])
 def test_unknown_values_are_left_out(missing: str) -> None:
-    gone: JSON = {missing: None}
+    removed: JSON = {missing: None}
     if missing == "memory":
-        gone["working_set"] = None
-    less = pod(containers=(container(stats=replace(stats(), **gone)),))
-    (shown,) = summary(reading(less), {}, disks(), "n")["pods"]
+        removed["working_set"] = None
+    less = pod(containers=(container(stats=replace(stats(), **removed)),))
+    (reported,) = summary(reading(less), {}, disks(), "n")["pods"]
     name = {"cpu_ns": "cpu", "io_psi": "io"}.get(missing, missing)
-    assert name not in shown["containers"][0]
+    assert name not in reported["containers"][0]
 
 
 def test_no_limit_means_nothing_is_available() -> None:
     free = pod(containers=(container(stats=stats(limit=None, swap_limit=None)),))
-    (shown,) = summary(reading(free), {}, None, "n")["pods"]
-    assert "availableBytes" not in shown["containers"][0]["memory"]
-    assert "swapAvailableBytes" not in shown["containers"][0]["swap"]
+    (reported,) = summary(reading(free), {}, None, "n")["pods"]
+    assert "availableBytes" not in reported["containers"][0]["memory"]
+    assert "swapAvailableBytes" not in reported["containers"][0]["swap"]
 
 
 def test_keys_differ_from_container_to_container_and_restart_to_restart() -> None:

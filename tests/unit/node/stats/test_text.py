@@ -32,14 +32,14 @@ def families(body: bytes) -> dict[str, tuple[str, dict[frozenset[tuple[str, str]
     return found
 
 
-def one(body: bytes, name: str, /, **wanted: str) -> float:
+def one(body: bytes, name: str, /, **desired: str) -> float:
     values = families(body)[name][1]
-    (found,) = [v for key, v in values.items() if set(wanted.items()) <= key]
+    (found,) = [v for key, v in values.items() if set(desired.items()) <= key]
     return found
 
 
-def cadvisor_of(given: Reading) -> bytes:
-    return cadvisor.render(given, MACHINE, {(254, 0): "/dev/vda"})
+def cadvisor_of(supplied: Reading) -> bytes:
+    return cadvisor.render(supplied, MACHINE, {(254, 0): "/dev/vda"})
 
 
 def test_every_family_is_there_with_its_type() -> None:
@@ -119,10 +119,10 @@ def test_a_pod_without_cgroup_and_a_runtime_that_failed() -> None:
 
 
 def test_daemons_in_one_cgroup_are_one_series() -> None:
-    given = reading()
-    daemon = given.node.system[0]
-    both = replace(given.node, system=(daemon, replace(daemon, name="runtime")))
-    body = cadvisor_of(replace(given, node=both))
+    supplied = reading()
+    daemon = supplied.node.system[0]
+    both = replace(supplied.node, system=(daemon, replace(daemon, name="runtime")))
+    body = cadvisor_of(replace(supplied, node=both))
     assert one(body, "container_memory_rss", id=daemon.path) == 500
 
 

@@ -139,8 +139,8 @@ def test_a_walk_that_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(disks, "STOP_EVERY", 1)
     for number in range(30):
         file(tmp_path / f"d{number % 3}" / f"f{number}")
-    asked = itertools.count()
-    found = walk(str(tmp_path), stopped=lambda: next(asked) >= 10)
+    requested = itertools.count()
+    found = walk(str(tmp_path), stopped=lambda: next(requested) >= 10)
     assert found is not None
     assert found.at_least
     assert found.inodes < 15

@@ -65,7 +65,7 @@ def a_container(group_stats: GroupStats | None = None, **more: Any) -> CgroupUsa
     return CgroupUsage(GroupKind.CONTAINER, group_stats, name="main", **more)
 
 
-def shown(of: NodeReading | PodReading, disks: Disks | None) -> JSON:
+def reported(of: NodeReading | PodReading, disks: Disks | None) -> JSON:
     """The entry of the node or the pod in the document."""
     if isinstance(of, PodReading):
         found = summary(Reading(NOW, node(), (of,)), {}, disks, "n")["pods"][0]
@@ -76,10 +76,10 @@ def shown(of: NodeReading | PodReading, disks: Disks | None) -> JSON:
 
 @pytest.mark.parametrize("disks", [None, Disks()])
 def test_a_machine_of_which_nothing_is_known(disks: Disks | None) -> None:
-    assert shown(node(), disks) == BARE_NODE
-    assert shown(a_pod(), disks) == BARE_POD
+    assert reported(node(), disks) == BARE_NODE
+    assert reported(a_pod(), disks) == BARE_POD
     container = {"name": "main", "startTime": None}
-    assert shown(a_pod(a_container()), disks) == {**BARE_POD, "containers": [container]}
+    assert reported(a_pod(a_container()), disks) == {**BARE_POD, "containers": [container]}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_machine_of_which_nothing_is_known(disks: Disks | None) -> None:
     ],
 )
 def test_known_values_of_a_machine(known: dict[str, Any], more: JSON) -> None:
-    assert shown(node(**known), None) == BARE_NODE
-    assert shown(node(**known), Disks()) == {**BARE_NODE, **more}
+    assert reported(node(**known), None) == BARE_NODE
+    assert reported(node(**known), Disks()) == {**BARE_NODE, **more}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_known_values_of_a_machine(known: dict[str, Any], more: JSON) -> None:
     ],
 )
 def test_disks_of_a_machine(disks: Disks, more: JSON) -> None:
-    assert shown(node(), disks) == {**BARE_NODE, **more}
+    assert reported(node(), disks) == {**BARE_NODE, **more}
 
 
 def claimed(stats_at: float = NOW / SECOND, **more: Any) -> MeasuredVolume:
@@ -124,7 +124,7 @@ def claimed(stats_at: float = NOW / SECOND, **more: Any) -> MeasuredVolume:
 
 
 @pytest.mark.parametrize(
-    ("given", "disks", "more"),
+    ("supplied", "disks", "more"),
     [
         ({"processes": 0}, Disks(), {"process_stats": {"process_count": 0}}),
         (
@@ -167,9 +167,9 @@ def claimed(stats_at: float = NOW / SECOND, **more: Any) -> MeasuredVolume:
         ),
     ],
 )
-def test_known_values_of_a_pod(given: dict[str, Any], disks: Disks, more: JSON) -> None:
-    assert shown(a_pod(**given), disks) == {**BARE_POD, **more}
-    assert shown(a_pod(**given), None) == BARE_POD
+def test_known_values_of_a_pod(supplied: dict[str, Any], disks: Disks, more: JSON) -> None:
+    assert reported(a_pod(**supplied), disks) == {**BARE_POD, **more}
+    assert reported(a_pod(**supplied), None) == BARE_POD
 
 
 LOGS = TreeUse(NOW, 1, 2, replace(SPACE, capacity=7))
@@ -193,9 +193,9 @@ def test_disks_of_a_container(
     layer: TreeUse | None, logs: TreeUse | None, root: Any, more: JSON
 ) -> None:
     disk = PodDisk(logs={"main": logs} if logs else {})
-    found = shown(a_pod(a_container(layer=layer)), Disks(root, pods={REF.uid: disk}))
+    found = reported(a_pod(a_container(layer=layer)), Disks(root, pods={REF.uid: disk}))
     assert found["containers"] == [{"name": "main", "startTime": None, **more}]
-    assert shown(a_pod(a_container(layer=layer)), None)["containers"][0].keys() == {
+    assert reported(a_pod(a_container(layer=layer)), None)["containers"][0].keys() == {
         "name",
         "startTime",
     }
@@ -224,23 +224,23 @@ STALLS = {"full": PSI, "some": PSI}
 )
 def test_known_values_of_a_group(known: dict[str, Any], more: JSON) -> None:
     group_stats = GroupStats(NOW, **known)
-    assert shown(node(group_stats), Disks()) == {**BARE_NODE, **more}
+    assert reported(node(group_stats), Disks()) == {**BARE_NODE, **more}
     without = {key: value for key, value in more.items() if key != "io"}
-    assert shown(node(group_stats), None) == {**BARE_NODE, **without}
+    assert reported(node(group_stats), None) == {**BARE_NODE, **without}
 
 
 @pytest.mark.parametrize(
     ("at", "text"), [(-1, None), (0, None), (1, "1970-01-01T00:00:00Z"), (NOW, AT)]
 )
 def test_when_a_container_was_made(at: int, text: str | None) -> None:
-    found = shown(a_pod(a_container(created_at=at)), None)
+    found = reported(a_pod(a_container(created_at=at)), None)
     assert found["containers"][0]["startTime"] == text
 
 
 def test_ephemeral_storage_is_as_new_as_its_newest_part() -> None:
     disk = PodDisk(logs={"main": TreeUse(NOW + 2, None, 3)}, others=(TreeUse(NOW + 1, 5, None),))
-    given = a_pod(a_container(layer=TreeUse(NOW - 1, 0, 0, at_least=True)), a_container())
-    found = ephemeral_storage(given, disk, SPACE)
+    supplied = a_pod(a_container(layer=TreeUse(NOW - 1, 0, 0, at_least=True)), a_container())
+    found = ephemeral_storage(supplied, disk, SPACE)
     assert found == TreeUse(NOW + 2, 5, 3, SPACE, at_least=True)
     assert ephemeral_storage(a_pod(), PodDisk(), SPACE) == TreeUse(NOW, 0, 0, SPACE)
 

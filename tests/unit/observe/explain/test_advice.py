@@ -224,11 +224,11 @@ def test_faults_of_the_machine(fault: MachineFault, found: str) -> None:
     """The data decides, whatever the message is."""
     outcome = SyncOutcome(error="any words", step=Step.VOLUMES, fault=fault)
     waits = not_ready(waiting("ContainerCreating"))
-    told = explain(facts(status=waits, last_sync=LastSync(Stage.SYNC, outcome, NOW - 3)))
-    assert (told.cause, told.hint) == ("node-fault", found)
+    notified = explain(facts(status=waits, last_sync=LastSync(Stage.SYNC, outcome, NOW - 3)))
+    assert (notified.cause, notified.hint) == ("node-fault", found)
     error = StartError("CreateContainerConfigError", "any words", NOW + 7, fault=fault)
-    told = explain(facts(status=waits, start_errors={"main": error}))
-    assert (told.cause, told.hint) == ("node-fault", found)
+    notified = explain(facts(status=waits, start_errors={"main": error}))
+    assert (notified.cause, notified.hint) == ("node-fault", found)
 
 
 def test_a_disk_of_the_runtime_that_is_full() -> None:

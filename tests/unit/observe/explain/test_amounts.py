@@ -79,7 +79,7 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
 
 
 @pytest.mark.parametrize(
-    ("remedy", "amount", "said"),
+    ("remedy", "amount", "stated"),
     [
         ("free memory", 3 * GI, "3.0 GiB of memory have to be free more"),
         ("free space", 1536 * MI, "1.5 GiB of space have to be free more"),
@@ -87,7 +87,7 @@ def test_a_threshold_has_one_unit(signal: str, numbers: tuple[int, int, int], li
         ("end processes", 1024, "1024 process numbers have to be free more"),
     ],
 )
-def test_remedies_have_a_unit(remedy: str, amount: int, said: str) -> None:
+def test_remedies_have_a_unit(remedy: str, amount: int, stated: str) -> None:
     helps = [{"signal": "x", "remedy": remedy, "amount": amount}]
     view = {
         "at": 1.0,
@@ -97,4 +97,4 @@ def test_remedies_have_a_unit(remedy: str, amount: int, said: str) -> None:
         "evictions": [],
         "helps": helps,
     }
-    assert f"x: {said}" in render.node(view)
+    assert f"x: {stated}" in render.node(view)

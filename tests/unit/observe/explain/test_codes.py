@@ -93,7 +93,7 @@ def test_errors_name_the_field_that_they_are_about() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("stated", "code"),
     [
         ("InvalidImageName: unauthorized", "image-name-invalid"),
         ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
@@ -111,8 +111,8 @@ def test_errors_name_the_field_that_they_are_about() -> None:
         ("not found", "image"),
     ],
 )
-def test_code_of_an_image(said: str, code: str) -> None:
-    assert image_code(said) == code
+def test_code_of_an_image(stated: str, code: str) -> None:
+    assert image_code(stated) == code
 
 
 def crashed(reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:

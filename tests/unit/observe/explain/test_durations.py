@@ -14,7 +14,7 @@ from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.explain.texts import api_time, clock_time
-from kubeletpy.observe.explain.waits import asked_to_end, ready_since, stopped_at, waits
+from kubeletpy.observe.explain.waits import ready_since, requested_to_end, stopped_at, waits
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import HistoryEntry
@@ -82,7 +82,7 @@ def test_running_and_ready_counts_from_the_ready_condition() -> None:
 def test_the_time_when_the_end_of_a_pod_was_requested(
     changes: dict[str, Any], since: float | None
 ) -> None:
-    assert asked_to_end(facts(**changes)) == (None if since is None else NOW - since)
+    assert requested_to_end(facts(**changes)) == (None if since is None else NOW - since)
 
 
 def test_a_stop_counts_from_the_requested_end_of_the_pod() -> None:
@@ -186,9 +186,9 @@ def test_restarts_are_counted_once() -> None:
         (4, NOW - 20),
     ]
     assert [each.restarts for each in found.containers] == [2]
-    shown = render.pod(to_builtins(found))
-    assert "  20s ago           start container main      it exited with 3" in shown
-    assert "2 restarts" in shown
+    reported = render.pod(to_builtins(found))
+    assert "  20s ago           start container main      it exited with 3" in reported
+    assert "2 restarts" in reported
 
 
 @pytest.mark.parametrize(
@@ -215,11 +215,11 @@ def test_a_moment_has_its_date_on_another_day() -> None:
 
 
 def test_the_event_counts_from_the_requested_end_of_the_pod() -> None:
-    told: list[str] = []
+    notified: list[str] = []
 
     class Events:
         def event(self, _to: object, _type: str, _reason: str, message: str) -> None:
-            told.append(message)
+            notified.append(message)
 
     def late(_uid: str) -> PodFacts:
         worker = {**RESTARTED, "grace": 30}
@@ -227,4 +227,4 @@ def test_the_event_counts_from_the_requested_end_of_the_pod() -> None:
         return facts(deleted(600), worker=worker, trace=trace)
 
     StuckPods(lambda: ["uid-web"], late, Events()).report_stuck()
-    assert told == ["Still terminating after 10m: grace period main: StopContainer"]
+    assert notified == ["Still terminating after 10m: grace period main: StopContainer"]

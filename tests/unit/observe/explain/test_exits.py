@@ -148,14 +148,14 @@ def crashed(reason: str, name: str = "main") -> dict[str, Any]:
 def test_how_a_container_keeps_exiting(reason: str, has_pod: bool, how: str) -> None:
     found = facts(TWO, status=not_ready_status(crashed(reason, "side"), crashed(reason)))
     found = found if has_pod else replace(found, pod=None)
-    said = f"container main keeps exiting (last exit code {how})"
-    assert phrases.sentence(found, CRASHES) == said
+    stated = f"container main keeps exiting (last exit code {how})"
+    assert phrases.sentence(found, CRASHES) == stated
 
 
 def test_a_container_that_the_pod_no_longer_has() -> None:
     found = facts(make_pod(), status=not_ready_status(crashed("OOMKilled", "gone")))
-    said = "container gone keeps exiting (last exit code 137 OOMKilled)"
-    assert phrases.sentence(found, replace(CRASHES, subject="gone")) == said
+    stated = "container gone keeps exiting (last exit code 137 OOMKilled)"
+    assert phrases.sentence(found, replace(CRASHES, subject="gone")) == stated
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ def test_a_container_that_the_pod_no_longer_has() -> None:
 )
 def test_the_runtime_has_three_seconds_to_kill(late: float, what: str) -> None:
     wait = Wait(WaitKind.GRACE_PERIOD, "main", "", None, NOW - late)
-    said = f"container main has not ended although its stop was requested; {what}"
-    assert phrases.sentence(facts(), wait) == said
+    stated = f"container main has not ended although its stop was requested; {what}"
+    assert phrases.sentence(facts(), wait) == stated

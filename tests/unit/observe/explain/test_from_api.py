@@ -44,7 +44,7 @@ UNSCHEDULED = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "stated"),
     [
         (pod(), "Pending, not Ready"),
         (pod(deletionTimestamp="t"), "being deleted"),
@@ -76,8 +76,8 @@ UNSCHEDULED = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
         ),
     ],
 )
-def test_the_answer(made: dict[str, Any], said: str) -> None:
-    assert verdict(made) == said
+def test_the_answer(made: dict[str, Any], stated: str) -> None:
+    assert verdict(made) == stated
 
 
 def event(reason: str, kind: str = "Warning", **more: Any) -> dict[str, Any]:

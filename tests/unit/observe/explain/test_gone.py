@@ -15,17 +15,17 @@ from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready
 
 
 def test_the_last_pod_of_a_name_is_kept_for_an_hour_and_pods_are_bounded() -> None:
-    gone = RemovedPods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
+    removed = RemovedPods(lambda uid: replace(facts(), name=uid.partition("/")[0], uid=uid))
     for uid in ("a/1", "a/2", "a/2", *(f"p{number}/1" for number in range(MAX_PODS - 1))):
-        gone.finished(uid)
-    found = gone.find("default", "a", NOW + KEPT_S)
+        removed.finished(uid)
+    found = removed.find("default", "a", NOW + KEPT_S)
     assert found is not None
     assert (found[0].uid, found[1]) == ("a/2", KEPT_S)
-    assert gone.find("default", "a", NOW + KEPT_S + 1) is None
-    assert gone.find("other", "a/2", NOW + KEPT_S) == found, "by its uid"
-    gone.finished("one more/1")
-    assert gone.find("default", "a", NOW) is None
-    assert gone.find("default", "p0", NOW) is not None
+    assert removed.find("default", "a", NOW + KEPT_S + 1) is None
+    assert removed.find("other", "a/2", NOW + KEPT_S) == found, "by its uid"
+    removed.finished("one more/1")
+    assert removed.find("default", "a", NOW) is None
+    assert removed.find("default", "p0", NOW) is not None
 
 
 def test_large_pods_are_not_kept() -> None:
@@ -36,19 +36,19 @@ def test_large_pods_are_not_kept() -> None:
         text = "x" * int(float(mega) * (1 << 20))
         return replace(made, pod=Pod({**made.pod.object, "status": {"message": text}}))
 
-    gone = RemovedPods(large)
+    removed = RemovedPods(large)
     for uid in ("a/0.1", "b/0.9", "c/0.9", "d/0.9", "e/0.9"):
-        gone.finished(uid)
-    assert gone.find("default", "a", NOW) is not None
-    gone.finished("f/0.5")
-    kept = [name for name in "abcdef" if gone.find("default", name, NOW) is not None]
+        removed.finished(uid)
+    assert removed.find("default", "a", NOW) is not None
+    removed.finished("f/0.5")
+    kept = [name for name in "abcdef" if removed.find("default", name, NOW) is not None]
     assert kept == ["c", "d", "e", "f"], "the oldest make room"
-    gone.finished("g/1.1")
-    gone.finished("c/1.1")
-    assert gone.find("default", "g", NOW) is None
-    assert gone.find("default", "c", NOW) is None, "what is known is of an earlier pod"
-    gone.finished("h/0.9")
-    assert gone.find("default", "d", NOW) is not None
+    removed.finished("g/1.1")
+    removed.finished("c/1.1")
+    assert removed.find("default", "g", NOW) is None
+    assert removed.find("default", "c", NOW) is None, "what is known is of an earlier pod"
+    removed.finished("h/0.9")
+    assert removed.find("default", "d", NOW) is not None
 
 
 def test_facts_are_kept_from_the_end_of_the_worker() -> None:
@@ -58,10 +58,10 @@ def test_facts_are_kept_from_the_end_of_the_worker() -> None:
         replace(facts(), uid="a", runtime_error="later"),
         replace(facts(), uid="b", pod=None),
     ]
-    gone = RemovedPods(lambda uid: known.pop(0))
+    removed = RemovedPods(lambda uid: known.pop(0))
     for uid in "aab":
-        gone.finished(uid)
-    found = gone.find("default", "web", NOW)
+        removed.finished(uid)
+    found = removed.find("default", "web", NOW)
     assert found is not None
     assert (found[0].uid, found[0].runtime_error) == ("a", "then")
 

@@ -21,7 +21,7 @@ from tests.unit.podworkers.builders import make_pod, make_static
 POST, PRE = TraceCall.POST_START, TraceCall.PRE_STOP
 SECRET = {"name": "TOKEN", "value": "s3cret"}
 DRAIN = {"exec": {"command": ["sh", "-c", "drain $TOKEN $(TOKEN)\n"]}}
-SHOWN = "command 'sh -c drain $TOKEN $(TOKEN) '"
+REPORTED = "command 'sh -c drain $TOKEN $(TOKEN) '"
 
 
 def hooked(hook: str, handler: JSON, **more: Any) -> Pod:
@@ -41,9 +41,9 @@ def hanging(call: TraceCall, pod: Pod, since: float = 90.0, **more: Any) -> PodF
 
 
 @pytest.mark.parametrize(
-    ("handler", "shown"),
+    ("handler", "reported"),
     [
-        (DRAIN, SHOWN),
+        (DRAIN, REPORTED),
         ({"httpGet": {"path": "/go", "port": "web"}}, "GET http://[fd00::7]:8080/go"),
         ({"httpGet": {"port": 80, "host": "a.b", "scheme": "HTTPS"}}, "GET https://a.b:80/"),
         ({"httpGet": {"port": "nope"}}, "GET http://[fd00::7]:nope/"),
@@ -52,9 +52,9 @@ def hanging(call: TraceCall, pod: Pod, since: float = 90.0, **more: Any) -> PodF
         ({}, ""),
     ],
 )
-def test_hooks_are_named_by_what_they_request(handler: JSON, shown: str) -> None:
+def test_hooks_are_named_by_what_they_request(handler: JSON, reported: str) -> None:
     found = hanging(POST, hooked("postStart", handler))
-    assert handlers.hook(found, "main", POST) == shown
+    assert handlers.hook(found, "main", POST) == reported
     assert handlers.hook(found, "main", PRE) == ""
     assert handlers.hook(found, "other", POST) == ""
     assert "s3cret" not in explain(found).verdict + explain(found).hint
@@ -63,12 +63,13 @@ def test_hooks_are_named_by_what_they_request(handler: JSON, shown: str) -> None
 def test_a_post_start_hook_that_does_not_end() -> None:
     found = explain(hanging(POST, hooked("postStart", DRAIN)))
     assert found.verdict == (
-        f"not running: container main: postStart hook ({SHOWN}; nothing limits it) for 1m30s"
+        f"not running: container main: postStart hook ({REPORTED}; nothing limits it) for 1m30s"
     )
     assert (found.cause, found.first_seen) == ("hook", NOW - 90)
     assert found.waits[0].since == NOW - 90
     assert found.hint == (
-        f"see why the postStart hook ({SHOWN}) does not end, and give it a time limit of its own: "
+        f"see why the postStart hook ({REPORTED}) does not end, "
+        "and give it a time limit of its own: "
         "nothing else limits it, and no container after it starts before; "
         "kubectl delete pod -n default web does not wait for it"
     )
@@ -86,16 +87,16 @@ def test_a_pre_stop_hook_is_limited_by_the_grace_period() -> None:
     ending = hanging(PRE, hooked("preStop", DRAIN), worker={"terminating_at": NOW - 90})
     found = explain(ending)
     assert found.verdict.endswith(
-        f": container main: preStop hook ({SHOWN}) for 1m30s, given up in 10s"
+        f": container main: preStop hook ({REPORTED}) for 1m30s, given up in 10s"
     )
-    hint = f"see why the preStop hook ({SHOWN}) does not end; "
+    hint = f"see why the preStop hook ({REPORTED}) does not end; "
     assert found.hint == f"{hint}kubectl delete pod -n default web --now gives it up sooner"
     restarts = hanging(PRE, hooked("preStop", DRAIN))
     assert explain(restarts).hint == f"{hint}it is given up when the grace period is over"
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "report", "shown"),
+    ("kind", "field", "report", "reported"),
     [
         (
             ProbeKind.STARTUP,
@@ -122,10 +123,10 @@ def test_a_pre_stop_hook_is_limited_by_the_grace_period() -> None:
     ],
 )
 def test_probes_are_named_with_their_limit_and_count(
-    kind: ProbeKind, field: Any, report: dict[str, Any], shown: str
+    kind: ProbeKind, field: Any, report: dict[str, Any], reported: str
 ) -> None:
     ports = [{"name": "web", "containerPort": 8080}]
     container = {"name": "main", "ports": ports, f"{kind.value.lower()}Probe": field}
     found = facts(make_pod(containers=[container]))
     found = replace(found, probe_reports=(ProbeReport("main", kind, None, **report),))
-    assert handlers.probe(found, "main", kind) == shown
+    assert handlers.probe(found, "main", kind) == reported

@@ -30,7 +30,7 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
 
 
 @pytest.mark.parametrize(
-    ("code", "name", "changes", "words"),
+    ("code", "name", "changes", "parts"),
     [
         ("image-access-denied", "main", {}, NO_SECRETS),
         ("image-access-denied", "main", {"pod": None}, NO_SECRETS),
@@ -132,15 +132,15 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
         ),
     ],
 )
-def test_hints(code: str, name: str, changes: dict[str, Any], words: str) -> None:
+def test_hints(code: str, name: str, changes: dict[str, Any], parts: str) -> None:
     pod = changes.get("pod")
     more = {key: value for key, value in changes.items() if key != "pod"}
     made = facts(pod, **more)
-    assert hint(replace(made, pod=changes.get("pod", made.pod)), code, name) == words
+    assert hint(replace(made, pod=changes.get("pod", made.pod)), code, name) == parts
 
 
 @pytest.mark.parametrize(
-    ("known", "words"),
+    ("known", "parts"),
     [
         (RuntimeStart(), "see whether the container runtime runs, and its log"),
         (
@@ -161,5 +161,5 @@ def test_hints(code: str, name: str, changes: dict[str, Any], words: str) -> Non
         ),
     ],
 )
-def test_what_starts_the_runtime(known: RuntimeStart, words: str) -> None:
-    assert hint(facts(runtime_start=known), "runtime", "") == words
+def test_what_starts_the_runtime(known: RuntimeStart, parts: str) -> None:
+    assert hint(facts(runtime_start=known), "runtime", "") == parts

@@ -48,13 +48,13 @@ async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(
     await kept.save()
     file.unlink()
     written = 0
-    for look in range(NOW_AND_THEN):
-        troubles.failed("a", 2.0 + look)
+    for check in range(NOW_AND_THEN):
+        troubles.failed("a", 2.0 + check)
         await kept.save()
         written += file.exists()
         file.unlink(missing_ok=True)
     assert written == 1
-    troubles.gone("a")
+    troubles.removed("a")
     await kept.save()
     assert file.read_text() == "{}"
     assert EVERY_S * NOW_AND_THEN < OVER_S

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import volume_hint
-from kubeletpy.pods.pod import Spared
+from kubeletpy.pods.pod import Excluded
 from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.store import NO_ANSWER, WriteProblem
@@ -306,8 +306,8 @@ def test_the_runtime(changes: dict[str, Any], cause: str, hint: str) -> None:
 
 
 def test_a_critical_pod_over_its_storage_limit() -> None:
-    spared = Spared("emptyDir cache", 5 << 20, 4 << 20, NOW - OFFSET - 50)
-    found = explain(facts(spared=spared))
+    excluded = Excluded("emptyDir cache", 5 << 20, 4 << 20, NOW - OFFSET - 50)
+    found = explain(facts(excluded=excluded))
     assert found.verdict == (
         "running and ready, for 20s; but emptyDir cache uses 5.0 MiB, more than its limit of 4.0 "
         "MiB; it is critical or static, and not evicted for that"
@@ -317,7 +317,7 @@ def test_a_critical_pod_over_its_storage_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"),
+    ("problem", "stated"),
     [
         (WriteProblem(NOW - 60, NO_ANSWER, 0), "the API server has not answered yet"),
         (
@@ -333,10 +333,10 @@ def test_a_critical_pod_over_its_storage_limit() -> None:
         ),
     ],
 )
-def test_a_status_that_the_api_does_not_have(problem: WriteProblem, said: str) -> None:
+def test_a_status_that_the_api_does_not_have(problem: WriteProblem, stated: str) -> None:
     found = explain(facts(write_problem=problem))
     assert found.verdict == (
-        f"running and ready, for 20s; but its status has not reached the API for 1m: {said}"
+        f"running and ready, for 20s; but its status has not reached the API for 1m: {stated}"
     )
     assert (found.cause, found.first_seen) == ("api-write", NOW - 60)
     assert "see whether the API server can be reached" in found.hint

@@ -65,9 +65,9 @@ def test_the_complete_text() -> None:
 
 def test_probes_and_their_messages() -> None:
     bad, ok = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
-    words = f"no database{EVIL}" + 500 * "x"
+    parts = f"no database{EVIL}" + 500 * "x"
     reports = (
-        ProbeReport("main", ProbeKind.READINESS, bad, ProbeFinding(bad, words),
+        ProbeReport("main", ProbeKind.READINESS, bad, ProbeFinding(bad, parts),
                     98.0, 2, 3, 101.0),
         ProbeReport("main", ProbeKind.LIVENESS, ok, ProbeFinding(ok, ""), 95.0, 9, 1, 105.0),
         ProbeReport("main", ProbeKind.STARTUP, None),

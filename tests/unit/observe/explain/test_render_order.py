@@ -14,7 +14,7 @@ MI = 1 << 20
 PLACE = RankingEntry("ns", "a", "u", 0, False, 30 * MI, 10 * MI, True)
 
 
-def shown(order: EvictionOrder) -> list[str]:
+def reported(order: EvictionOrder) -> list[str]:
     head, *lines = orders([to_builtins(order)]).splitlines()
     assert head == "Eviction order"
     return [line.strip() for line in lines]
@@ -23,9 +23,9 @@ def shown(order: EvictionOrder) -> list[str]:
 def test_an_order() -> None:
     unknown = replace(PLACE, name="b\n\x1b[1m", used=None, over=False)
     within = replace(PLACE, name="c", used=5 * MI, over=False, priority=7)
-    pods = (Next(1, unknown), Next(2, PLACE), Next(12, within, asked=True))
+    pods = (Next(1, unknown), Next(2, PLACE), Next(12, within, requested=True))
     both = (Reclaim.CONTAINERS, Reclaim.IMAGES)
-    assert shown(EvictionOrder((Signal.NODEFS, Signal.IMAGEFS), True, both, pods, 14, 2)) == [
+    assert reported(EvictionOrder((Signal.NODEFS, Signal.IMAGEFS), True, both, pods, 14, 2)) == [
         "nodefs.available, imagefs.available (short of it now)",
         "nobody, if removing unused containers and unused images is enough",
         "1. ns/b [1m: priority 0; what it uses is not known",
@@ -38,8 +38,8 @@ def test_an_order() -> None:
 
 
 def test_a_new_pod_and_its_position_above_its_request() -> None:
-    new = Next(1, replace(PLACE, used=10 * MI, over=False), asked=True, assumed=True)
-    assert shown(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 1, beyond=1)) == [
+    new = Next(1, replace(PLACE, used=10 * MI, over=False), requested=True, assumed=True)
+    assert reported(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 1, beyond=1)) == [
         "memory.available (enough now)",
         "1. ns/a: this pod, priority 0, if it uses the 10.0 MiB that it requests",
         "once it uses more than it requests, this pod is number 1",
@@ -48,25 +48,25 @@ def test_a_new_pod_and_its_position_above_its_request() -> None:
 
 
 def test_a_new_pod_without_requests() -> None:
-    new = Next(1, replace(PLACE, used=1, request=0), asked=True, assumed=True)
-    _, line = shown(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 0))
+    new = Next(1, replace(PLACE, used=1, request=0), requested=True, assumed=True)
+    _, line = reported(EvictionOrder((Signal.MEMORY,), False, (), (new,), 1, 0))
     assert line == "1. ns/a: this pod, priority 0; it requests none, so all usage counts as excess"
 
 
 def test_tasks_are_not_requested() -> None:
-    new = Next(2, replace(PLACE, used=1), asked=True, assumed=True)
+    new = Next(2, replace(PLACE, used=1), requested=True, assumed=True)
     order = EvictionOrder((Signal.PIDS,), False, (), (Next(1, replace(PLACE, used=40)), new), 2, 0)
-    assert shown(order)[1:] == [
+    assert reported(order)[1:] == [
         "1. ns/a: priority 0, 40 tasks",
         "2. ns/a: this pod, priority 0, with one task",
     ]
 
 
 def test_a_critical_pod_and_an_empty_order() -> None:
-    assert shown(EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0, asked_stays=True))[1:] == [
-        "this pod is critical or static: it stays"
-    ]
-    assert shown(EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0))[1:] == [
+    assert reported(EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0, requested_stays=True))[
+        1:
+    ] == ["this pod is critical or static: it stays"]
+    assert reported(EvictionOrder((Signal.MEMORY,), False, (), (), 0, 0))[1:] == [
         "no pod can be evicted"
     ]
     assert orders([]) == ""

@@ -98,8 +98,8 @@ def test_a_node_without_troubles() -> None:
 def test_the_newest_ten_evictions() -> None:
     evictions = [eviction_row("reclaimed", NOW - n) for n in range(20, 0, -1)]
     rows = render.node({**QUIET, "evictions": evictions}).split("\n")
-    shown = [row.split()[0] for row in rows if " ago: " in row]
-    assert shown == [f"{n}s" for n in range(1, 11)]
+    reported = [row.split()[0] for row in rows if " ago: " in row]
+    assert reported == [f"{n}s" for n in range(1, 11)]
 
 
 def test_an_eviction() -> None:

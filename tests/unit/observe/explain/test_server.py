@@ -23,13 +23,13 @@ from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.node.eviction.decide import Signal
 from kubeletpy.node.eviction.report import EvictionOrder
-from kubeletpy.node.server_version import VersionShown
+from kubeletpy.node.server_version import VersionReported
 from kubeletpy.observe.explain.server import MAX_CONNECTIONS, MAX_LIFE_S, ExplainServer
 from kubeletpy.observe.explain.texts import since
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from tests.unit.observe.explain.facts import facts
 
-VERSION = VersionShown("1.36", "flag", "as named", server="v1.37.2")
+VERSION = VersionReported("1.36", "flag", "as named", server="v1.37.2")
 
 
 class OnePod:
@@ -112,8 +112,8 @@ async def test_usage_and_events(tmp_path: Path) -> None:
             "pods": [],
         }
         for name, uid in (("web", "uid-web"), ("gone", "uid-gone"), ("other", "")):
-            asked = path, "pods", "default", name, "events"
-            (event,) = await asyncio.to_thread(agent_socket.get_json, *asked)
+            requested = path, "pods", "default", name, "events"
+            (event,) = await asyncio.to_thread(agent_socket.get_json, *requested)
             assert (event["message"], event["count"], event["at"]) == (f"for {uid}", 1, 2.0)
     finally:
         await made.close()
@@ -136,8 +136,8 @@ async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await made.serve()
         try:
             for name, found in (("web", web), ("other", {})):
-                asked = path, "pods", "default", name, "logs"
-                answer = await asyncio.to_thread(agent_socket.get_json, *asked)
+                requested = path, "pods", "default", name, "logs"
+                answer = await asyncio.to_thread(agent_socket.get_json, *requested)
                 assert answer == {"containers": found}
         finally:
             await made.close()
@@ -172,15 +172,15 @@ async def test_a_watch_shows_changes_and_outlasts_the_agent(
     with pytest.raises(agent_socket.NoAgent):
         explain.watch(show)
 
-    at, asked = f"--socket={server.path}", OnePod.find
+    at, requested = f"--socket={server.path}", OnePod.find
     left = iter((True, False, False, True))
     monkeypatch.setattr(
-        OnePod, "find", lambda self, *names: asked(self, *names) if next(left, False) else None
+        OnePod, "find", lambda self, *names: requested(self, *names) if next(left, False) else None
     )
     assert await run(explain, at, "web", "--watch") == 1
-    shown = capsys.readouterr()
-    assert shown.out.count("default/web: running and ready") == 2, "it was only away for a while"
-    assert "no pod" in shown.err
+    reported = capsys.readouterr()
+    assert reported.out.count("default/web: running and ready") == 2, "it was only away for a while"
+    assert "no pod" in reported.err
 
 
 async def test_errors_name_the_remedy(server: Any, capsys: Any, tmp_path: Path) -> None:
@@ -297,14 +297,14 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
         OnePod(),  # type: ignore[arg-type]
         Traces(),
         troubles=lambda: ["the runtime is \x1bdown"],
-        gone=lambda namespace, name: last.get(name),
+        removed=lambda namespace, name: last.get(name),
         elsewhere=elsewhere,
         node_name="n1",
     )
     await made.serve()
     at = f"--socket={tmp_path / 'explain.sock'}"
     try:
-        for name, words in {
+        for name, parts in {
             "waits": "no pod default/waits on this node: not scheduled: Unschedulable: 1 cpu",
             "new": "this node has not taken up pod default/new yet: Pending, not Ready",
             "other": "no pod default/other on this node; it is on node n2: running and ready",
@@ -314,12 +314,12 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
         }.items():
             assert await run(explain, at, name) == 1
             assert capsys.readouterr().err == (
-                f"kubeletpy explain: {words}\nnode n1: the runtime is down\n"
+                f"kubeletpy explain: {parts}\nnode n1: the runtime is down\n"
             )
         assert await run(explain, at, "went") == 1
-        shown = capsys.readouterr().out
-        assert shown.startswith("no pod default/went on this node any more: it ended 1m30s ago")
-        assert "; this is how it was:\n\ndefault/web: running and ready, for 20s\n" in shown
+        reported = capsys.readouterr().out
+        assert reported.startswith("no pod default/went on this node any more: it ended 1m30s ago")
+        assert "; this is how it was:\n\ndefault/web: running and ready, for 20s\n" in reported
         assert await run(explain, at, "old") == 1, "the name of a removed static pod's manifest"
         assert "how it was:\n\ndefault/web: running" in capsys.readouterr().out
         assert await run(explain, at, "went", "-o", "json") == 1

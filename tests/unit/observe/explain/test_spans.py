@@ -104,10 +104,10 @@ async def test_the_start_ends_with_ready_and_the_end_has_a_list_of_its_own() -> 
     trace.ending()
     traces.written("a", 1.0, "Failed", ready=True)
     assert [span.detail for span in trace.end] == ["Failed"]
-    traces.gone("a")
+    traces.removed("a")
     assert trace.ended_at == 1
     traces.written("unknown", 0, "", ready=True)
-    traces.gone("unknown")
+    traces.removed("unknown")
 
 
 @on_virtual_time
@@ -145,7 +145,7 @@ async def test_refusals_and_waits_are_recorded() -> None:
     traces = Traces()
     note(TraceCall.BACK_OFF, "nobody's", lasts=5)
     trace = traces.enter("a", "default", "a")
-    note(TraceCall.LOOK_UP_IMAGE, "UPPER", error="invalid" * MAX_TEXT)
+    note(TraceCall.CHECK_UP_IMAGE, "UPPER", error="invalid" * MAX_TEXT)
     note(TraceCall.BACK_OFF, "main", lasts=10)
     await asyncio.sleep(4)
     note(TraceCall.BACK_OFF, "main", lasts=6.2)
@@ -154,7 +154,7 @@ async def test_refusals_and_waits_are_recorded() -> None:
     note(TraceCall.BACK_OFF, "main", lasts=20)
     found = [(span.name, span.detail, span.began, span.ended) for span in trace.start]
     assert found == [
-        (TraceCall.LOOK_UP_IMAGE, "UPPER", 0, 0),
+        (TraceCall.CHECK_UP_IMAGE, "UPPER", 0, 0),
         (TraceCall.BACK_OFF, "main", 0, 10),
         (TraceCall.BACK_OFF, "other", 4, 10),
         (TraceCall.BACK_OFF, "main", 10, 30),

@@ -84,13 +84,13 @@ def test_the_blocker_of_a_termination(changes: dict[str, Any], what: str | None)
 
 
 def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
-    told: list[str] = []
+    notified: list[str] = []
     now: list[PodFacts] = []
 
     class Events:
         def event(self, _to: api.ObjectReference, _type: str, reason: str, message: str) -> None:
             assert reason == Reason.STILL_TERMINATING
-            told.append(message)
+            notified.append(message)
 
     stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
     stuck.report_stuck()
@@ -99,24 +99,26 @@ def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
     stuck.report_stuck()
     now[0] = replace(now[0], write_problem=replace(problem, count=10))
     stuck.report_stuck()
-    assert told == ["Still terminating after 41s: API write pod status: forbidden (tried 9 times)"]
+    assert notified == [
+        "Still terminating after 41s: API write pod status: forbidden (tried 9 times)"
+    ]
     now[0] = replace(now[0], now=NOW + AGAIN_S)
     stuck.report_stuck()
     now[0] = replace(now[0], write_problem=None)
     stuck.report_stuck()
-    assert [text.split(": ")[1] for text in told[1:]] == ["API write pod status", "API"]
-    assert len(told) == 3
+    assert [text.split(": ")[1] for text in notified[1:]] == ["API write pod status", "API"]
+    assert len(notified) == 3
 
 
 @on_virtual_time
 async def test_it_continues_without_free_file_descriptors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[str] = []
+    notified: list[str] = []
 
     class Events:
         def event(self, _to: api.ObjectReference, _type: str, _reason: str, message: str) -> None:
-            told.append(message)
+            notified.append(message)
 
     tries = 0
 
@@ -132,7 +134,7 @@ async def test_it_continues_without_free_file_descriptors(
         async with asyncio.timeout(3 * CHECK_S + 1):
             await stuck.run()
     assert tries == 3
-    assert told == ["Still terminating after 41s: API: the removal of the pod was requested"]
+    assert notified == ["Still terminating after 41s: API: the removal of the pod was requested"]
     assert [record.message for record in caplog.records] == [
         "terminating pods could not be checked"
     ]

@@ -92,10 +92,10 @@ def test_taints_that_a_pod_was_deleted_for(
     tolerations: Any, conditions: Any, node: Any, expected: tuple[NodeTaint, ...] | None
 ) -> None:
     pod = make_pod(deleting=30, tolerations=tolerations)
-    shown = Pod({**pod.object, "status": {"conditions": conditions}})
-    assert deleted_for(shown, node) == expected
+    reported = Pod({**pod.object, "status": {"conditions": conditions}})
+    assert deleted_for(reported, node) == expected
     alive = make_pod(tolerations=tolerations)
-    assert deleted_for(Pod({**alive.object, "status": shown.status}), node) is None
+    assert deleted_for(Pod({**alive.object, "status": reported.status}), node) is None
 
 
 def test_taints_that_a_pod_was_deleted_for_are_bounded() -> None:

@@ -456,8 +456,8 @@ def test_the_call_and_the_object_that_a_volume_waits_for(
         last_sync=failed(Step.VOLUMES, "the same again", stage),
         **more,
     )
-    said, healthy = verdict(known)
-    assert said.endswith(sentence)
+    stated, healthy = verdict(known)
+    assert stated.endswith(sentence)
     assert not healthy
     waits = [wait for wait in explain(known).waits if wait.kind is WaitKind.VOLUME]
     assert [(wait.subject, wait.call, wait.since) for wait in waits] == [
@@ -473,8 +473,8 @@ def test_the_call_to_a_driver_that_a_pod_waits_for(ends: bool) -> None:
         {"worker": ENDED} if ends else {"status": not_ready(waiting("ContainerCreating"))}
     )
     known = facts(claims=(found,), wall_offset=NOW - 100.0, **more)
-    said, healthy = verdict(known)
-    assert said.endswith(
+    stated, healthy = verdict(known)
+    assert stated.endswith(
         f"resource claim shop/gpu: {call} of DRA driver gpu.example.com is under way for 1m, "
         "given up now"
     )

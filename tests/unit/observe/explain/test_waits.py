@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
-from kubeletpy.observe.explain.containers import exits, last_exit, last_words
+from kubeletpy.observe.explain.containers import exits, last_exit, last_message
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.model import WaitKind
@@ -942,8 +942,8 @@ def test_runs_without_times_come_last_and_regular_containers_before_ephemeral_on
     found = explain(facts(pod, runtime=runtime))
     assert [one.finished_at for one in found.exits] == [0.5, None]
     assert [view.name for view in found.containers] == ["i", "c", "e"]
-    shown = render.pod(json.loads(json.dumps(to_builtins(found))))
-    assert shown.endswith(
+    reported = render.pod(json.loads(json.dumps(to_builtins(found))))
+    assert reported.endswith(
         "Ended runs\n"
         '  main  run 1  exit code 0  19675d ago  no file "s3cret"\n'
         '  main  run 1  exit code 0              no file "s3cret"\n'
@@ -954,7 +954,7 @@ BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
 
 
 @pytest.mark.parametrize(
-    ("container", "kind", "words"),
+    ("container", "kind", "parts"),
     [
         ("main", ProbeKind.READINESS, "not yet"),
         ("main", ProbeKind.LIVENESS, ""),
@@ -962,13 +962,13 @@ BAD, GOOD = ProbeOutcome.FAILURE, ProbeOutcome.SUCCESS
         ("other", ProbeKind.READINESS, ""),
     ],
 )
-def test_the_last_message_of_a_probe(container: str, kind: ProbeKind, words: str) -> None:
+def test_the_last_message_of_a_probe(container: str, kind: ProbeKind, parts: str) -> None:
     reports = (
         ProbeReport("main", ProbeKind.STARTUP, None),
         ProbeReport("main", ProbeKind.LIVENESS, GOOD, ProbeFinding(GOOD, "all is well")),
         ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
     )
-    assert last_words(facts(probe_reports=reports), container, kind) == words
+    assert last_message(facts(probe_reports=reports), container, kind) == parts
 
 
 def test_admission_that_waits_for_a_device_plugin() -> None:

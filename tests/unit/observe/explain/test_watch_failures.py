@@ -47,8 +47,10 @@ def test_an_unreachable_api_is_one_sentence() -> None:
 
 def test_many_watches_that_fail_for_one_reason_are_one_sentence() -> None:
     many = [FailingWatch("secrets", "ns", f"s{n}", WHY, 1.0, 2) for n in range(500)]
-    (said,) = failing_watches(many, 100.0)
-    assert said.startswith("the watch of secrets ns/s0, secrets ns/s1, secrets ns/s2 and 497 more ")
+    (stated,) = failing_watches(many, 100.0)
+    assert stated.startswith(
+        "the watch of secrets ns/s0, secrets ns/s1, secrets ns/s2 and 497 more "
+    )
 
 
 def test_a_pod_that_waits_for_services_names_their_watch() -> None:

@@ -320,7 +320,7 @@ Containers
 
 
 @pytest.mark.parametrize(
-    ("found", "shown"),
+    ("found", "reported"),
     [
         (starting(), STARTING),
         (ending(), ENDING),
@@ -330,8 +330,8 @@ Containers
     ],
     ids=["starting", "ending", "unknown", "away", "refused"],
 )
-def test_the_complete_text(found: PodFacts, shown: str) -> None:
-    assert text(found) == shown
+def test_the_complete_text(found: PodFacts, reported: str) -> None:
+    assert text(found) == reported
 
 
 def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
@@ -373,8 +373,8 @@ def test_the_newest_of_each_list_are_shown() -> None:
         for failed in (True, False)
     ]
     runtime = PodRuntimeStatus("uid", "web", "default", containers=tuple(records))
-    shown = text(facts(runtime=runtime, history=tuple(history)))
-    found = [each.split() for each in shown.split("\n")]
+    reported = text(facts(runtime=runtime, history=tuple(history)))
+    found = [each.split() for each in reported.split("\n")]
     assert [row[1:3] for row in found if row[:1] == ["main"] and row[1] == "run"] == [
         ["run", str(n + 1)] for n in range(8, 2, -1)
     ]

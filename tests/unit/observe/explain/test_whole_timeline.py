@@ -39,7 +39,7 @@ def whole() -> Timeline:
         Span(Step.VOLUMES, "", 10.0, 10.02),
         Span(Step.RUNTIME, "", 10.02, 11.9),
         Span(TraceCall.START_PLACE, "", 10.02, 10.32),
-        Span(TraceCall.LOOK_UP_IMAGE, "in the place", 10.12, 10.32),
+        Span(TraceCall.CHECK_UP_IMAGE, "in the place", 10.12, 10.32),
         Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 10.32, 11.02),
         Span(TraceCall.PULL_IMAGE, IMAGE, 10.4, 11.4, "401 <no>"),
         Span(TraceCall.WRITE_STATUS, "Running", 11.9, 11.9),
@@ -284,10 +284,12 @@ def test_a_pod_that_crashes_once_it_was_ready() -> None:
     wait = Wait(
         WaitKind.CRASH_BACKOFF, "main", "CrashLoopBackOff: back-off 40s", None, OFFSET + 60.0
     )
-    shown = replace(found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0)
+    reported = replace(
+        found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0
+    )
     until = datetime.fromtimestamp(OFFSET + 60.0).astimezone().strftime("%H:%M:%S")
-    assert _without_bars(render.text(shown)) == LIVES.replace("{until}", until)
-    assert from_json(json.loads(json.dumps(to_builtins(shown)))) == shown
+    assert _without_bars(render.text(reported)) == LIVES.replace("{until}", until)
+    assert from_json(json.loads(json.dumps(to_builtins(reported)))) == reported
 
 
 def _without_bars(text: str) -> str:
@@ -295,7 +297,7 @@ def _without_bars(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("span", "shown"),
+    ("span", "reported"),
     [
         (Span(TraceCall.WRITE_STATUS, "Running, Ready", 20.0, 20.1), False),
         (Span(Step.VOLUMES, "", 20.0, 20.1), False),
@@ -304,10 +306,10 @@ def _without_bars(text: str) -> str:
         (Span(TraceCall.STOP_CONTAINER, "main", 20.0, 20.1), True),
     ],
 )
-def test_spans_that_make_a_life_chapter(span: Span, shown: bool) -> None:
+def test_spans_that_make_a_life_chapter(span: Span, reported: bool) -> None:
     trace = PodTrace("uid", "default", "web", 10.0, Part.LIFE, ready_at=12.0)
     trace.later.append(span)
-    assert (timeline(trace, OFFSET, None, 30.0).life is not None) is shown
+    assert (timeline(trace, OFFSET, None, 30.0).life is not None) is reported
 
 
 def test_a_wait_that_is_over_has_its_own_end() -> None:

@@ -49,10 +49,10 @@ class Images:
     """Has ``a:1``; fails for ``broken:1``."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def image_status(self, image: Any, verbose: bool = False) -> Any:
-        self.asked.append(image.image)
+        self.requested.append(image.image)
         if image.image == "broken:1":
             raise CRIError("ImageStatus", "gone")
         found = cri.ImageStatusResponse()
@@ -82,13 +82,13 @@ class FakeNode:
             "n1",
             pods,
             self.images,  # type: ignore[arg-type]
-            judge=lambda asked, others: (self.verdict, self.victims),
+            judge=lambda requested, others: (self.verdict, self.victims),
             others=lambda uid: (),
             place=self._place,
-            allocated=lambda asked: asked,
-            resized=lambda asked: self.infeasible or asked,
+            allocated=lambda requested: requested,
+            resized=lambda requested: self.infeasible or requested,
             seen=lambda uid: self.status,
-            probes=lambda asked: ProbeResults(),
+            probes=lambda requested: ProbeResults(),
             intends=self._intends,
             traces=(),
             levels=lambda: [
@@ -98,17 +98,17 @@ class FakeNode:
             memory_volumes=True,
         )
 
-    async def _order(self, asked: Pod, without: Collection[str]) -> Sequence[EvictionOrder]:
-        self.order_asked.append((asked, without))
+    async def _order(self, requested: Pod, without: Collection[str]) -> Sequence[EvictionOrder]:
+        self.order_asked.append((requested, without))
         return [ORDER]
 
-    def _place(self, asked: Pod) -> Sequence[Decision]:
+    def _place(self, requested: Pod) -> Sequence[Decision]:
         if self.refused is not None:
             raise self.refused
         return self.placed
 
-    def _intends(self, asked: Pod, status: Any, probes: Any) -> SyncIntent:
-        first = asked.containers[0]
+    def _intends(self, requested: Pod, status: Any, probes: Any) -> SyncIntent:
+        first = requested.containers[0]
         cpu = ((first.get("resources") or {}).get("requests") or {}).get("cpu", "")
         return self.intents.get(cpu or first["image"], SyncIntent(()))
 
@@ -119,8 +119,8 @@ class FakeNode:
         )
 
     async def patched(self, spec: Any, kind: str = "strategic") -> Foreseen:
-        asked = {"namespace": "ns", "name": "p", "patch": {"spec": spec}, "type": kind}
-        return await Foreseer(self.queries).foresee(asked)
+        requested = {"namespace": "ns", "name": "p", "patch": {"spec": spec}, "type": kind}
+        return await Foreseer(self.queries).foresee(requested)
 
 
 def answer(
@@ -179,8 +179,8 @@ async def test_victims_of_a_new_pod() -> None:
     node.victims = [pod(name="low"), pod(name="lower")]
     found = await node.new()
     assert (found.outcome, found.victims) == (ForeseenOutcome.PREEMPTS, ("ns/low", "ns/lower"))
-    ((asked, without),) = node.order_asked
-    assert (asked.name, without) == ("new", {"uid-low", "uid-lower"}), "they have ended by then"
+    ((requested, without),) = node.order_asked
+    assert (requested.name, without) == ("new", {"uid-low", "uid-lower"}), "they have ended by then"
 
 
 async def test_a_pod_that_is_refused_is_in_no_order() -> None:
@@ -193,8 +193,8 @@ async def test_a_pod_that_is_refused_is_in_no_order() -> None:
 async def test_a_resize_is_ranked_with_its_new_requests() -> None:
     node = FakeNode(RUNNING)
     found = await node.patched(cpu("2"))
-    ((asked, _),) = node.order_asked
-    assert asked.containers[0]["resources"]["requests"] == {"cpu": "2"}
+    ((requested, _),) = node.order_asked
+    assert requested.containers[0]["resources"]["requests"] == {"cpu": "2"}
     assert found.evictions == (ORDER,)
     node.order_asked.clear()
     assert (await node.patched({"activeDeadlineSeconds": 5})).evictions == ()
@@ -222,7 +222,7 @@ async def test_a_new_pod_is_refused(refused: Exception | None, reason: str, mess
     assert await node.new() == answer(
         ForeseenOutcome.REFUSED, "new", "default", reason=reason, message=message, unsure=(RACE,)
     )
-    assert node.images.asked == []
+    assert node.images.requested == []
 
 
 async def test_a_pod_with_too_many_references_is_refused() -> None:
@@ -236,7 +236,7 @@ async def test_the_runtime_is_queried_once_per_image_up_to_a_limit() -> None:
     node = FakeNode()
     many = [container(f"c{n}", image=f"i{n}:1") for n in range(MAX_IMAGES + 5)]
     found = await node.new(*many, container("a"), container("b", image="a:1"))
-    assert len(node.images.asked) == MAX_IMAGES
+    assert len(node.images.requested) == MAX_IMAGES
     assert found.images[-1].why.startswith("the runtime did not report")
     [only] = (await FakeNode().new(container("x", image="broken:1"))).images
     assert only.why.startswith("the runtime did not report")
@@ -322,18 +322,20 @@ async def test_unchanged_and_forbidden_patches() -> None:
 async def test_a_file_is_laid_over_the_pod_of_its_name() -> None:
     node = FakeNode(pod(container("a", env=[{"name": "X", "value": "1"}]), nodeName="n1"))
     metadata = {"name": "p", "namespace": "ns"}
-    asked = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
-    assert await Foreseer(node.queries).foresee({"pod": asked}) == answer(ForeseenOutcome.UNCHANGED)
+    requested = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [container("a")]}}
+    assert await Foreseer(node.queries).foresee({"pod": requested}) == answer(
+        ForeseenOutcome.UNCHANGED
+    )
 
 
 async def test_a_json_patch_names_containers_by_index() -> None:
     node = FakeNode(pod(container("a"), container("b")))
     operations = [{"op": "replace", "path": "/spec/containers/1/image", "value": "c:1"}]
-    asked = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
+    requested = {"namespace": "ns", "name": "p", "patch": operations, "type": "json"}
     node.intents = {"c:1": SyncIntent((), started=("a",))}
-    assert (await Foreseer(node.queries).foresee(asked)).outcome is ForeseenOutcome.UNCHANGED
+    assert (await Foreseer(node.queries).foresee(requested)).outcome is ForeseenOutcome.UNCHANGED
     operations[0]["path"] = "/spec/containers/0/image"
-    found = await Foreseer(node.queries).foresee(asked)
+    found = await Foreseer(node.queries).foresee(requested)
     assert (found.outcome, found.restarts) == (ForeseenOutcome.RESTARTS, ("a",))
 
 
@@ -347,7 +349,7 @@ async def test_a_merge_patch_replaces_lists() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("requested", "why"),
     [
         ({}, "there is no pod in the request"),
         ({"pod": []}, "there is no pod in the request"),
@@ -380,9 +382,9 @@ async def test_a_merge_patch_replaces_lists() -> None:
         ),
     ],
 )
-async def test_nonsense(asked: Any, why: str) -> None:
+async def test_nonsense(requested: Any, why: str) -> None:
     with pytest.raises(Nonsense) as caught:
-        await Foreseer(FakeNode(RUNNING).queries).foresee(asked)
+        await Foreseer(FakeNode(RUNNING).queries).foresee(requested)
     assert str(caught.value).startswith(why)
 
 

@@ -20,7 +20,7 @@ from kubeletpy.observe.foresee.model import (
 from kubeletpy.observe.foresee.render import plan
 
 
-def shown(outcome: ForeseenOutcome, **more: Any) -> str:
+def reported(outcome: ForeseenOutcome, **more: Any) -> str:
     return plan(to_builtins(Foreseen("ns", "web", "n1", outcome, **more)))
 
 
@@ -76,12 +76,12 @@ def shown(outcome: ForeseenOutcome, **more: Any) -> str:
 def test_the_first_line_is_the_answer(
     outcome: ForeseenOutcome, more: dict[str, Any], line: str
 ) -> None:
-    assert shown(outcome, **more) == f"ns/web: {line}\n"
+    assert reported(outcome, **more) == f"ns/web: {line}\n"
 
 
 def test_the_complete_text() -> None:
     mib = 2**20
-    assert shown(
+    assert reported(
         ForeseenOutcome.PREEMPTS,
         victims=("ns/low",),
         acts=(
@@ -152,7 +152,7 @@ def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
         EvictionOrder((Signal.PIDS,), crossed, (), (), 0, 0),
         EvictionOrder((Signal.NODEFS,), False, (), (), 0, 0),
     )
-    text = shown(ForeseenOutcome.RUNS, squeezed=squeezed, evictions=evictions)
+    text = reported(ForeseenOutcome.RUNS, squeezed=squeezed, evictions=evictions)
     assert [line.strip() for line in text.splitlines() if line.endswith(" now)")] == orders
     assert ("Eviction order" in text) == bool(orders)
     answer = to_builtins(Foreseen("ns", "web", "n1", ForeseenOutcome.RUNS, evictions=evictions))
@@ -160,20 +160,20 @@ def test_the_order_of_evictions_is_part_of_the_text_only_under_pressure(
 
 
 def test_a_long_act_does_not_widen_its_column() -> None:
-    text = shown(ForeseenOutcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
+    text = reported(ForeseenOutcome.RESTARTS, acts=(Act("x" * 90, "why"), Act("y", "so")))
     assert f"\n  {'x' * 79}…  why\n" in text
     assert f"\n  y{' ' * 59}  so\n" in text
 
 
 def test_a_long_reason_is_cut() -> None:
     whole, cut = "x" * 600, "x" * 599 + "…"
-    assert shown(ForeseenOutcome.FORBIDDEN, message=whole) == f"ns/web: {whole}\n"
-    assert shown(ForeseenOutcome.FORBIDDEN, message=whole + "x") == f"ns/web: {cut}\n"
+    assert reported(ForeseenOutcome.FORBIDDEN, message=whole) == f"ns/web: {whole}\n"
+    assert reported(ForeseenOutcome.FORBIDDEN, message=whole + "x") == f"ns/web: {cut}\n"
 
 
 def test_nobody_writes_to_the_terminal_but_us() -> None:
     bad = "x\x1b[2J\ny"
-    text = shown(
+    text = reported(
         ForeseenOutcome.REFUSED,
         message=bad,
         victims=(bad,),

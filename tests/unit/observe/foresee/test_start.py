@@ -182,7 +182,7 @@ PROBE = {"httpGet": {"port": 80}}
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "stated"),
     [
         ({}, []),
         ({"initContainers": [container("i")]}, ["how long the init containers run is not known"]),
@@ -209,11 +209,11 @@ PROBE = {"httpGet": {"port": 80}}
         ),
     ],
 )
-def test_open_points(spec: dict[str, Any], said: list[str]) -> None:
+def test_open_points(spec: dict[str, Any], stated: list[str]) -> None:
     containers = spec.pop("containers", [container("a")])
     made = pod(*containers, **spec)
     images = start.images(made, {"a:1": True}, ("a", "b"))
-    assert start.unsure(made, images) == said
+    assert start.unsure(made, images) == stated
 
 
 def level(signal: str, available: int = 100, threshold: int = 40) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_a_field_of_a_newer_version_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "words"),
+    ("kind", "value", "parts"),
     [
         (Decision, {"what": "a"}, "Decision: .*[Mm]issing.*why"),
         (Decision, [], "an object is expected where the recording has list"),
@@ -147,21 +147,21 @@ def test_a_field_of_a_newer_version_is_left_out() -> None:
         (DesiredPods, {"uids": {}, "now": 1}, "a list is expected where the recording has dict"),
     ],
 )
-def test_malformed_inputs_are_refused(kind: type, value: Any, words: str) -> None:
-    with pytest.raises(BadRecording, match=words):
+def test_malformed_inputs_are_refused(kind: type, value: Any, parts: str) -> None:
+    with pytest.raises(BadRecording, match=parts):
         decode_fields(kind, value, {0: STATUS})
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words"),
+    ("name", "value", "parts"),
     [
         ("Pod", {"metadata": {}}, "a pod of the recording: "),
         ("Pod", [], "a pod of the recording: "),
         ("Mystery", {}, "Mystery is not known to this version"),
     ],
 )
-def test_malformed_shared_objects_are_refused(name: str, value: Any, words: str) -> None:
-    with pytest.raises(BadRecording, match=words):
+def test_malformed_shared_objects_are_refused(name: str, value: Any, parts: str) -> None:
+    with pytest.raises(BadRecording, match=parts):
         decode_shared(name, value)
 
 

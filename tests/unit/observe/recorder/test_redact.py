@@ -12,7 +12,7 @@ from kubeletpy.observe.recorder.redact import (
     Texts,
     redacted,
     redacted_runtime,
-    secret_words,
+    secret_parts,
     unstarted_ids,
 )
 
@@ -54,9 +54,9 @@ def marked(value: str) -> str:
 
 
 def test_everything_but_values_stays() -> None:
-    given = pod()
-    found = redacted(given, marked, secret_words(given))
-    assert given == pod(), "the object is shared with caches"
+    supplied = pod()
+    found = redacted(supplied, marked, secret_parts(supplied))
+    assert supplied == pod(), "the object is shared with caches"
     assert "SECRET" not in str(found)
     action = {"httpGet": {"port": 80, "httpHeaders": [{"name": "Authorization", "value": "<6>"}]}}
     container = {
@@ -68,7 +68,7 @@ def test_everything_but_values_stays() -> None:
     }
     assert found == {
         "metadata": {"name": "n", "annotations": {LAST_APPLIED: "<6>", "a": "<1>"}},
-        "spec": {key: [container] for key in given["spec"]},
+        "spec": {key: [container] for key in supplied["spec"]},
         "status": {"phase": "Pending"},
     }
 
@@ -127,7 +127,7 @@ HIDING: dict[str, Any] = {
 
 
 def test_no_text_of_a_pod_holds_a_secret() -> None:
-    found = redacted(HIDING, marked, secret_words(HIDING))
+    found = redacted(HIDING, marked, secret_parts(HIDING))
     assert "SECRET" not in str(found)
     main, side = found["spec"]["containers"]
     assert main["command"] == ["/bin/tool", "<10>", "<6>"]
@@ -148,14 +148,14 @@ def test_a_pod_of_any_shape_is_redacted(key: str, odd: Any) -> None:
         shapes.append({"metadata": {}, "spec": {inner: odd}})
         shapes.append({"metadata": {"labels": odd}, "spec": {inner: [odd]}})
     for shape in shapes:
-        redacted(shape, marked, secret_words(shape))
+        redacted(shape, marked, secret_parts(shape))
 
 
 def test_free_texts_repeat_no_value_and_agree_with_what_was_decided() -> None:
-    texts = Texts(marked, secret_words(HIDING))
+    texts = Texts(marked, secret_parts(HIDING))
     text = "Exec lifecycle hook ([sh -c login SECRET]) failed: GET http://u:p@h/ready?token=x"
-    given = {"start_errors": {"main": {"code": "PostStartHookError", "message": text}}}
-    (error,) = texts.inputs(given)["start_errors"].values()
+    supplied = {"start_errors": {"main": {"code": "PostStartHookError", "message": text}}}
+    (error,) = texts.inputs(supplied)["start_errors"].values()
     assert error["code"] == "PostStartHookError"
     assert "SECRET" not in error["message"]
     assert "u:p" not in error["message"]
@@ -176,12 +176,12 @@ def test_termination_messages_are_hashed_and_those_of_failed_starts_are_not() ->
     assert [each["message"] for each in found["containers"]] == ["<22>", 'exec: "<12>": not found']
     assert found["labels"] == {"a": "<6>"}
     assert unstarted_ids({"containers": [{**ran, "id": "d"}, unstarted]}) == {"c"}
-    shown = {"containerID": "containerd://c", "exitCode": 128, "message": unstarted["message"]}
-    for told in (Texts(marked, ["login SECRET"], {"c"}), Texts(marked)):
-        (state,) = told.output([{"terminated": shown}])
-        assert state == told.inputs({"terminated": shown})
+    reported = {"containerID": "containerd://c", "exitCode": 128, "message": unstarted["message"]}
+    for notified in (Texts(marked, ["login SECRET"], {"c"}), Texts(marked)):
+        (state,) = notified.output([{"terminated": reported}])
+        assert state == notified.inputs({"terminated": reported})
     assert state["terminated"]["message"] == "<31>"
-    found = Texts(marked, ["login SECRET"], {"c"}).output({"terminated": shown})
+    found = Texts(marked, ["login SECRET"], {"c"}).output({"terminated": reported})
     assert found["terminated"]["message"] == 'exec: "<12>": not found'
 
 
@@ -195,4 +195,4 @@ def test_a_pod_without_values_is_unchanged() -> None:
     hook = {"name": "c", "lifecycle": {"preStop": get}}
     probe = {"name": "d", "livenessProbe": get}
     bare = {"metadata": {"name": "n"}, "spec": {"containers": [hook, probe, {"name": "e"}]}}
-    assert redacted(bare, lambda _: "x", secret_words(bare)) == bare
+    assert redacted(bare, lambda _: "x", secret_parts(bare)) == bare

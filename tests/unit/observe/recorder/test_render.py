@@ -42,9 +42,9 @@ def span(error: str | None) -> Moment:
     return Moment(3.25, LineKind.SPAN, line)
 
 
-def event(now: Any = None, **given: Any) -> Moment:
+def event(now: Any = None, **supplied: Any) -> Moment:
     out = [["RunSync", {"uid": "u", "stage": "sync"}], ["WakeAfter", {"delay": 1.5}]]
-    return Moment(2, LineKind.EVENT, {"event": "TimerFired", "in": given, "out": out}, now)
+    return Moment(2, LineKind.EVENT, {"event": "TimerFired", "in": supplied, "out": out}, now)
 
 
 def replayed() -> Replayed:

@@ -56,9 +56,9 @@ def recorded(root: Path, pod: Pod = POD) -> list[bytes]:
                 await recorder.flush()
         inputs = PlanInputs(pod, empty)
         recorder.plan(inputs, compute_pod_actions(pod, empty, inputs.probes))
-        asked = StatusInputs(pod, empty, "containerd", {}, 5.0, sandbox_usable=False)
-        status = generate_api_pod_status(asked)
-        recorder.status(asked, status)
+        requested = StatusInputs(pod, empty, "containerd", {}, 5.0, sandbox_usable=False)
+        status = generate_api_pod_status(requested)
+        recorder.status(requested, status)
         status["phase"] = "completed by whoever stores it"
         trace = PodTrace(pod.uid, pod.namespace, pod.name, 0.0)
         recorder.span(trace, Span(TraceCall.RUN_POD_SANDBOX, "attempt 0", 1.0, 1.25, "no network"))
@@ -146,10 +146,10 @@ def change(lines: list[bytes], kind: str, **changes: Any) -> list[bytes]:
 def test_differences_are_shown(kind: str, out: Any, was: str, tmp_path: Path) -> None:
     found = replay(change(recorded(tmp_path), kind, out=out))
     assert found.differences
-    said = render.differences(found).splitlines()
-    assert said[0] == f"{POD.namespace}/{POD.name}"
-    assert said[1].endswith(was)
-    assert said[2].split()[0] == "now"
+    stated = render.differences(found).splitlines()
+    assert stated[0] == f"{POD.namespace}/{POD.name}"
+    assert stated[1].endswith(was)
+    assert stated[2].split()[0] == "now"
     assert f"{found.differences} difference" in render.overview(found, "1")
 
 
@@ -179,14 +179,16 @@ def test_differences_are_shown(kind: str, out: Any, was: str, tmp_path: Path) ->
 )
 def test_unreadable_lines_are_named(lines: list[bytes], problem: str) -> None:
     found = replay(lines)
-    (said,) = found.problems
-    assert re.match(problem, said)
-    assert f"line 1 is not replayed: {said}" in render.overview(found, "1")
+    (stated,) = found.problems
+    assert re.match(problem, stated)
+    assert f"line 1 is not replayed: {stated}" in render.overview(found, "1")
 
 
 def test_a_long_problem_is_cut() -> None:
-    (said,) = replay([b'{"k": "event", "t": 1, "uid": "", "event": "%s"}' % (b"X" * 300)]).problems
-    assert said == f"event {'X' * 194}"
+    (stated,) = replay(
+        [b'{"k": "event", "t": 1, "uid": "", "event": "%s"}' % (b"X" * 300)]
+    ).problems
+    assert stated == f"event {'X' * 194}"
 
 
 @given(
@@ -247,8 +249,8 @@ def test_a_refused_line_is_named_with_its_number_and_the_exit_code_is_2(
     lines = [*recorded(tmp_path), b'{"k":"shared","n":{}}\n', b'{"k":"span","t":1']
     file.write_bytes(b"".join(lines))
     assert replay_command.main([str(file)]) == 2
-    said = capsys.readouterr().out
-    assert f"line {len(lines) - 1} is not replayed: the number of a shared value" in said
+    stated = capsys.readouterr().out
+    assert f"line {len(lines) - 1} is not replayed: the number of a shared value" in stated
     assert replay_command.main([str(file), POD.uid]) == 2
     assert f"line {len(lines) - 1}: the number of a shared" in capsys.readouterr().err
     file.write_bytes(b"".join([*recorded(tmp_path), lines[-1]]))
@@ -261,9 +263,9 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert record_command.main(["--root-dir", str(tmp_path), "-o", file]) == 0
     assert Path(file).stat().st_mode & 0o777 == 0o600
     assert replay_command.main([file]) == 0
-    said = capsys.readouterr().out
-    assert "5 decisions of node node" in said
-    assert "no differences" in said
+    stated = capsys.readouterr().out
+    assert "5 decisions of node node" in stated
+    assert "no differences" in stated
     assert replay_command.main([file, f"{POD.namespace}/{POD.name}"]) == 0
     assert capsys.readouterr().out.count("UpdateArrived") == 3
     assert replay_command.main([file, "other"]) == 2

@@ -35,7 +35,7 @@ class Agent:
     """
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.silent = ""
         self.slow: threading.Event | None = None
         """Event that an answer to /usage waits for."""
@@ -53,7 +53,7 @@ class Agent:
         self.usage: dict[str, Any] = used(1.0, 0.5)
 
     def __call__(self, *parts: str) -> Any:
-        self.asked.append("/".join(parts))
+        self.requested.append("/".join(parts))
         if self.silent:
             raise Silent(self.silent)
         match parts:

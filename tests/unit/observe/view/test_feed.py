@@ -75,8 +75,10 @@ def test_unhealthy_pods_come_first() -> None:
 
 def test_a_pod() -> None:
     agent = Agent()
-    shown = feed.pod(agent.pod, agent.timeline, agent.events)
-    assert {name: shown[name] for name in ("gone", "uid", "path", "tone", "verdict", "final")} == {
+    reported = feed.pod(agent.pod, agent.timeline, agent.events)
+    assert {
+        name: reported[name] for name in ("gone", "uid", "path", "tone", "verdict", "final")
+    } == {
         "gone": "",
         "uid": "uid-web",
         "path": "default/web",
@@ -84,40 +86,40 @@ def test_a_pod() -> None:
         "verdict": "running and ready, for 20s",
         "final": False,
     }
-    assert shown["facts"] == [
+    assert reported["facts"] == [
         ["Status", "Running, Ready"],
         ["Worker", "syncing"],
         ["Address", "10.0.0.1"],
         ["UID", "uid-web"],
     ]
-    (container,) = shown["containers"]
+    (container,) = reported["containers"]
     assert (container["name"], container["state"], container["ready"]) == ("main", "running", True)
-    assert shown["events"] == [
+    assert reported["events"] == [
         {"at": 6.0, "type": "Warning", "reason": "Failed", "message": "failed", "count": 1,
          "container": "", "source": ""},
         {"at": 5.0, "type": "Normal", "reason": "Pulled", "message": "pulled", "count": 2,
          "container": "main", "source": ""},
     ]  # fmt: skip
-    (start,) = shown["waterfalls"]
+    (start,) = reported["waterfalls"]
     assert [row["label"] for row in start["rows"]] == [
         *("RunPodSandbox attempt 0", "volumes", "pull image shop:1"),
     ]
     assert start["rows"][1]["beside"] == ("pull image shop:1",)
-    json.dumps(shown)
+    json.dumps(reported)
 
 
 def test_the_last_lines_of_logs() -> None:
     agent = Agent()
 
-    def shown(logs: Any) -> Any:
+    def reported(logs: Any) -> Any:
         return feed.pod(agent.pod, agent.timeline, agent.events, logs)["logs"]
 
-    assert shown(agent.logs) == [{"name": "main", "lines": ["listening on :80"]}]
-    assert shown(None) == shown({"error": "no such path", "last": None}) == []
+    assert reported(agent.logs) == [{"name": "main", "lines": ["listening on :80"]}]
+    assert reported(None) == reported({"error": "no such path", "last": None}) == []
     many = {"containers": {f"c{n}": [str(k) for k in range(30)] for n in range(99)}}
-    assert len(shown(many)) == feed.MAX_ROWS
-    assert shown(many)[0] == {"name": "c0", "lines": [str(k) for k in range(20, 30)]}
-    (log,) = shown({"containers": {"main": ["x" * 999]}})
+    assert len(reported(many)) == feed.MAX_ROWS
+    assert reported(many)[0] == {"name": "c0", "lines": [str(k) for k in range(20, 30)]}
+    (log,) = reported({"containers": {"main": ["x" * 999]}})
     assert len(log["lines"][0]) == feed.MAX_LOG_LINE
 
 
@@ -127,13 +129,13 @@ def test_a_pod_that_no_node_has() -> None:
     (line,) = feed.pods(unplaced.lines([made], []))
     assert (line["path"], line["tone"]) == ("ns/web", "sick")
     assert line["verdict"] == "node: none; not scheduled: Unschedulable: 0/1 nodes"
-    told = unplaced.explain_unscheduled(made, [])
-    assert told is not None
-    shown = feed.pod(told, {"error": "nothing"}, unplaced.of_others([scheduler_event()]))
+    notified = unplaced.explain_unscheduled(made, [])
+    assert notified is not None
+    reported = feed.pod(notified, {"error": "nothing"}, unplaced.of_others([scheduler_event()]))
     agent = Agent()
-    assert shown.keys() == feed.pod(agent.pod, agent.timeline, agent.events).keys()
-    assert (shown["verdict"], shown["gone"]) == (line["verdict"], "")
-    (event,) = shown["events"]
+    assert reported.keys() == feed.pod(agent.pod, agent.timeline, agent.events).keys()
+    assert (reported["verdict"], reported["gone"]) == (line["verdict"], "")
+    (event,) = reported["events"]
     assert (event["reason"], event["source"]) == ("FailedScheduling", "default-scheduler")
     assert event["message"] == "0/1 nodes are free"
 
@@ -147,10 +149,10 @@ def crashing() -> PodFacts:
 
 
 def test_an_unhealthy_pod_has_waits_and_ended_runs() -> None:
-    shown = feed.pod(to_builtins(explain(crashing())), None, ())
-    assert (shown["tone"], shown["waterfalls"], shown["events"]) == ("sick", [], [])
-    assert [wait["kind"] for wait in shown["waits"]] == ["crash backoff"]
-    assert shown["exits"][0]["exit_code"] == 3
+    reported = feed.pod(to_builtins(explain(crashing())), None, ())
+    assert (reported["tone"], reported["waterfalls"], reported["events"]) == ("sick", [], [])
+    assert [wait["kind"] for wait in reported["waits"]] == ["crash backoff"]
+    assert reported["exits"][0]["exit_code"] == 3
 
 
 def test_the_newest_decision_comes_first_whenever_it_was_first_made() -> None:
@@ -158,18 +160,18 @@ def test_the_newest_decision_comes_first_whenever_it_was_first_made() -> None:
         {"at": 1.0, "last_at": 9.0, "what": "start", "why": "it exited", "count": 4},
         {"at": 5.0, "last_at": None, "what": "hold back", "why": "back-off", "count": 1},
     ]
-    shown = feed.pod({**Agent().pod, "decisions": made}, None, ())
-    assert [(one["what"], one["at"], one["count"]) for one in shown["decisions"]] == [
+    reported = feed.pod({**Agent().pod, "decisions": made}, None, ())
+    assert [(one["what"], one["at"], one["count"]) for one in reported["decisions"]] == [
         *(("start", 9.0, 4), ("hold back", 5.0, 1)),
     ]
 
 
 def test_a_removed_pod() -> None:
     agent = Agent()
-    gone = {"error": "no pod default/web on this node any more", "last": agent.pod}
-    shown = feed.pod(gone, {"error": "nothing was done"}, ())
-    assert shown["gone"] == "no pod default/web on this node any more"
-    assert (shown["uid"], shown["verdict"]) == ("uid-web", "running and ready, for 20s")
+    removed = {"error": "no pod default/web on this node any more", "last": agent.pod}
+    reported = feed.pod(removed, {"error": "nothing was done"}, ())
+    assert reported["gone"] == "no pod default/web on this node any more"
+    assert (reported["uid"], reported["verdict"]) == ("uid-web", "running and ready, for 20s")
     assert feed.pod({"error": "no pod", "last": None}, None, ()) == {
         "gone": "no pod",
         "uid": "",
@@ -206,7 +208,7 @@ def test_every_text_is_cut_and_on_one_line(text: str) -> None:
     usage = poisoned(used(1.0, 1.0), text, ours)
     history = History()
     history.add(usage)
-    shown = {
+    reported = {
         "node": feed.node({"name": text, "troubles": [text]}),
         "silent": feed.unanswered(text, None),
         "pods": feed.pods(poisoned(agent.pods, text, ours)),
@@ -219,9 +221,9 @@ def test_every_text_is_cut_and_on_one_line(text: str) -> None:
         "gone": feed.pod({"error": text, "last": None}, None, ()),
         "usage": feed.usage(history, text),
     }
-    assert all(each.isprintable() for each in strings(shown))
-    assert max(map(len, strings(shown))) <= feed.MAX_TEXT
-    assert len(json.dumps(shown)) < 60_000
+    assert all(each.isprintable() for each in strings(reported))
+    assert max(map(len, strings(reported))) <= feed.MAX_TEXT
+    assert len(json.dumps(reported)) < 60_000
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ async def test_nobody_looks_without_the_token(
     assert answer.status == 404
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert token not in text
-    assert agent.asked == []
+    assert agent.requested == []
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
@@ -167,7 +167,7 @@ async def test_a_name_that_was_rebound_gets_nothing(
         async with client.get(server.url + path, headers={"Host": "evil.example"}) as answer:
             assert answer.status == 421
             assert "pods" not in await answer.text()
-    assert agent.asked == []
+    assert agent.requested == []
 
 
 async def test_a_stream_sends_everything_once_and_then_what_changes(
@@ -198,9 +198,9 @@ async def test_nothing_is_requested_without_viewers(
     async with streaming(client, server.url + "stream") as stream:
         await anext(stream)
     await eventually(lambda: not server.streams, 10)
-    before = len(agent.asked)
+    before = len(agent.requested)
     await asyncio.sleep(1.2)  # longer than an answer is shared
-    assert len(agent.asked) == before
+    assert len(agent.requested) == before
 
 
 @pytest.mark.parametrize("name", ["..%2Fnode", "default", "default%2F%3Cb%3E", "a%2Fb%2Fc", ""])
@@ -209,7 +209,7 @@ async def test_only_names_of_pods_are_asked_for(
 ) -> None:
     async with client.get(f"{server.url}stream?pod={name}") as answer:
         assert answer.status == 400
-    assert agent.asked == []
+    assert agent.requested == []
 
 
 async def test_how_many_look_is_bounded(server: ViewServer, client: aiohttp.ClientSession) -> None:

@@ -14,25 +14,25 @@ from tests.unit.observe.view.answers import Agent, used
 async def test_all_who_look_within_a_second_ask_once() -> None:
     agent = Agent()
     watcher = Watcher(agent)
-    assert agent.asked == [], "no viewer yet"
-    shown = await asyncio.gather(*(watcher.page(None) for _ in range(5)))
-    assert sorted(agent.asked) == ["node", "pods", "usage"]
-    assert {name: len(str(part)) > 0 for name, part in shown[0].items()}.keys() == {
+    assert agent.requested == [], "no viewer yet"
+    reported = await asyncio.gather(*(watcher.page(None) for _ in range(5)))
+    assert sorted(agent.requested) == ["node", "pods", "usage"]
+    assert {name: len(str(part)) > 0 for name, part in reported[0].items()}.keys() == {
         *("node", "pods", "pod", "usage"),
     }
-    assert shown[0]["node"] == {"name": "node-1", "troubles": []}
-    assert shown[0]["usage"] == {"pods": {"uid-web": [None, 1024]}, "containers": []}
+    assert reported[0]["node"] == {"name": "node-1", "troubles": []}
+    assert reported[0]["usage"] == {"pods": {"uid-web": [None, 1024]}, "containers": []}
 
 
 async def test_an_open_pod_has_its_containers() -> None:
     agent = Agent()
-    shown = await Watcher(agent).page("default/web")
+    reported = await Watcher(agent).page("default/web")
     assert {"pods/default/web", "pods/default/web/timeline", "pods/default/web/events"} <= set(
-        agent.asked
+        agent.requested
     )
-    assert shown["pod"]["verdict"].startswith("running and ready")
-    assert shown["pod"]["logs"] == [{"name": "main", "lines": ["listening on :80"]}]
-    assert [each["name"] for each in shown["usage"]["containers"]] == ["main"]
+    assert reported["pod"]["verdict"].startswith("running and ready")
+    assert reported["pod"]["logs"] == [{"name": "main", "lines": ["listening on :80"]}]
+    assert [each["name"] for each in reported["usage"]["containers"]] == ["main"]
     with pytest.raises(ValueError, match="no pod"):
         await Watcher(agent).page("../node")
 
@@ -57,8 +57,8 @@ async def test_slow_usage_does_not_delay_the_page() -> None:
     agent.slow = threading.Event()
     watcher = Watcher(agent)
     try:
-        shown = await watcher.page(None)
-        assert (shown["usage"], len(shown["pods"])) == ({"pods": {}, "containers": []}, 1)
+        reported = await watcher.page(None)
+        assert (reported["usage"], len(reported["pods"])) == ({"pods": {}, "containers": []}, 1)
     finally:
         agent.slow.set()
     agent.usage = used(2.0, 1.0)

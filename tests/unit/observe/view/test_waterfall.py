@@ -56,7 +56,7 @@ def test_spans_that_run_at_the_same_time() -> None:
     """The longest overlap comes first; spans that contain a row or are part of it are left out."""
     found = laid_out(
         Span(Step.VOLUMES, "", 11.0, 15.0),
-        Span(TraceCall.LOOK_UP_IMAGE, "inner", 12.0, 13.0),
+        Span(TraceCall.CHECK_UP_IMAGE, "inner", 12.0, 13.0),
         Span(TraceCall.PULL_IMAGE, "a", 12.5, 18.0),
         Span(TraceCall.PULL_IMAGE, "b", 14.0, 17.0),
         Span(TraceCall.PULL_IMAGE, "touches b", 17.0, 17.5),

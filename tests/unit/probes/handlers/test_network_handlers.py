@@ -224,12 +224,12 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_hostile_servers_fail_in_time(resolver: Resolver, name: str) -> None:
     talk: Talk
-    talk, words = HOSTILE[name]
-    never = words == "context deadline exceeded"
+    talk, parts = HOSTILE[name]
+    never = parts == "context deadline exceeded"
     async with serving(talk) as port:
         reply = await probe(resolver, port, TIMEOUT if never else AMPLE)
     assert reply.answer is HandlerResult.FAILURE
-    assert words in reply.output
+    assert parts in reply.output
 
 
 async def test_an_endless_body_is_read_up_to_a_limit(resolver: Resolver) -> None:

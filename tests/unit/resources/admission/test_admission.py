@@ -62,12 +62,12 @@ def requests(**amounts: str) -> dict[str, Any]:
     return {"name": "c", "resources": {"requests": names}}
 
 
-def ports(*wanted: tuple[str, str, int]) -> dict[str, Any]:
+def ports(*desired: tuple[str, str, int]) -> dict[str, Any]:
     return {
         "name": "c",
         "ports": [
             {"hostIP": address, "protocol": protocol, "hostPort": number, "containerPort": 80}
-            for address, protocol, number in wanted
+            for address, protocol, number in desired
         ],
     }
 
@@ -297,7 +297,7 @@ def test_an_affinity_mismatch_alone_requests_a_newer_node_object() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "taken", "refused"),
+    ("desired", "taken", "refused"),
     [
         (("", "TCP", 80), ("", "TCP", 80), True),
         (("", "TCP", 80), ("1.1.1.1", "TCP", 80), True),
@@ -310,13 +310,13 @@ def test_an_affinity_mismatch_alone_requests_a_newer_node_object() -> None:
         (("", "TCP", 0), ("", "TCP", 0), False),
     ],
 )
-def test_host_ports(wanted: Any, taken: Any, refused: bool) -> None:
+def test_host_ports(desired: Any, taken: Any, refused: bool) -> None:
     sidecar = {**ports(taken), "restartPolicy": "Always"}
     for other in (pod(ports(taken)), pod(initContainers=[sidecar])):
-        verdict = judge(pod(ports(wanted)), [other], NODE, STATE)
+        verdict = judge(pod(ports(desired)), [other], NODE, STATE)
         assert isinstance(verdict, Refused) is refused
     init = pod(initContainers=[ports(taken)])
-    assert judge(pod(ports(wanted)), [init], NODE, STATE) == Admitted()
+    assert judge(pod(ports(desired)), [init], NODE, STATE) == Admitted()
 
 
 def required(*terms: dict[str, Any]) -> Any:
@@ -548,7 +548,7 @@ def test_resources_of_a_claim_are_not_required_of_the_node(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "used", "found"),
+    ("desired", "used", "found"),
     [
         ({"cpu": "1"}, {}, [Shortage("cpu", 1000, 0, 0)]),
         ({"cpu": "0"}, {"cpu": "3"}, []),
@@ -557,9 +557,9 @@ def test_resources_of_a_claim_are_not_required_of_the_node(
     ],
 )
 def test_shortages_of_resources_that_count_pods_only(
-    wanted: dict[str, str], used: dict[str, str], found: list[Shortage]
+    desired: dict[str, str], used: dict[str, str], found: list[Shortage]
 ) -> None:
-    assert shortages(pod(requests(**wanted)), [pod(requests(**used))], {"pods": "2"}) == found
+    assert shortages(pod(requests(**desired)), [pod(requests(**used))], {"pods": "2"}) == found
 
 
 def test_missing_amount_of_a_shortage() -> None:

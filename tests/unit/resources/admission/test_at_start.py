@@ -168,9 +168,9 @@ def test_pods_that_a_kubelet_has_accepted_come_before_older_ones() -> None:
 def test_pods_are_placed_in_order_and_before_all_else_is_judged() -> None:
     placed: list[str] = []
 
-    def place(asked: Pod) -> Rejection | None:
-        placed.append(asked.uid)
-        return REFUSAL if asked.uid == "u2" else None
+    def place(requested: Pod) -> Rejection | None:
+        placed.append(requested.uid)
+        return REFUSAL if requested.uid == "u2" else None
 
     unsafe = {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}
     pods = [

@@ -38,6 +38,6 @@ WEB = {"containerPort": 80, "hostPort": 8080}
 )
 def test_holders(has: dict[str, Any], wants: dict[str, Any], found: list[object]) -> None:
     holder, other = pod("holder", has), pod("other", {"containerPort": 1, "hostPort": 1})
-    shown = [(port, each.name) for port, each in holders(pod("new", wants), [other, holder])]
-    assert shown == [(port, "holder") for port in found]
+    reported = [(port, each.name) for port, each in holders(pod("new", wants), [other, holder])]
+    assert reported == [(port, "holder") for port in found]
     assert clash(pod("new", wants), [other, holder]) is bool(found)

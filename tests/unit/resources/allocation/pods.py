@@ -18,8 +18,8 @@ def needs(requests: str = "", limits: str = "") -> api.ResourceRequirements:
     return made
 
 
-def _amounts(words: str) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in words.split())
+def _amounts(parts: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in parts.split())
 
 
 def pod(

@@ -33,7 +33,7 @@ class Node:
         self.ready = True
         self.woken: list[str] = []
         self.events: list[tuple[str, str, str]] = []
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.judged: list[str] = []
         self.metrics = Metrics()
         self.state = ResourceState(path)
@@ -47,11 +47,11 @@ class Node:
             current=self.pods.get,
             sync=self.woken.append,
             sources_ready=lambda: self.ready,
-            decided=lambda uid, ones: self.told.extend(one.what for one in ones),
+            decided=lambda uid, ones: self.notified.extend(one.what for one in ones),
         )
 
-    def _judge(self, wanted: Pod) -> Rejection | None:
-        self.judged.append(wanted.uid)
+    def _judge(self, desired: Pod) -> Rejection | None:
+        self.judged.append(desired.uid)
         return None if self.room else NO_ROOM
 
     def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
@@ -76,8 +76,8 @@ class Node:
         return {c["type"]: c.get("reason", "") for c in self.manager.conditions(uid)}
 
     def cpu(self, uid: str = "u1") -> str:
-        given = self.manager.allocated(self.pods[uid])
-        return given.containers[0]["resources"]["requests"]["cpu"]
+        supplied = self.manager.allocated(self.pods[uid])
+        return supplied.containers[0]["resources"]["requests"]["cpu"]
 
     def counted(self, name: str, **labels: str) -> float:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
@@ -111,14 +111,14 @@ async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
     assert node.woken == [], "the caller of an update wakes the worker itself"
     assert node.manager.conditions("u1")[0]["observedGeneration"] == 2
     assert node.counted("kubelet_pod_in_progress_resizes") == 1
-    given = node.manager.allocated(node.pods["u1"])
-    assert node.manager.synced(given, None)
-    assert not node.manager.synced(given, None)
+    supplied = node.manager.allocated(node.pods["u1"])
+    assert node.manager.synced(supplied, None)
+    assert not node.manager.synced(supplied, None)
     assert node.conditions() == {}
     assert node.reasons == ["ResizeStarted", "ResizeCompleted"]
     summary = {"containers": [{"name": "a", "resources": BIG}], "generation": 2}
-    for (_, _, message), words in zip(node.events, ("started", "completed"), strict=True):
-        assert message.startswith(f"Pod resize {words}: ")
+    for (_, _, message), parts in zip(node.events, ("started", "completed"), strict=True):
+        assert message.startswith(f"Pod resize {parts}: ")
         assert json.loads(message.partition(": ")[2]) == summary
     assert node.counted("kubelet_pod_in_progress_resizes") == 0
     assert (
@@ -130,7 +130,7 @@ async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
         )
         == 1
     )
-    assert node.told == ["allocate the resize"]
+    assert node.notified == ["allocate the resize"]
 
 
 @on_virtual_time
@@ -256,8 +256,8 @@ def ended(uid: str) -> dict[str, Any]:
     return {"phase": "Succeeded"}
 
 
-def has(actual: str, given: str) -> dict[str, Any]:
-    status = {"name": "a", "resources": needs(actual), "allocatedResources": {"cpu": given}}
+def has(actual: str, supplied: str) -> dict[str, Any]:
+    status = {"name": "a", "resources": needs(actual), "allocatedResources": {"cpu": supplied}}
     return {"phase": "Running", "containerStatuses": [status]}
 
 
@@ -291,14 +291,14 @@ async def test_a_failure_is_reported_and_then_the_success() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
     node.update(pod(a=BIG, generation=2))
-    given = node.manager.allocated(node.pods["u1"])
+    supplied = node.manager.allocated(node.pods["u1"])
     failed = ResizeOutcome(in_progress=True, error="the runtime refused")
-    assert node.manager.synced(given, failed)
-    assert not node.manager.synced(given, failed)
+    assert node.manager.synced(supplied, failed)
+    assert not node.manager.synced(supplied, failed)
     assert node.conditions() == {"PodResizeInProgress": "Error"}
-    assert not node.manager.synced(given, ResizeOutcome(in_progress=True))
+    assert not node.manager.synced(supplied, ResizeOutcome(in_progress=True))
     assert node.conditions() == {"PodResizeInProgress": "Error"}
-    assert node.manager.synced(given, ResizeOutcome(in_progress=False, done=("a",)))
+    assert node.manager.synced(supplied, ResizeOutcome(in_progress=False, done=("a",)))
     assert node.reasons == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
     assert node.events[1][0] == "Warning"
 
@@ -329,9 +329,9 @@ async def test_a_restart_keeps_allocations_and_retries_deferred_resizes(tmp_path
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     again.room = False
-    wanted = pod(a=BIG, generation=2, status={"conditions": [pending]})
-    assert again.manager.admitting(wanted).containers[0]["resources"] == SMALL
-    again.admit(wanted)
+    desired = pod(a=BIG, generation=2, status={"conditions": [pending]})
+    assert again.manager.admitting(desired).containers[0]["resources"] == SMALL
+    again.admit(desired)
     assert again.judged == ["u1"]
     assert again.cpu() == "1"
     assert again.reasons == [], "reported before the restart"
@@ -356,8 +356,8 @@ async def test_a_restart_in_the_middle_of_a_resize_continues_it(tmp_path: Path) 
     again.admit(pod(a=BIG, generation=2, status={"conditions": [pending]}))
     assert again.cpu() == "2"
     assert again.conditions() == {}
-    given = again.manager.allocated(again.pods["u1"])
-    assert again.manager.synced(given, ResizeOutcome(in_progress=False, done=("a",)))
+    supplied = again.manager.allocated(again.pods["u1"])
+    assert again.manager.synced(supplied, ResizeOutcome(in_progress=False, done=("a",)))
     assert again.reasons == ["ResizeCompleted"]
     await node.state.close()
     await again.state.close()

@@ -310,8 +310,8 @@ async def test_sizes_of_volumes_are_kept_beside_the_resources(tmp_path: Path) ->
     state.set_pod_level("u1", needs("cpu=2"))
     state.set_volume("u1", "more", "2Gi")
     await state.close()
-    wanted = PodResources({"a": needs("cpu=1")}, needs("cpu=2"), {"data": "1Gi", "more": "2Gi"})
-    assert ResourceState(path).find("u1") == wanted
+    desired = PodResources({"a": needs("cpu=1")}, needs("cpu=2"), {"data": "1Gi", "more": "2Gi"})
+    assert ResourceState(path).find("u1") == desired
     assert ResourceState(path).volumes("u1") == {"data": "1Gi", "more": "2Gi"}
     assert ResourceState(path).volumes("u2") == {}
     gate_off = ResourceState(path, memory_volumes=False)

@@ -43,7 +43,7 @@ def test_only_a_condition_with_reason_deferred_is_deferred(pending: Any, deferre
 
 
 @pytest.mark.parametrize(
-    ("before", "news", "moved"),
+    ("before", "changes", "moved"),
     [
         (None, True, T_NOW),
         (condition(reason="Deferred", observedGeneration=2, lastTransitionTime=THEN), False, THEN),
@@ -57,9 +57,9 @@ def test_only_a_condition_with_reason_deferred_is_deferred(pending: Any, deferre
         ),
     ],
 )
-def test_pending(before: Any, news: bool, moved: str) -> None:
-    made, told = conditions.pending(before, "Deferred", "why", 2, now=NOW)
-    assert told is news
+def test_pending(before: Any, changes: bool, moved: str) -> None:
+    made, notified = conditions.pending(before, "Deferred", "why", 2, now=NOW)
+    assert notified is changes
     assert made == condition(
         reason="Deferred",
         message="why",
@@ -70,20 +70,20 @@ def test_pending(before: Any, news: bool, moved: str) -> None:
 
 
 def test_empty_fields_are_left_out() -> None:
-    made, news = conditions.pending(None, "", "", 0, now=NOW)
+    made, changes = conditions.pending(None, "", "", 0, now=NOW)
     assert made == condition(lastProbeTime=T_NOW, lastTransitionTime=T_NOW)
-    assert news
-    same, news = conditions.pending(condition(), "", "", 0, now=NOW)
-    assert (same, news) == (made, True)
-    _, news = conditions.pending(condition(reason=""), "", "", 0, now=NOW)
-    assert not news
+    assert changes
+    same, changes = conditions.pending(condition(), "", "", 0, now=NOW)
+    assert (same, changes) == (made, True)
+    _, changes = conditions.pending(condition(reason=""), "", "", 0, now=NOW)
+    assert not changes
 
 
 RUNS = "PodResizeInProgress"
 
 
 @pytest.mark.parametrize(
-    ("before", "given", "kept", "shown"),
+    ("before", "supplied", "kept", "reported"),
     [
         (None, ("", ""), False, ("", "", 2)),
         (None, ("Error", "m"), False, ("Error", "m", 2)),
@@ -97,16 +97,16 @@ RUNS = "PodResizeInProgress"
         ({"reason": "Error", "message": "m"}, ("", "n"), False, ("", "n", 0)),
     ],
 )
-def test_in_progress(before: Any, given: tuple[str, str], kept: bool, shown: Any) -> None:
+def test_in_progress(before: Any, supplied: tuple[str, str], kept: bool, reported: Any) -> None:
     old = None if before is None else condition(RUNS, lastTransitionTime=THEN, **before)
-    made, news = conditions.in_progress(old, *given, 2, now=NOW)
-    assert news is not kept
+    made, changes = conditions.in_progress(old, *supplied, 2, now=NOW)
+    assert changes is not kept
     assert (made is old) is kept
     found: Any = made
     assert (
         found.get("reason", ""),
         found.get("message", ""),
         found.get("observedGeneration", 0),
-    ) == shown
-    same_reason = old is not None and old.get("reason", "") == shown[0]
+    ) == reported
+    same_reason = old is not None and old.get("reason", "") == reported[0]
     assert found["lastTransitionTime"] == (THEN if same_reason else T_NOW)

@@ -220,8 +220,8 @@ NOW1, NOW2 = 1_000_000_000.0, 1_000_000_010.0
 
 
 def test_a_pending_resize_moves_when_its_reason_changes() -> None:
-    first, news = conditions.pending(None, DEFERRED, "no cpu", 2, now=NOW1)
-    assert news
+    first, changes = conditions.pending(None, DEFERRED, "no cpu", 2, now=NOW1)
+    assert changes
     assert first == {
         "type": "PodResizePending",
         "status": "True",
@@ -231,65 +231,65 @@ def test_a_pending_resize_moves_when_its_reason_changes() -> None:
         "lastProbeTime": T1,
         "lastTransitionTime": T1,
     }
-    other_words, news = conditions.pending(first, DEFERRED, "no memory", 2, now=NOW2)
-    assert not news
+    other_words, changes = conditions.pending(first, DEFERRED, "no memory", 2, now=NOW2)
+    assert not changes
     assert (other_words["message"], other_words["lastTransitionTime"]) == ("no memory", T1)
-    newer, news = conditions.pending(first, DEFERRED, "no cpu", 3, now=NOW2)
-    assert news
+    newer, changes = conditions.pending(first, DEFERRED, "no cpu", 3, now=NOW2)
+    assert changes
     assert (newer["observedGeneration"], newer["lastTransitionTime"]) == (3, T1)
-    never, news = conditions.pending(first, INFEASIBLE, "never", 2, now=NOW2)
-    assert news
+    never, changes = conditions.pending(first, INFEASIBLE, "never", 2, now=NOW2)
+    assert changes
     assert never["lastTransitionTime"] == T2
 
 
 def test_a_resize_in_progress_keeps_its_generation_and_its_error() -> None:
-    began, news = conditions.in_progress(None, "", "", 2, now=NOW1)
-    assert news
+    began, changes = conditions.in_progress(None, "", "", 2, now=NOW1)
+    assert changes
     assert "reason" not in began
     assert conditions.in_progress(began, "", "", 3, now=NOW2) == (began, False)
-    failed, news = conditions.in_progress(began, ERROR, "no", 3, now=NOW2)
-    assert news
+    failed, changes = conditions.in_progress(began, ERROR, "no", 3, now=NOW2)
+    assert changes
     assert (failed["reason"], failed["message"]) == ("Error", "no")
     assert (failed["observedGeneration"], failed["lastTransitionTime"]) == (2, T2)
     assert conditions.in_progress(failed, "", "", 4, now=NOW2 + 9) == (failed, False)
     assert conditions.in_progress(failed, ERROR, "no", 4, now=NOW2 + 9) == (failed, False)
-    again, news = conditions.in_progress(failed, ERROR, "still no", 4, now=NOW2 + 9)
-    assert news
+    again, changes = conditions.in_progress(failed, ERROR, "still no", 4, now=NOW2 + 9)
+    assert changes
     assert again["lastTransitionTime"] == T2
 
 
-def shown(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> dict[str, Any]:
+def reported(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> dict[str, Any]:
     return {
         "containerStatuses": [
-            {"name": name, "resources": actual, "allocatedResources": given}
-            for name, (actual, given) in containers.items()
+            {"name": name, "resources": actual, "allocatedResources": supplied}
+            for name, (actual, supplied) in containers.items()
         ]
     }
 
 
 @pytest.mark.parametrize(
-    ("given", "cpu", "memory"),
+    ("supplied", "cpu", "memory"),
     [
         (pod(a=needs("cpu=1 memory=2")), 1, 2),
         (
-            pod(a=needs("cpu=1 memory=2"), status=shown(a=(needs("cpu=3 memory=1"), {}))),
+            pod(a=needs("cpu=1 memory=2"), status=reported(a=(needs("cpu=3 memory=1"), {}))),
             3,
             2,
         ),
         (
             pod(
                 a=needs("cpu=1 memory=2"),
-                status=shown(a=(needs("cpu=500m"), {"memory": "5", "cpu": "1000m"})),
+                status=reported(a=(needs("cpu=500m"), {"memory": "5", "cpu": "1000m"})),
             ),
             1,
             5,
         ),
-        (pod(a=needs("cpu=1"), status=shown(a=({}, {"cpu": "9"}))), 9, 0),
+        (pod(a=needs("cpu=1"), status=reported(a=({}, {"cpu": "9"}))), 9, 0),
         (
             pod(
                 a=needs("cpu=64 memory=9"),
                 status={
-                    **shown(a=(needs("cpu=1 memory=1"), {"cpu": "2"})),
+                    **reported(a=(needs("cpu=1 memory=1"), {"cpu": "2"})),
                     "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}],
                 },
             ),
@@ -300,25 +300,27 @@ def shown(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> dict
             pod(
                 a=needs("cpu=64"),
                 status={
-                    **shown(a=(needs("cpu=1"), {"cpu": "2"})),
+                    **reported(a=(needs("cpu=1"), {"cpu": "2"})),
                     "conditions": [{"type": "PodResizePending", "reason": "Deferred"}],
                 },
             ),
             64,
             0,
         ),
-        (pod(a={}, b=needs("cpu=1"), status=shown(a=(needs("cpu=2"), {}))), 3, 0),
+        (pod(a={}, b=needs("cpu=1"), status=reported(a=(needs("cpu=2"), {}))), 3, 0),
         (
             pod(
                 a={},
                 pod_level=needs("cpu=2"),
-                status={**shown(a=({}, {})), "resources": needs("cpu=4")},
+                status={**reported(a=({}, {})), "resources": needs("cpu=4")},
             ),
             4,
             0,
         ),
     ],
 )
-def test_requests_in_force_are_the_highest_current_ones(given: Pod, cpu: int, memory: int) -> None:
-    found = requests_in_force(given)
+def test_requests_in_force_are_the_highest_current_ones(
+    supplied: Pod, cpu: int, memory: int
+) -> None:
+    found = requests_in_force(supplied)
     assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)

@@ -74,9 +74,9 @@ def test_resizes_never_deferred_are_not_measured() -> None:
 
 def test_a_deferral_of_an_earlier_run_counts_from_its_own_time() -> None:
     s = Setup()
-    shown: Any = {"reason": DEFERRED, "lastTransitionTime": "2027-01-15T07:59:00Z"}
+    reported: Any = {"reason": DEFERRED, "lastTransitionTime": "2027-01-15T07:59:00Z"}
     pod = make_pod(priority=5)
-    s.reports.take_over(pod, ResizeConditions(shown, None))
+    s.reports.take_over(pod, ResizeConditions(reported, None))
     pending = {"reason": "deferred", "priority_bucket": "medium"}
     count = s.families.registry.get_sample_value
     assert count("kubelet_pod_pending_resizes", pending) == 1

@@ -48,7 +48,7 @@ def test_resources_are_compared_by_value(
 
 
 @pytest.mark.parametrize(
-    ("given", "nothing"),
+    ("supplied", "nothing"),
     [
         (pod(a={}), True),
         (pod(a=needs("ephemeral-storage=1Gi")), True),
@@ -58,41 +58,41 @@ def test_resources_are_compared_by_value(
         (pod(a={}, pod_level=needs("cpu=1")), False),
     ],
 )
-def test_a_pod_without_cpu_and_memory_is_never_resized(given: Pod, nothing: bool) -> None:
-    assert never_resized(of_pod(given)) is nothing
+def test_a_pod_without_cpu_and_memory_is_never_resized(supplied: Pod, nothing: bool) -> None:
+    assert never_resized(of_pod(supplied)) is nothing
 
 
 def test_a_pod_that_has_its_requests_is_not_copied() -> None:
-    wanted = pod(a=needs("cpu=1"), init={"i": needs("cpu=2")}, pod_level=needs("cpu=3"))
-    assert with_resources(wanted, of_pod(wanted)) is wanted
+    desired = pod(a=needs("cpu=1"), init={"i": needs("cpu=2")}, pod_level=needs("cpu=3"))
+    assert with_resources(desired, of_pod(desired)) is desired
     in_other_words = PodResources(
         {"a": needs("cpu=1000m"), "i": needs("cpu=2000m")}, needs("cpu=3000m")
     )
-    assert with_resources(wanted, in_other_words) is wanted
+    assert with_resources(desired, in_other_words) is desired
 
 
 def test_a_pod_has_its_allocation_instead_of_its_requests() -> None:
-    wanted = pod(
+    desired = pod(
         a=needs("cpu=1", "memory=1Gi"),
         b=needs("cpu=5"),
         init={"i": needs("cpu=2")},
         more={"a": {"image": "x"}},
     )
-    before = copy.deepcopy(wanted.object)
-    given = PodResources({"a": needs("cpu=500m"), "i": needs("cpu=4")}, None)
-    made = with_resources(wanted, given)
+    before = copy.deepcopy(desired.object)
+    supplied = PodResources({"a": needs("cpu=500m"), "i": needs("cpu=4")}, None)
+    made = with_resources(desired, supplied)
     assert [c["resources"] for c in made.containers] == [needs("cpu=500m"), needs("cpu=5")]
     assert made.init_containers[0]["resources"] == needs("cpu=4")
     assert made.containers[0]["image"] == "x"
-    assert made.containers[1] is wanted.containers[1]
-    assert wanted.object == before
+    assert made.containers[1] is desired.containers[1]
+    assert desired.object == before
 
 
-@pytest.mark.parametrize("given", [None, needs("cpu=1")])
-def test_pod_level_resources_are_those_allocated(given: api.ResourceRequirements | None) -> None:
-    made = with_resources(pod(a={}, pod_level=needs("cpu=9")), PodResources({"a": {}}, given))
-    assert made.spec.get("resources") == given
-    assert ("resources" in made.spec) is (given is not None)
+@pytest.mark.parametrize("supplied", [None, needs("cpu=1")])
+def test_pod_level_resources_are_those_allocated(supplied: api.ResourceRequirements | None) -> None:
+    made = with_resources(pod(a={}, pod_level=needs("cpu=9")), PodResources({"a": {}}, supplied))
+    assert made.spec.get("resources") == supplied
+    assert ("resources" in made.spec) is (supplied is not None)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_change_of_pod_level_resources_is_detected() -> None:
 
 
 def test_the_allocation_is_read_from_the_status() -> None:
-    wanted = pod(
+    desired = pod(
         a=needs("cpu=2 memory=2Gi", "cpu=3"),
         b=needs("cpu=5"),
         c=needs("cpu=1"),
@@ -140,8 +140,8 @@ def test_the_allocation_is_read_from_the_status() -> None:
             ]
         },
     )
-    told = reported_resources(wanted)
-    assert told.containers == {
+    notified = reported_resources(desired)
+    assert notified.containers == {
         "a": needs("cpu=1 memory=1Gi", "cpu=2"),
         "b": needs("cpu=5"),
         "c": needs("cpu=2"),
@@ -151,8 +151,8 @@ def test_the_allocation_is_read_from_the_status() -> None:
 
 
 def test_events_contain_the_requested_resources() -> None:
-    given = pod(a=needs("memory=1Gi cpu=1", "cpu=2"), b={}, init={"i": needs("cpu=1")})
-    assert resize_message("Pod resize started", given, 4) == (
+    supplied = pod(a=needs("memory=1Gi cpu=1", "cpu=2"), b={}, init={"i": needs("cpu=1")})
+    assert resize_message("Pod resize started", supplied, 4) == (
         'Pod resize started: {"initContainers":[{"name":"i","resources":{"requests":{"cpu":"1"}}}],'
         '"containers":[{"name":"a","resources":{"limits":{"cpu":"2"},'
         '"requests":{"cpu":"1","memory":"1Gi"}}},{"name":"b","resources":{}}],"generation":4}'
@@ -175,8 +175,8 @@ def test_claims_and_init_containers_are_in_the_message_of_a_resize() -> None:
     )
     init: Any = {**claimed, "name": "i"}
     both = Pod({"metadata": METADATA, "spec": {"containers": [claimed], "initContainers": [init]}})
-    told = json.loads(resize_message("x", both, 3).partition(": ")[2])
-    assert list(told) == ["initContainers", "containers", "generation"]
+    notified = json.loads(resize_message("x", both, 3).partition(": ")[2])
+    assert list(notified) == ["initContainers", "containers", "generation"]
 
 
 def test_pod_level_resources_are_read_from_the_status() -> None:
@@ -184,19 +184,19 @@ def test_pod_level_resources_are_read_from_the_status() -> None:
         spec: Any = {"containers": [{"name": "c"}], "resources": needs("cpu=1", "cpu=2 memory=1Gi")}
         return reported_resources(Pod({"metadata": METADATA, "spec": spec, "status": status})).pod
 
-    shown = needs("cpu=500m memory=5Mi", "memory=512Mi")
+    reported = needs("cpu=500m memory=5Mi", "memory=512Mi")
     assert whole({}) == needs("cpu=1", "cpu=2 memory=1Gi")
-    assert whole({"resources": shown}) == needs("cpu=500m", "cpu=2 memory=512Mi")
-    unasked = reported_resources(pod(a={}, status={"resources": shown}))
+    assert whole({"resources": reported}) == needs("cpu=500m", "cpu=2 memory=512Mi")
+    unasked = reported_resources(pod(a={}, status={"resources": reported}))
     assert unasked.pod is None, "no resources are added"
 
 
 def test_a_resize_of_the_pod_itself_is_named_with_its_values() -> None:
-    wanted: Any = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "cpu": "2"}}
+    desired: Any = {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi", "cpu": "2"}}
     container: Any = {"name": "c"}
-    spec: Any = {"containers": [container], "resources": wanted}
+    spec: Any = {"containers": [container], "resources": desired}
     of = Pod({"metadata": METADATA, "spec": spec})
-    told = json.loads(resize_message("Pod resize completed", of, 3).partition(": ")[2])
-    assert told["resources"] == wanted
-    given = Pod({"metadata": METADATA, "spec": {"containers": [container]}})
-    assert "resources" not in json.loads(resize_message("x", given, 3).partition(": ")[2])
+    notified = json.loads(resize_message("Pod resize completed", of, 3).partition(": ")[2])
+    assert notified["resources"] == desired
+    supplied = Pod({"metadata": METADATA, "spec": {"containers": [container]}})
+    assert "resources" not in json.loads(resize_message("x", supplied, 3).partition(": ")[2])

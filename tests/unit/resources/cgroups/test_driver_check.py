@@ -101,8 +101,8 @@ def test_a_runtime_on_cgroupfs_is_named(
     assert 'set "cgroupDriver: cgroupfs" there, or "SystemdCgroup = true"' in problem
     assert node.events == [f"Node Warning CgroupDriverMismatch: {problem}"]
     assert node.changes == 1
-    said = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-    assert said == [problem]
+    stated = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert stated == [problem]
     node.directory(f"{above}/{LEAF}:cri-containerd:{ID[::-1]}")
     node.made(ID[::-1])
     assert (len(node.events), node.changes) == (1, 1), "once"
@@ -276,9 +276,9 @@ def test_searches_are_bounded_in_number_and_in_size(
     searched: list[str] = []
     find = node.files.find
 
-    def counted(wanted: Callable[[str], bool]) -> str | None:
+    def counted(desired: Callable[[str], bool]) -> str | None:
         searched.append("x")
-        return find(wanted)
+        return find(desired)
 
     monkeypatch.setattr(node.files, "find", counted)
     for _ in range(MAX_SEARCHES + 5):

@@ -82,20 +82,20 @@ def test_memory_in_use_is_read() -> None:
 
 
 def test_limits_rounded_by_the_kernel_equal_the_requested_ones() -> None:
-    wanted = CgroupResources(shares=512, memory=100_000_000)
+    desired = CgroupResources(shares=512, memory=100_000_000)
     found = CgroupResources(shares=500, quota_us=-1, memory=99_999_744)
     as_wanted = CgroupResources(shares=512, quota_us=-1, memory=100_000_000)
-    assert as_requested(2, found, wanted) == as_wanted
+    assert as_requested(2, found, desired) == as_wanted
     other = CgroupResources(shares=700, memory=99_999_744 - 4096)
-    assert as_requested(2, other, wanted) == other
+    assert as_requested(2, other, desired) == other
     assert as_requested(2, found, CgroupResources()) == found
 
 
 def test_shares_of_v1_are_not_rounded() -> None:
     """2 and 20 are the same weight on v2, but 20 is ten times as much CPU on v1."""
-    wanted, found = CgroupResources(shares=20), CgroupResources(shares=2)
-    assert as_requested(1, found, wanted) == found
-    assert as_requested(2, found, wanted) == wanted
+    desired, found = CgroupResources(shares=20), CgroupResources(shares=2)
+    assert as_requested(1, found, desired) == found
+    assert as_requested(2, found, desired) == desired
 
 
 def test_merged_limits() -> None:
@@ -114,9 +114,9 @@ async def made(node: Node, first: Pod) -> KernelPodLimits:
 async def test_written_limits_are_read_back(node: Node) -> None:
     guaranteed = pod(fixed("250m", "100M"), uid="a")
     limits = await made(node, guaranteed)
-    wanted = limits.requested(guaranteed)
-    assert wanted == PodLimits(shares=256, quota_us=25_000, period_us=100_000, memory=100_000_000)
-    assert limits.current(guaranteed) == wanted
+    desired = limits.requested(guaranteed)
+    assert desired == PodLimits(shares=256, quota_us=25_000, period_us=100_000, memory=100_000_000)
+    assert limits.current(guaranteed) == desired
 
 
 async def test_only_given_limits_are_written(node: Node) -> None:
@@ -145,13 +145,13 @@ async def test_the_burstable_group_follows_a_resize(node: Node) -> None:
 async def test_errors_name_the_cgroup(node: Node) -> None:
     there = pod(container("500m"), uid="a")
     limits = await made(node, there)
-    gone = pod(container("500m"), uid="b")
+    removed = pod(container("500m"), uid="b")
     with pytest.raises(PodLimitsError, match="podb"):
-        limits.current(gone)
+        limits.current(removed)
     with pytest.raises(PodLimitsError, match="podb"):
-        await limits.write(gone, PodLimits(shares=5))
+        await limits.write(removed, PodLimits(shares=5))
     with pytest.raises(PodLimitsError, match="podb"):
-        await limits.write(gone, PodLimits(memory=5))
+        await limits.write(removed, PodLimits(memory=5))
     with pytest.raises(PodLimitsError, match="missing pod memory usage"):
         limits.memory_usage(there)
     with pytest.raises(PodLimitsError, match="nonsense"):

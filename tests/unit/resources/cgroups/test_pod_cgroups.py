@@ -282,9 +282,9 @@ async def test_requested_memory_is_protected(tmp_path: Path) -> None:
     assert kept.pod(f"{GROUP}/podb") == ("", "1024")
     assert kept.pod("/kubepods/podg") == ("2048", "")
     assert kept.pod("/kubepods/besteffort/pode") == ("", "")
-    shown = kept.node.metrics.render().decode()
-    assert "kubelet_memory_qos_node_memory_min_bytes 2048\n" in shown
-    assert "kubelet_memory_qos_node_memory_low_bytes 1024\n" in shown
+    reported = kept.node.metrics.render().decode()
+    assert "kubelet_memory_qos_node_memory_min_bytes 2048\n" in reported
+    assert "kubelet_memory_qos_node_memory_low_bytes 1024\n" in reported
     resized = pod(container("1", "4Ki"), uid="b")
     kept.node.pods[0] = resized
     kept.node.cgroups.resized(resized)
@@ -376,7 +376,7 @@ async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("percent", "guaranteed", "burstable", "wanted"),
+    ("percent", "guaranteed", "burstable", "desired"),
     [
         (0, 600, 600, (1000, 1000)),
         (100, 600, 300, (400, 100)),
@@ -385,7 +385,7 @@ async def test_memory_that_better_pods_request_is_reserved(node: Node) -> None:
     ],
 )
 def test_memory_limits_of_groups(
-    percent: int, guaranteed: int, burstable: int, wanted: tuple[int, int]
+    percent: int, guaranteed: int, burstable: int, desired: tuple[int, int]
 ) -> None:
     found = ReservedMemory(percent, 1000).limits(guaranteed, burstable)
-    assert (found[QoSClass.BURSTABLE], found[QoSClass.BEST_EFFORT]) == wanted
+    assert (found[QoSClass.BURSTABLE], found[QoSClass.BEST_EFFORT]) == desired

@@ -90,7 +90,7 @@ def test_memory_of_better_pods(look_alike: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "v2", "policy", "wanted"),
+    ("gate", "v2", "policy", "desired"),
     [
         (True, True, "TieredReservation", MemoryQoS(True, 0.8, 7)),
         (True, True, "None", MemoryQoS(False, 0.8, 7)),
@@ -98,13 +98,13 @@ def test_memory_of_better_pods(look_alike: Path) -> None:
         (False, True, "None", None),
     ],
 )
-def test_memory_qos(gate: bool, v2: bool, policy: str, wanted: MemoryQoS | None) -> None:
-    given = settings(
+def test_memory_qos(gate: bool, v2: bool, policy: str, desired: MemoryQoS | None) -> None:
+    supplied = settings(
         featureGates={"MemoryQoS": gate},
         memoryReservationPolicy=policy,
         memoryThrottlingFactor=0.8 if gate else None,
     )
-    assert setup.memory_qos(given, cgroup_v2=v2, allocatable=7) == wanted
+    assert setup.memory_qos(supplied, cgroup_v2=v2, allocatable=7) == desired
 
 
 def test_no_tree_without_cgroups_per_qos(look_alike: Path) -> None:
@@ -129,8 +129,8 @@ def test_invalid_roots(look_alike: Path) -> None:
 def test_the_driver_comes_from_the_runtime(
     look_alike: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: asked.append(driver))
+    requested: list[str] = []
+    monkeypatch.setattr(setup, "make_tree", lambda s, k, driver, **more: requested.append(driver))
 
     async def reported_driver(runtime: Any, losing_support: Any) -> str | None:
         return str(runtime) if runtime else None
@@ -138,7 +138,7 @@ def test_the_driver_comes_from_the_runtime(
     monkeypatch.setattr(setup, "cgroup_driver", reported_driver)
     for runtime in ("systemd", ""):
         asyncio.run(setup.set_up(settings(), KERNEL, runtime, capacity=CAPACITY))  # type: ignore[arg-type]
-    assert asked == ["systemd", "cgroupfs"]
+    assert requested == ["systemd", "cgroupfs"]
 
     async def fails(runtime: Any, losing_support: Any) -> str | None:
         raise Unimplemented("RuntimeConfig", "broken")

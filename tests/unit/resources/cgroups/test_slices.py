@@ -96,8 +96,8 @@ def test_unit_of_a_cgroup(path: str, unit: str | None) -> None:
 )
 def test_systemd_rounds_a_quota_up_to_a_percentage(quota: int, period: int, rounded: int) -> None:
     assert rounded_quota(quota, period) == rounded
-    wanted = CgroupResources(quota_us=quota, period_us=period)
-    assert as_requested(2, CgroupResources(quota_us=rounded, period_us=period), wanted) == wanted
+    desired = CgroupResources(quota_us=quota, period_us=period)
+    assert as_requested(2, CgroupResources(quota_us=rounded, period_us=period), desired) == desired
 
 
 class FakeBus:
@@ -115,21 +115,27 @@ class FakeBus:
         return self
 
     async def call(
-        self, destination: str, path: str, interface: str, member: str, signature: str, *given: Any
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str,
+        *supplied: Any,
     ) -> None:
         assert (destination, interface) == (SYSTEMD, f"{SYSTEMD}.Manager")
         if member in self.errors:
             raise self.errors[member]
-        self.calls.append((member, *(_plain(each) for each in given)))
+        self.calls.append((member, *(_plain(each) for each in supplied)))
 
     async def close(self) -> None:
         self.over = True
 
 
-def _plain(given: Any) -> Any:
-    if isinstance(given, list) and given and isinstance(given[0], list):
-        return {name: cast("Variant", held).value for name, held in given}
-    return given
+def _plain(supplied: Any) -> Any:
+    if isinstance(supplied, list) and supplied and isinstance(supplied[0], list):
+        return {name: cast("Variant", held).value for name, held in supplied}
+    return supplied
 
 
 class LookAlikeOnSystemd(SystemdFilesystem, LookAlike):
@@ -233,13 +239,13 @@ async def test_a_lost_bus_is_reported_and_reconnected(machine: Machine) -> None:
     machine.bus.errors["StartTransientUnit"] = OSError("Connection refused")
     with pytest.raises(CgroupError, match=r"systemd did not take the limits of kubepods\.slice"):
         await machine.files.settle()
-    wanted = pod(fixed("500m", "64Mi"), uid="a")
+    desired = pod(fixed("500m", "64Mi"), uid="a")
     with pytest.raises(CgroupError, match=r"which therefore do not last: Connection refused"):
-        await machine.node.add(wanted)
+        await machine.node.add(desired)
     machine.bus.errors.clear()
     machine.bus.over = True
     connected = machine.bus.connected
-    await machine.node.cgroups.ensure(wanted)
+    await machine.node.cgroups.ensure(desired)
     await machine.files.settle()
     assert {call[1] for call in machine.calls()} >= {"kubepods-poda.slice", "kubepods.slice"}
     assert machine.bus.connected == connected + 1

@@ -125,9 +125,9 @@ PODS: list[tuple[str, Any, CgroupResources]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "of", "wanted"), PODS, ids=[what for what, _, _ in PODS])
-def test_a_pods_cgroup(what: str, of: Any, wanted: CgroupResources) -> None:
-    assert pod_resources(of, PodCgroupSettings()) == wanted
+@pytest.mark.parametrize(("what", "of", "desired"), PODS, ids=[what for what, _, _ in PODS])
+def test_a_pods_cgroup(what: str, of: Any, desired: CgroupResources) -> None:
+    assert pod_resources(of, PodCgroupSettings()) == desired
 
 
 @pytest.mark.parametrize(
@@ -169,15 +169,15 @@ RESERVED = ({"cpu": "500m", "memory": "24Mi", "pid": "1000"}, {"cpu": "500m"})
 
 
 @pytest.mark.parametrize(
-    ("enforce", "cpus", "wanted"),
+    ("enforce", "cpus", "desired"),
     [
         (True, 0, R(shares=3072, memory=1000 * MI, pids=31_000, hugepages={"2MB": 0})),
         (True, 3, R(shares=1024, memory=1000 * MI, pids=31_000, hugepages={"2MB": 0})),
         (False, 3, R(shares=4096, memory=1024 * MI, pids=32_000, hugepages={"2MB": 0})),
     ],
 )
-def test_the_node(enforce: bool, cpus: int, wanted: CgroupResources) -> None:
-    given = kubepods_group(
+def test_the_node(enforce: bool, cpus: int, desired: CgroupResources) -> None:
+    supplied = kubepods_group(
         CAPACITY,
         RESERVED,
         max_pids=32_000,
@@ -185,12 +185,12 @@ def test_the_node(enforce: bool, cpus: int, wanted: CgroupResources) -> None:
         enforce=enforce,
         hugepage_sizes=("2MB",),
     )
-    assert given == wanted
+    assert supplied == desired
 
 
 def test_more_reserved_than_capacity() -> None:
-    given = kubepods_group(CAPACITY, [{"cpu": "9", "memory": "9Gi"}], max_pids=0, enforce=True)
-    assert given == R(shares=2, memory=0)
+    supplied = kubepods_group(CAPACITY, [{"cpu": "9", "memory": "9Gi"}], max_pids=0, enforce=True)
+    assert supplied == R(shares=2, memory=0)
 
 
 def test_reserved_cgroups() -> None:

@@ -87,5 +87,5 @@ def test_unreserved_resources_are_not_limited() -> None:
 
 
 def test_thousandths_are_rounded_up() -> None:
-    given = amounts({"cpu": "1.5m"})
-    assert (milli(given, "cpu"), milli(given, "memory")) == (2, 0)
+    supplied = amounts({"cpu": "1.5m"})
+    assert (milli(supplied, "cpu"), milli(supplied, "memory")) == (2, 0)

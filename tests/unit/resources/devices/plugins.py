@@ -31,7 +31,7 @@ class SimPlugin:
         self.alive = True
         self.allocated: list[tuple[str, ...]] = []
         self.started: list[tuple[str, ...]] = []
-        self.asked: list[pb.ContainerPreferredAllocationRequest] = []
+        self.requested: list[pb.ContainerPreferredAllocationRequest] = []
         self.faults: dict[str, Callable[[], Any]] = {}
         """Replacements by method: an awaitable is awaited, an exception is raised."""
         self._changed = asyncio.Event()
@@ -90,14 +90,14 @@ class SimPlugin:
                     get_preferred_allocation_available=bool(self.prefers),
                 )
             case "GetPreferredAllocation":
-                self.asked.extend(request.container_requests)
+                self.requested.extend(request.container_requests)
                 liked = pb.ContainerPreferredAllocationResponse(deviceIDs=self.prefers)
                 return pb.PreferredAllocationResponse(container_responses=[liked])
             case "Allocate":
                 ids = tuple(request.container_requests[0].devices_ids)
                 self.allocated.append(ids)
-                given = pb.ContainerAllocateResponse(envs={"DEVICES": ",".join(ids)})
-                return pb.AllocateResponse(container_responses=[given])
+                supplied = pb.ContainerAllocateResponse(envs={"DEVICES": ",".join(ids)})
+                return pb.AllocateResponse(container_responses=[supplied])
             case _:
                 self.started.append(tuple(request.devices_ids))
                 return pb.PreStartContainerResponse()

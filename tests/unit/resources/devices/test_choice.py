@@ -31,15 +31,15 @@ def test_resources_that_a_claim_serves(mappings: Any, served: bool) -> None:
 
 
 def choice(
-    wanted: int, taken: str = "", aligned: str = "abc", rest: str = "de", free: str = "fg"
+    desired: int, taken: str = "", aligned: str = "abc", rest: str = "de", free: str = "fg"
 ) -> DeviceChoice:
     return DeviceChoice(
-        wanted, frozenset(taken), frozenset(aligned), frozenset(rest), frozenset(free)
+        desired, frozenset(taken), frozenset(aligned), frozenset(rest), frozenset(free)
     )
 
 
 @pytest.mark.parametrize(
-    ("given", "preferred", "picked"),
+    ("supplied", "preferred", "picked"),
     [
         (choice(0), "", ""),
         (choice(1), "", "a"),
@@ -67,12 +67,12 @@ def choice(
         (choice(1, aligned="", rest=""), "g", "g"),
     ],
 )
-def test_which_are_picked(given: DeviceChoice, preferred: str, picked: str) -> None:
-    assert "".join(pick(given, preferred)) == picked
+def test_which_are_picked(supplied: DeviceChoice, preferred: str, picked: str) -> None:
+    assert "".join(pick(supplied, preferred)) == picked
 
 
 @pytest.mark.parametrize(
-    ("given", "asks"),
+    ("supplied", "requests"),
     [
         (choice(0), None),
         (choice(1, "z"), None),
@@ -86,6 +86,8 @@ def test_which_are_picked(given: DeviceChoice, preferred: str, picked: str) -> N
         (choice(1, aligned=""), ("defg", "")),
     ],
 )
-def test_devices_offered_to_a_plugin(given: DeviceChoice, asks: tuple[str, str] | None) -> None:
-    expected = None if asks is None else (frozenset(asks[0]), frozenset(asks[1]))
-    assert given.preferred_request == expected
+def test_devices_offered_to_a_plugin(
+    supplied: DeviceChoice, requests: tuple[str, str] | None
+) -> None:
+    expected = None if requests is None else (frozenset(requests[0]), frozenset(requests[1]))
+    assert supplied.preferred_request == expected

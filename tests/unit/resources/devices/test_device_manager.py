@@ -34,8 +34,8 @@ GPU = "vendor.example/gpu"
 ANY = Hint(None, True)
 
 
-def pod(uid: str, wanted: int = 1, *, resource: str = GPU) -> Pod:
-    limits = {resource: str(wanted)}
+def pod(uid: str, desired: int = 1, *, resource: str = GPU) -> Pod:
+    limits = {resource: str(desired)}
     return Pod(
         {
             "metadata": {"name": uid, "namespace": "n", "uid": uid},
@@ -53,7 +53,7 @@ class Node:
     plugins: dict[str, SimPlugin] = field(default_factory=dict)
     """Plugins by socket."""
     running: set[str] = field(default_factory=set)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
     node_told: int = 0
 
     def _node_changed(self) -> None:
@@ -69,7 +69,7 @@ class Node:
             pod_runs=lambda uid: uid in self.running,
             is_active=lambda uid: True,
             node_changed=self._node_changed,
-            pod_changed=self.told.append,
+            pod_changed=self.notified.append,
             open_plugin=lambda socket, resource: cast(Any, self.plugins[socket]),
             listen=listen,
         )
@@ -103,15 +103,15 @@ def ids(agent: DeviceManager, uid: str) -> frozenset[str]:
     return agent.state.of_pod(uid).get(GPU, frozenset())
 
 
-async def admit(agent: DeviceManager, asks: Pod) -> None:
-    booked = [agent.book(asks, container, ANY) for _, container in asks.all_containers()]
+async def admit(agent: DeviceManager, requests: Pod) -> None:
+    booked = [agent.book(requests, container, ANY) for _, container in requests.all_containers()]
     if any(booked):
-        await agent.settle(asks)
+        await agent.settle(requests)
 
 
-def provide(agent: DeviceManager, asks: Pod) -> Any:
-    given = ContainerAdditions(EnvironmentInputs())
-    return agent.provide(asks, asks.containers[0], (), given)
+def provide(agent: DeviceManager, requests: Pod) -> Any:
+    supplied = ContainerAdditions(EnvironmentInputs())
+    return agent.provide(requests, requests.containers[0], (), supplied)
 
 
 @on_virtual_time
@@ -136,7 +136,7 @@ async def test_preferred_devices(node: Node) -> None:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "x")))
         await admit(agent, pod("one"))
         assert ids(agent, "one") == {"d2"}
-        assert list(plugin.asked[0].available_deviceIDs) == ["d0", "d1", "d2"]
+        assert list(plugin.requested[0].available_deviceIDs) == ["d0", "d1", "d2"]
         plugin.faults["GetPreferredAllocation"] = lambda: failed("it", Code.INTERNAL)
         with pytest.raises(AllocationRefused, match="GetPreferredAllocation rpc failed"):
             await admit(agent, pod("two"))
@@ -343,11 +343,11 @@ def with_init(uid: str, init: int, app: int) -> Pod:
 async def test_devices_reserved_for_an_init_container_are_reused(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "d1")))
-        asks = with_init("one", 2, 1)
-        await admit(agent, asks)
-        given = {name: set(has[GPU]) for (_, name), has in agent.by_container().items()}
-        assert given["i"] == {"d1", "d2"}, "those the plugin prefers, not those reserved first"
-        assert given["c"] <= given["i"]
+        requests = with_init("one", 2, 1)
+        await admit(agent, requests)
+        supplied = {name: set(has[GPU]) for (_, name), has in agent.by_container().items()}
+        assert supplied["i"] == {"d1", "d2"}, "those the plugin prefers, not those reserved first"
+        assert supplied["c"] <= supplied["i"]
         assert not agent.state.reserved
         assert len(plugin.allocated) == 2
         await admit(agent, pod("two"))
@@ -361,8 +361,8 @@ async def test_devices_reserved_for_an_init_container_are_reused(node: Node) -> 
 async def test_a_pod_removed_during_the_call_of_its_plugin(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
-        asks = pod("one")
-        assert agent.book(asks, asks.containers[0], ANY)
+        requests = pod("one")
+        assert agent.book(requests, requests.containers[0], ANY)
         with pytest.raises(AllocationRefused, match="Available: 0"):
             await admit(agent, pod("two"))
         agent.release({"two"})
@@ -378,12 +378,12 @@ async def test_a_pod_removed_during_the_call_of_its_plugin(node: Node) -> None:
 async def test_a_plugin_that_dies_during_its_call(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
-        asks = pod("one")
-        assert agent.book(asks, asks.containers[0], ANY)
+        requests = pod("one")
+        assert agent.book(requests, requests.containers[0], ANY)
         plugin.die()
         await asyncio.sleep(1)
         with pytest.raises(AllocationRefused, match="no healthy devices present"):
-            await agent.settle(asks)
+            await agent.settle(requests)
         assert not agent.state.held_ids(GPU)
 
 
@@ -391,11 +391,11 @@ async def test_a_plugin_that_dies_during_its_call(node: Node) -> None:
 async def test_a_pod_that_runs_has_no_preferences(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0", "d1", nodes={"d0": 0, "d1": 1}))
-        asks = pod("one")
-        assert agent.hints(asks, asks.containers[0]) == {GPU: [Hint(1, True)]}
-        await admit(agent, asks)
+        requests = pod("one")
+        assert agent.hints(requests, requests.containers[0]) == {GPU: [Hint(1, True)]}
+        await admit(agent, requests)
         node.running.add("one")
-        assert agent.hints(asks, asks.containers[0]) == {}
+        assert agent.hints(requests, requests.containers[0]) == {}
 
 
 @on_virtual_time
@@ -403,17 +403,17 @@ async def test_health_reaches_the_pods(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
         await admit(agent, pod("one"))
-        node.told.clear()
+        node.notified.clear()
         plugin.now(d0="Unhealthy", d1="Healthy")
         await asyncio.sleep(1)
-        assert node.told == ["one"]
-        shown = agent.resources_status("one")["c"]
+        assert node.notified == ["one"]
+        reported = agent.resources_status("one")["c"]
         health = [{"resourceID": "d0", "health": "Unhealthy"}]
-        assert shown == [{"name": GPU, "resources": health}]
+        assert reported == [{"name": GPU, "resources": health}]
         assert agent.counts({}).allocatable == {GPU: 1}
         plugin.now(d1="Healthy")
         await asyncio.sleep(1)
-        assert node.told == ["one"], "an id that vanishes is no news"
+        assert node.notified == ["one"], "an id that vanishes is no news"
 
 
 @on_virtual_time

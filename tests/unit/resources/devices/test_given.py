@@ -115,7 +115,7 @@ def test_names_of_extended_resources(name: str, good: bool) -> None:
 
 def test_versions() -> None:
     check_version(["v1alpha1", "v1beta1"])
-    for versions, shown in (
+    for versions, reported in (
         ([], "none"),
         (["v1"], "v1"),
         (["v1beta", "v2"], "v1beta, v2"),
@@ -124,6 +124,6 @@ def test_versions() -> None:
         with pytest.raises(RegistrationRefused) as refused:
             check_version(versions)
         assert str(refused.value) == (
-            f"requested API version '{shown}' is not supported by kubelet. "
+            f"requested API version '{reported}' is not supported by kubelet. "
             "Supported version is 'v1beta1'"
         )

@@ -11,18 +11,18 @@ from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.model import Booking
 from kubeletpy.resources.devices.pick import from_plugins
-from kubeletpy.resources.devices.plugin import MAX_GIVEN
+from kubeletpy.resources.devices.plugin import MAX_SUPPLIED
 from kubeletpy.resources.placement.hints import AllocationRefused
 from tests.unit.resources.devices.plugins import SimPlugin
 from tests.unit.resources.devices.test_device_manager import Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time
 
 FIELDS: dict[str, Any] = {
-    "envs": {f"v{n}": "" for n in range(MAX_GIVEN + 1)},
-    "annotations": {f"v{n}": "" for n in range(MAX_GIVEN + 1)},
-    "mounts": [pb.Mount(container_path="/x", host_path="/x")] * (MAX_GIVEN + 1),
-    "devices": [pb.DeviceSpec(container_path="/x", host_path="/x")] * (MAX_GIVEN + 1),
-    "cdi_devices": [pb.CDIDevice(name="a/b=c")] * (MAX_GIVEN + 1),
+    "envs": {f"v{n}": "" for n in range(MAX_SUPPLIED + 1)},
+    "annotations": {f"v{n}": "" for n in range(MAX_SUPPLIED + 1)},
+    "mounts": [pb.Mount(container_path="/x", host_path="/x")] * (MAX_SUPPLIED + 1),
+    "devices": [pb.DeviceSpec(container_path="/x", host_path="/x")] * (MAX_SUPPLIED + 1),
+    "cdi_devices": [pb.CDIDevice(name="a/b=c")] * (MAX_SUPPLIED + 1),
 }
 
 
@@ -32,8 +32,8 @@ async def test_too_many_entries_for_one_container_are_refused(field: str, tmp_pa
     node = Node(tmp_path)
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
-        given = pb.ContainerAllocateResponse(**{field: FIELDS[field]})
-        plugin.faults["Allocate"] = lambda: pb.AllocateResponse(container_responses=[given])
+        supplied = pb.ContainerAllocateResponse(**{field: FIELDS[field]})
+        plugin.faults["Allocate"] = lambda: pb.AllocateResponse(container_responses=[supplied])
         with pytest.raises(AllocationRefused, match=f"Allocate gives 1025 {field}, more than 1024"):
             await admit(agent, pod("one"))
         assert ids(agent, "one") == frozenset()
@@ -41,6 +41,6 @@ async def test_too_many_entries_for_one_container_are_refused(field: str, tmp_pa
 
 @pytest.mark.parametrize(("name", "text"), [("", "x"), ("a=b", "x"), ("a\0", "x"), ("a", "x\0")])
 def test_an_invalid_variable(name: str, text: str) -> None:
-    given = pb.ContainerAllocateResponse(envs={name: text}).SerializeToString()
+    supplied = pb.ContainerAllocateResponse(envs={name: text}).SerializeToString()
     with pytest.raises(ContainerConfigError, match=r"plugin of v/gpu: .* is no variable's name"):
-        from_plugins({"v/gpu": Booking({}, given)})
+        from_plugins({"v/gpu": Booking({}, supplied)})

@@ -66,8 +66,8 @@ def registering(agent: DeviceManager, node: Node, number: int) -> Awaitable[None
 async def test_plugins_of_very_many_resources_that_register_together(tmp_path: Path) -> None:
     node = Node(tmp_path)
     async with node.agent() as agent:
-        asked = [registering(agent, node, number) for number in range(2000)]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        requested = [registering(agent, node, number) for number in range(2000)]
+        answers = await asyncio.gather(*requested, return_exceptions=True)
         assert answers.count(None) == MAX_RESOURCES
         refused = {str(each) for each in answers if each is not None}
         assert len(refused) == 1

@@ -53,15 +53,15 @@ def test_the_health_of_a_pods_devices() -> None:
         DeviceHolder("uid-b", "main", GPU): Booking({NO_NODE: ("g1",)}, b""),
     }
 
-    def shown(name: str, **health: str) -> object:
+    def reported(name: str, **health: str) -> object:
         resources = [{"resourceID": each, "health": health[each]} for each in sorted(health)]
         return {"name": name, "resources": resources}
 
     assert resources_status(state, "uid-a") == {
         "main": [
-            shown(GPU, g0="Healthy", g2="Unhealthy", gone="Healthy"),
-            shown(NIC, n0="Unhealthy"),
+            reported(GPU, g0="Healthy", g2="Unhealthy", removed="Healthy"),
+            reported(NIC, n0="Unhealthy"),
         ],
-        "side": [shown("example.com/fpga", f0="Healthy")],
+        "side": [reported("example.com/fpga", f0="Healthy")],
     }
     assert resources_status(state, "uid-c") == {}

@@ -34,8 +34,8 @@ from kubeletpy.resources.devices.pick import (
 GPU = "vendor.example/gpu"
 
 
-def container(name: str, wanted: str = "1", **more: Any) -> dict[str, Any]:
-    return {"name": name, "resources": {"limits": {GPU: wanted}}, **more}
+def container(name: str, desired: str = "1", **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"limits": {GPU: desired}}, **more}
 
 
 def pod(*containers: Any, init: Any = (), status: Any = None) -> Pod:
@@ -213,26 +213,26 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("number", "asks"),
+    ("number", "requests"),
     [
         (1, ({"b1", "c1"}, set())),
         (2, None),
         (3, ({"a0", "b1", "c1", "d"}, {"b1", "c1"})),
     ],
 )
-def test_requests_for_preferred_devices(number: int, asks: Any) -> None:
-    assert decided(state(*NUMA), number, mask=0b10).preferred_request == asks
+def test_requests_for_preferred_devices(number: int, requests: Any) -> None:
+    assert decided(state(*NUMA), number, mask=0b10).preferred_request == requests
     assert DeviceChoice(1, frozenset("a"), aligned=frozenset("b")).preferred_request is None, (
         "it has all already"
     )
 
 
 def test_requests_are_limits_of_plugins_resources_rounded_up() -> None:
-    wanted: Any = {
+    desired: Any = {
         "limits": {GPU: "1500m", "cpu": "2", "other.example/x": "1"},
         "requests": {GPU: "7"},
     }
-    assert requests({"name": "c", "resources": wanted}, state()) == {GPU: 2}
+    assert requests({"name": "c", "resources": desired}, state()) == {GPU: 2}
 
 
 # -- state ---------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ def test_a_resource_is_forgotten_five_minutes_after_its_plugin() -> None:
 
 
 def hints(made: DeviceState, number: int, name: str | None = "c", spec: Pod | None = None) -> Any:
-    asks = spec if spec is not None else pod(container("c"))
-    found = device_hints(asks, name, {GPU: number}, made, (0, 1))[GPU]
+    requests = spec if spec is not None else pod(container("c"))
+    found = device_hints(requests, name, {GPU: number}, made, (0, 1))[GPU]
     return None if found is None else [(hint.mask, hint.preferred) for hint in found]
 
 

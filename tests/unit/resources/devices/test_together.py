@@ -45,7 +45,7 @@ class Agent:
     devices: DeviceManager
     cpus: CpuManager
     topology: TopologyManager
-    said: list[Decision]
+    stated: list[Decision]
     users: set[str]
 
     async def admit(self, pod: Pod) -> None:
@@ -67,10 +67,10 @@ class Agent:
 async def agent(
     root: Path, plugin: SimPlugin, policy: Policy = Policy.SINGLE_NUMA_NODE, **more: Any
 ) -> AsyncIterator[Agent]:
-    said: list[Decision] = []
+    stated: list[Decision] = []
 
     def decided(uid: str, decisions: Sequence[Decision]) -> None:
-        said.extend(decisions)
+        stated.extend(decisions)
 
     users: set[str] = set()
     devices = DeviceManager(
@@ -100,7 +100,7 @@ async def agent(
     await cpus.start()
     await devices.plugins.register(GPU, "socket")
     await asyncio.sleep(0.2)
-    yield Agent(devices, cpus, topology, said, users)
+    yield Agent(devices, cpus, topology, stated, users)
     await devices.close()
 
 
@@ -114,10 +114,10 @@ async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
         await of.admit(pod_of(requesting(4, 1)))
         assert of.has("uid-1") == (["c1"], [4, 5, 6, 7]), "node 0 has three CPUs to give"
         why = f"{GPU} (devices) could come from 0 or 1; cpu (cpu) could come from 1"
-        assert of.said == [Decision("container c goes to NUMA node 1", why)]
-        shown = pod_of(requesting(4, 1))
-        assert of.devices.held_by(shown) == [HeldResource("c", GPU, "c1", (1,))]
-        assert of.cpus.held_by(shown) == [HeldResource("c", "cpu", "4-7, its own", (1,))]
+        assert of.stated == [Decision("container c goes to NUMA node 1", why)]
+        reported = pod_of(requesting(4, 1))
+        assert of.devices.held_by(reported) == [HeldResource("c", GPU, "c1", (1,))]
+        assert of.cpus.held_by(reported) == [HeldResource("c", "cpu", "4-7, its own", (1,))]
         other = pod_of(sized("d", "100m"), uid="uid-9")
         assert of.cpus.held_by(other) == [HeldResource("d", "cpu", "0-3, shared")]
         await of.admit(pod_of(requesting(2, 2), uid="uid-2"))
@@ -132,12 +132,12 @@ async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path
         with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
             await of.admit(pod_of(requesting(4, 2), requesting(1, 1, "d"), uid="uid-2"))
         assert refused.value.reason == "TopologyAffinityError"
-        assert of.said[-1].what == "refused: no place for container d"
-        assert f"{GPU} (devices) can't be had near to each other" in of.said[-1].why
+        assert of.stated[-1].what == "refused: no place for container d"
+        assert f"{GPU} (devices) can't be had near to each other" in of.stated[-1].why
         with pytest.raises(AllocationRefused):
             await of.admit(pod_of(requesting(1, 1), requesting(4, 1, "d"), uid="uid-4"))
-        assert of.said[-1].what == "refused: no place for container d"
-        assert "cpu (cpu) can't be had near to each other" in of.said[-1].why
+        assert of.stated[-1].what == "refused: no place for container d"
+        assert "cpu (cpu) can't be had near to each other" in of.stated[-1].why
         await of.admit(pod_of(requesting(4, 2), uid="uid-3"))
         assert of.has("uid-3") == (["c1", "d1"], [4, 5, 6, 7]), "what it had booked is free again"
 
@@ -174,7 +174,7 @@ async def test_cpus_are_released_when_a_plugin_fails(tmp_path: Path) -> None:
         with pytest.raises(AllocationRefused, match="burnt, which is unexpected") as refused:
             await of.admit(pod_of(requesting(1, 1), uid="uid-2"))
         assert refused.value.reason == "UnexpectedAdmissionError"
-        assert of.said[-1].what == "refused: no devices for container c"
+        assert of.stated[-1].what == "refused: no devices for container c"
         of.topology.release()
         assert not of.cpus.state.entries
         assert not of.devices.state.held_ids(GPU)

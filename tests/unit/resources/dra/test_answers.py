@@ -97,9 +97,9 @@ def test_the_most_devices_of_a_claim(more: int) -> None:
 @pytest.mark.parametrize("text", ["x" * 254, "a\nb", "\x1b[2J"])
 @pytest.mark.parametrize("field", ["pool_name", "device_name", "request_names", "share_id"])
 def test_texts_that_cannot_be_names_are_refused(field: str, text: str) -> None:
-    given: dict[str, Any] = {"pool_name": "p", "device_name": "d"}
-    given[field] = [text] if field == "request_names" else text
-    (error,) = claim_answers(prepared(v1.Device(**given)), [CLAIM]).errors.values()
+    supplied: dict[str, Any] = {"pool_name": "p", "device_name": "d"}
+    supplied[field] = [text] if field == "request_names" else text
+    (error,) = claim_answers(prepared(v1.Device(**supplied)), [CLAIM]).errors.values()
     assert f"gave {text[:80]!r} as {field}" in error
     assert error.endswith("the claim is not prepared")
 

@@ -12,7 +12,7 @@ from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra.checkpoint import parse_checkpoint
-from kubeletpy.resources.dra.claim_manager import LOOK_S
+from kubeletpy.resources.dra.claim_manager import CHECK_S
 from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.dra_driver.services import Given
@@ -22,7 +22,7 @@ from tests.virtual_time import on_virtual_time
 A, B = "a.example.com", "b.example.com"
 
 
-async def given(node: Node, pod: Pod) -> tuple[str, ...]:
+async def supplied(node: Node, pod: Pod) -> tuple[str, ...]:
     additions = ContainerAdditions(EnvironmentInputs())
     found = await node.manager.provide(pod, pod.containers[0], (), additions)
     return tuple(found.cdi_devices)
@@ -45,10 +45,10 @@ async def test_devices_of_a_pod_are_prepared_and_unprepared(tmp_path: Path) -> N
     node.api.allocate("two", ["uid-p"], A, B)
     pod = user("p", "one", "two")
     with pytest.raises(ContainerConfigError, match="ResourceClaim default/one is not prepared"):
-        await given(node, pod)
+        await supplied(node, pod)
     assert await node.problem(pod) == ""
     assert node.calls() == [("prepare", ("one", "two")), ("prepare", ("two",))]
-    assert await given(node, pod) == (
+    assert await supplied(node, pod) == (
         f"{A}/claim=one-uid-d0",
         f"{A}/claim=two-uid-d0",
         f"{B}/claim=two-uid-d0",
@@ -72,9 +72,9 @@ async def test_a_container_gets_the_devices_of_its_request(tmp_path: Path) -> No
     pod = user("p", "c")
     assert await node.problem(pod) == ""
     pod.containers[0]["resources"] = {"claims": [{"name": "c", "request": "r1"}]}
-    assert await given(node, pod) == (f"{A}/claim=c-uid-small", f"{A}/claim=c-uid-all")
+    assert await supplied(node, pod) == (f"{A}/claim=c-uid-small", f"{A}/claim=c-uid-all")
     pod.containers[0]["resources"] = {}
-    assert await given(node, pod) == ()
+    assert await supplied(node, pod) == ()
 
 
 @on_virtual_time
@@ -87,8 +87,8 @@ async def test_a_shared_claim_is_prepared_once_and_unprepared_by_the_last(tmp_pa
     await node.manager.unprepare("uid-p")
     assert on_disk(node) == {"c": {"uid-q"}}
     with pytest.raises(ContainerConfigError):
-        await given(node, p)
-    assert await given(node, q)
+        await supplied(node, p)
+    assert await supplied(node, q)
     await node.manager.unprepare("uid-q")
     assert node.calls() == [("prepare", ("c",)), ("unprepare", ("c",))]
 
@@ -103,7 +103,7 @@ async def test_a_partly_failed_prepare_yields_each_device_once(tmp_path: Path) -
     assert "no such device" in await node.problem(pod)
     refusals.clear()
     assert await node.problem(pod) == ""
-    assert await given(node, pod) == (f"{A}/claim=c-uid-d0", f"{B}/claim=c-uid-d0")
+    assert await supplied(node, pod) == (f"{A}/claim=c-uid-d0", f"{B}/claim=c-uid-d0")
     (claim,) = parse_checkpoint(node.path.read_text())
     assert {driver: len(devices) for driver, devices in claim.drivers.items()} == {A: 1, B: 1}
 
@@ -144,7 +144,7 @@ async def test_a_prepare_waits_for_an_unprepare_of_the_same_claim(tmp_path: Path
     assert await starting == ""
     assert [call for call, _ in node.calls()] == ["prepare", "unprepare", "prepare"]
     assert on_disk(node) == {"c": {"uid-q"}}
-    assert await given(node, q)
+    assert await supplied(node, q)
 
 
 def skipped(node: Node) -> dict[str, float | None]:
@@ -166,7 +166,7 @@ async def test_a_driver_that_the_allocation_exempts_is_not_called(tmp_path: Path
     node.api.allocate("c", ["uid-p"], A, B, skips={B: ["*"]})
     pod = user("p", "c")
     assert await node.problem(pod) == ""
-    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+    assert await supplied(node, pod) == (f"{A}/claim=c-uid-d0",)
     assert await node.problem(pod) == "", "it is prepared"
     await node.manager.unprepare("uid-p")
     assert node.calls() == [("prepare", ("c",)), ("unprepare", ("c",))]
@@ -181,7 +181,7 @@ async def test_a_claim_without_calls_needs_no_driver(tmp_path: Path) -> None:
     node.api.allocate("c", ["uid-p"], A, skips={A: both})
     pod = user("p", "c")
     assert await node.problem(pod) == ""
-    assert await given(node, pod) == ()
+    assert await supplied(node, pod) == ()
     await node.manager.unprepare("uid-p")
     assert on_disk(node) == {}
     assert skipped(node) == {f"prepare {A}": 1, f"unprepare {A}": 1}
@@ -275,12 +275,12 @@ async def test_a_failed_prepare_is_unprepared(tmp_path: Path, fault: str, why: s
     assert why in await node.problem(pod)
     assert asyncio.get_running_loop().time() - began == (45 if fault == "hangs" else 0)
     with pytest.raises(ContainerConfigError):
-        await given(node, pod)
+        await supplied(node, pod)
     assert node.manager.holds("uid-p")
     driver.services, driver.wait, driver.up = services, None, True
     services.refuses.clear()
     assert await node.problem(pod) == ""
-    assert await given(node, pod)
+    assert await supplied(node, pod)
     await node.manager.unprepare("uid-p")
     assert on_disk(node) == {}
     assert services.prepared == {}
@@ -295,11 +295,11 @@ async def test_after_a_restart_containers_have_their_devices_and_a_sandbox_prepa
     pod = user("p", "c")
     await node.manager.prepare(pod)
     node.start()
-    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+    assert await supplied(node, pod) == (f"{A}/claim=c-uid-d0",)
     await node.register()
     assert await node.problem(pod) == ""
     assert node.calls() == [("prepare", ("c",)), ("prepare", ("c",))]
-    assert await given(node, pod) == (f"{A}/claim=c-uid-d0",)
+    assert await supplied(node, pod) == (f"{A}/claim=c-uid-d0",)
 
 
 @on_virtual_time
@@ -325,7 +325,7 @@ async def test_a_claim_is_kept_until_all_its_drivers_unprepared_it(tmp_path: Pat
         await node.manager.unprepare("uid-p")
     assert node.manager.holds("uid-p")
     with pytest.raises(ContainerConfigError):
-        await given(node, pod)
+        await supplied(node, pod)
     node.by_name[B].services.refuses.clear()
     await node.manager.unprepare("uid-p")
     assert on_disk(node) == {}
@@ -340,7 +340,7 @@ async def test_claims_of_removed_pods_are_unprepared(tmp_path: Path) -> None:
     await node.manager.prepare(user("q", "d"))
     node.start()
     running = asyncio.create_task(node.manager.run())
-    await asyncio.sleep(3 * LOOK_S)
+    await asyncio.sleep(3 * CHECK_S)
     assert set(on_disk(node)) == {"c", "d"}  # the pods are not known yet
     node.manager.pods_known({"uid-q"})
     await asyncio.sleep(1)
@@ -381,7 +381,7 @@ async def test_a_pod_newer_than_the_last_pod_list_keeps_its_claims(tmp_path: Pat
     node.api.allocate("c", ["uid-p"], A)
     await node.manager.prepare(user("p", "c"))
     await node.drivers.register(node.by_name[A].info("/e2"))  # again, as after an update
-    await asyncio.sleep(3 * LOOK_S)
+    await asyncio.sleep(3 * CHECK_S)
     assert on_disk(node) == {"c": {"uid-p"}}
     node.manager.pods_known(set())
     await asyncio.sleep(1)
@@ -422,7 +422,7 @@ async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
     node.api.allocate("c", ["uid-p"])
     pod = user("p", "c")
     assert await node.problem(pod) == ""
-    assert await given(node, pod) == ()
+    assert await supplied(node, pod) == ()
     await node.manager.unprepare("uid-p")
     assert on_disk(node) == {}
 

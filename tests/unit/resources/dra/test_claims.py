@@ -12,9 +12,9 @@ from kubeletpy.resources.dra.model import (
     ClaimProblem,
     ClaimUse,
     allocated,
-    asked_for,
     container_uses,
     extended_requests,
+    requested_for,
     uses,
     uses_claims,
 )
@@ -40,7 +40,7 @@ def made(name: str | None) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("supplied", "expected"),
     [
         (pod(), ()),
         (pod({"name": "gpu", "resourceClaimName": "c"}), (ClaimUse("gpu", "c"),)),
@@ -52,21 +52,21 @@ def made(name: str | None) -> list[Any]:
         (pod(extendedResourceClaimStatus=EXTENDED), (ClaimUse("", "web-extended", owned=True),)),
     ],
 )
-def test_claims_of_a_pod(given: Pod, expected: tuple[ClaimUse, ...]) -> None:
-    assert uses(given) == expected
+def test_claims_of_a_pod(supplied: Pod, expected: tuple[ClaimUse, ...]) -> None:
+    assert uses(supplied) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("supplied", "why"),
     [
         (pod(TEMPLATE), "no ResourceClaim has been made of the template t"),
         (pod({"name": "gpu"}), "neither"),
     ],
 )
-def test_claims_without_a_name(given: Pod, why: str) -> None:
-    assert uses_claims(given)
+def test_claims_without_a_name(supplied: Pod, why: str) -> None:
+    assert uses_claims(supplied)
     with pytest.raises(ClaimProblem, match=why):
-        uses(given)
+        uses(supplied)
 
 
 def test_containers_with_devices() -> None:
@@ -80,9 +80,9 @@ def test_containers_with_devices() -> None:
 def test_requests_of_a_container() -> None:
     asking: Any = {"name": "main", "resources": {"claims": [{"name": "g", "request": "r"}, {}]}}
     mappings = [{"containerName": name, "requestName": f"for-{name}"} for name in ("main", "side")]
-    given = pod(TEMPLATE, extendedResourceClaimStatus={**EXTENDED, "requestMappings": mappings})
-    assert asked_for(given, asking) == [("g", "r"), ("", ""), ("", "for-main")]
-    assert extended_requests(given, "side") == ("for-side",)
+    supplied = pod(TEMPLATE, extendedResourceClaimStatus={**EXTENDED, "requestMappings": mappings})
+    assert requested_for(supplied, asking) == [("g", "r"), ("", ""), ("", "for-main")]
+    assert extended_requests(supplied, "side") == ("for-side",)
 
 
 OWNER = {"uid": "uid-web", "controller": True}
@@ -108,7 +108,7 @@ def test_a_claim_that_may_be_prepared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "given", "why"),
+    ("use", "supplied", "why"),
     [
         (ClaimUse("g", "c", owned=True), claim(owners=[]), "does not control it"),
         (ClaimUse("g", "c", owned=True), claim(owners=[{"uid": "uid-web"}]), "does not control"),
@@ -122,9 +122,9 @@ def test_a_claim_that_may_be_prepared() -> None:
         (ClaimUse("g", "c"), claim(allocation=None), "is not allocated"),
     ],
 )
-def test_claims_that_may_not(use: ClaimUse, given: dict[str, Any], why: str) -> None:
+def test_claims_that_may_not(use: ClaimUse, supplied: dict[str, Any], why: str) -> None:
     with pytest.raises(ClaimProblem, match=why):
-        allocated(pod(), use, given)
+        allocated(pod(), use, supplied)
 
 
 GROUP = {
@@ -160,12 +160,12 @@ def test_claims_of_a_pod_group(
     one = pod()
     if group:
         one.spec["schedulingGroup"] = {"podGroupName": group}
-    given = claim(owners=[{**GROUP, **owner}], reservedFor=[{**FOR_GROUP, **reserved}])
+    supplied = claim(owners=[{**GROUP, **owner}], reservedFor=[{**FOR_GROUP, **reserved}])
     if not why:
-        assert allocated(one, ClaimUse("g", "c", owned=True), given).name == "c"
+        assert allocated(one, ClaimUse("g", "c", owned=True), supplied).name == "c"
         return
     with pytest.raises(ClaimProblem, match=why):
-        allocated(one, ClaimUse("g", "c", owned=True), given)
+        allocated(one, ClaimUse("g", "c", owned=True), supplied)
 
 
 def test_a_shared_claim_needs_no_owner() -> None:

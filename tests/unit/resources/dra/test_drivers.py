@@ -47,7 +47,7 @@ async def test_the_first_supported_service(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("supplied", "why"),
     [
         (info(A, "/e", "1.0.0"), "none of the services v1.DRAPlugin, v1beta1.DRAPlugin: 1.0.0"),
         (info("A_b"), "cannot be the name"),
@@ -56,9 +56,9 @@ async def test_the_first_supported_service(
     ],
 )
 @on_virtual_time
-async def test_drivers_that_are_refused(tmp_path: Path, given: PluginInfo, why: str) -> None:
+async def test_drivers_that_are_refused(tmp_path: Path, supplied: PluginInfo, why: str) -> None:
     with pytest.raises(PluginRefused, match=why):
-        Node(tmp_path).drivers.validate(given)
+        Node(tmp_path).drivers.validate(supplied)
 
 
 @on_virtual_time
@@ -165,7 +165,7 @@ HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
 
 
 @pytest.mark.parametrize(
-    ("versions", "asked"),
+    ("versions", "requested"),
     [
         ((V1, HEALTH), HEALTH),
         ((V1, HEALTH_ALPHA), HEALTH_ALPHA),
@@ -176,12 +176,12 @@ HEALTH, HEALTH_ALPHA = "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth"
     ],
 )
 async def test_the_newest_health_service_that_a_driver_names(
-    tmp_path: Path, versions: tuple[str, ...], asked: str
+    tmp_path: Path, versions: tuple[str, ...], requested: str
 ) -> None:
     """Over a socket: the driver serves this version and no other."""
 
     async def watch(request: bytes, context: Any) -> AsyncIterator[bytes]:
-        report = HEALTH_SERVICES[asked].NodeWatchResourcesResponse()
+        report = HEALTH_SERVICES[requested].NodeWatchResourcesResponse()
         each = report.devices.add(health=1)
         each.device.pool_name, each.device.device_name = "pool", "d0"
         yield report.SerializeToString()
@@ -189,7 +189,7 @@ async def test_the_newest_health_service_that_a_driver_names(
 
     server = grpc.aio.server()
     method = grpc.unary_stream_rpc_method_handler(watch)
-    handler = grpc.method_handlers_generic_handler(asked, {"NodeWatchResources": method})
+    handler = grpc.method_handlers_generic_handler(requested, {"NodeWatchResources": method})
     server.add_generic_rpc_handlers((handler,))
     server.add_insecure_port(f"unix:{tmp_path}/dra.sock")
     await server.start()

@@ -39,12 +39,12 @@ def test_devices_with_changed_health() -> None:
     known, changed = health.with_report(known, health_report(d0=HEALTHY), 110)
     assert changed == set()
     assert (known[key("d0")].at, known[key("d1")].at) == (110, 100)  # d1 is not in the report
-    for news in (
+    for changes in (
         health_report("hot", d0=HEALTHY),
         health_report(timeout=5, d0=HEALTHY),
         health_report(d0=UNKNOWN),
     ):
-        assert health.with_report(known, news, 111)[1] == {key("d0")}
+        assert health.with_report(known, changes, 111)[1] == {key("d0")}
     # it was unknown meanwhile
     assert health.with_report(known, health_report(d0=HEALTHY), 141)[1] == {key("d0")}
 
@@ -131,11 +131,11 @@ def test_claims_of_others_are_not_shown() -> None:
     pod = user("p", "c")
     pod.containers[0]["resources"] = {"claims": [{"name": "c"}, {"name": "x"}]}
     of = uses(pod)
-    assert health.statuses({}, {}, pod, of, 0, words=True) == {}
-    assert health.statuses(_claims(), {}, pod, of, 0, words=True) == {}
+    assert health.statuses({}, {}, pod, of, 0, parts=True) == {}
+    assert health.statuses(_claims(), {}, pod, of, 0, parts=True) == {}
     (claim,) = _claims(ClaimDevice("pool", "d0")).values()
     theirs = {claim.key: replace(claim, pods=frozenset({"uid-q"}))}
-    assert health.statuses(theirs, {}, pod, of, 0, words=True) == {}
+    assert health.statuses(theirs, {}, pod, of, 0, parts=True) == {}
 
 
 def _claims(*devices: ClaimDevice) -> dict[tuple[str, str], ClaimInfo]:
@@ -155,23 +155,23 @@ def test_health_in_statuses() -> None:
         A: {key("d0"): DeviceHealth(UNHEALTHY, "hot", 0), key("d1"): DeviceHealth(HEALTHY, "", 0)}
     }
 
-    def shown(now: float = 1, **asked: Any) -> Any:
-        entry: Any = {"name": "c", **asked}
+    def reported(now: float = 1, **requested: Any) -> Any:
+        entry: Any = {"name": "c", **requested}
         pod.containers[0]["resources"] = {"claims": [entry]}
-        words = not asked.get("silent")
-        found = health.statuses(_claims(*devices), known, pod, uses(pod), now, words=words)
+        parts = not requested.get("silent")
+        found = health.statuses(_claims(*devices), known, pod, uses(pod), now, parts=parts)
         return found.get(pod.containers[0]["name"])
 
     d0 = {"resourceID": f"{A}/gpu=0", "health": UNHEALTHY, "message": "hot"}
     d1 = {"resourceID": f"{A}/pool/d1", "health": HEALTHY}
     d2 = {"resourceID": f"{A}/pool/d2", "health": UNKNOWN}
-    assert shown() == [{"name": "claim:c", "resources": [d0, d1, d2]}]
-    assert shown(request="r0") == [{"name": "claim:c/r0", "resources": [d0, d2]}]
-    assert shown(request="r1/big") == [{"name": "claim:c/r1/big", "resources": [d1, d2]}]
-    assert [each["health"] for each in shown(now=31)[0]["resources"]] == [UNKNOWN] * 3
-    assert "message" not in shown(silent=True)[0]["resources"][0]
+    assert reported() == [{"name": "claim:c", "resources": [d0, d1, d2]}]
+    assert reported(request="r0") == [{"name": "claim:c/r0", "resources": [d0, d2]}]
+    assert reported(request="r1/big") == [{"name": "claim:c/r1/big", "resources": [d1, d2]}]
+    assert [each["health"] for each in reported(now=31)[0]["resources"]] == [UNKNOWN] * 3
+    assert "message" not in reported(silent=True)[0]["resources"][0]
     pod.containers[0]["resources"] = {}
-    assert health.statuses(_claims(*devices), known, pod, uses(pod), 1, words=True) == {}
+    assert health.statuses(_claims(*devices), known, pod, uses(pod), 1, parts=True) == {}
 
 
 def test_the_file(tmp_path: Path) -> None:

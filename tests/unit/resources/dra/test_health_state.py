@@ -19,11 +19,11 @@ class Watched:
 
     def __init__(self, root: Path) -> None:
         self.driver = DriverInProcess(A)
-        self.news: list[set[str]] = []
+        self.changes: list[set[str]] = []
         self.state = HealthState(
             root / "dra_health_state",
             LoopClock(),
-            lambda devices: self.news.append({name for _, (_, name) in devices}),
+            lambda devices: self.changes.append({name for _, (_, name) in devices}),
         )
         self.drivers = DraDrivers(
             Metrics().dra,
@@ -50,14 +50,14 @@ async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path
     await node.start()
     node.driver.reports.put_nowait(health_report(d0=HEALTHY, d1=HEALTHY))
     await settle()
-    assert node.news == [{"d0", "d1"}]
+    assert node.changes == [{"d0", "d1"}]
     await asyncio.sleep(20)
     node.driver.reports.put_nowait(health_report(d0=HEALTHY))
     await asyncio.sleep(11)
     assert (node.now("d0"), node.now("d1")) == (HEALTHY, UNKNOWN)
-    assert node.news[1:] == [{"d1"}]
+    assert node.changes[1:] == [{"d1"}]
     await asyncio.sleep(30)
-    assert node.news[2:] == [{"d0"}]
+    assert node.changes[2:] == [{"d0"}]
     await node.close()
 
 
@@ -73,7 +73,7 @@ async def test_a_driver_that_returns_in_time_changes_nothing(tmp_path: Path) -> 
     assert node.driver.watched == 2
     node.driver.reports.put_nowait(health_report(d0=HEALTHY))
     await asyncio.sleep(1)
-    assert node.news == [{"d0"}]
+    assert node.changes == [{"d0"}]
     await node.close()
 
 
@@ -94,7 +94,7 @@ async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) ->
     for index in range(1000):
         node.driver.reports.put_nowait(health_report(d0=(HEALTHY, UNHEALTHY)[index % 2]))
     await asyncio.sleep(1)
-    assert len(node.news) <= 12
+    assert len(node.changes) <= 12
     await node.close()
 
 

@@ -104,8 +104,8 @@ class Story:
                 wait = min(wait * 2, 60.0)
         while uid in self.sandboxes and self.now < self.ends[uid]:
             additions = ContainerAdditions(EnvironmentInputs())
-            given = await manager.provide(pod, pod.containers[0], (), additions)
-            assert given.cdi_devices
+            supplied = await manager.provide(pod, pod.containers[0], (), additions)
+            assert supplied.cdi_devices
             self.check_devices(uid)
             self.watch_unprepare()
             await asyncio.sleep(self.rng.uniform(1, 20))

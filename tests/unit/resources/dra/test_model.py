@@ -61,7 +61,7 @@ def test_the_end_of_a_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "devices"),
+    ("requested", "devices"),
     [
         ([], ()),
         ([("c", "")], (f"{A}/gpu=0", f"{A}/common=x", f"{A}/gpu=1", f"{B}/nic=2")),
@@ -71,11 +71,11 @@ def test_the_end_of_a_pod() -> None:
         ([("none", "")], ()),
     ],
 )
-def test_devices_of_a_container(asked: list[tuple[str, str]], devices: tuple[str, ...]) -> None:
+def test_devices_of_a_container(requested: list[tuple[str, str]], devices: tuple[str, ...]) -> None:
     pod = user("p", "c")
-    assert cdi_devices(known(READY), pod, uses(pod), asked) == devices
+    assert cdi_devices(known(READY), pod, uses(pod), requested) == devices
     restored = replace(READY, prepared=False, restored=True)
-    assert cdi_devices(known(restored), pod, uses(pod), asked) == devices
+    assert cdi_devices(known(restored), pod, uses(pod), requested) == devices
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_claims_not_prepared_for_a_pod(claims: Claims) -> None:
 def test_claims_of_a_container() -> None:
     pod = user("p", "c", "d")
     other = replace(READY, uid="d-uid", name="d", prepared=False, restored=True)
-    shown = [ContainerClaim(name, "default", READY.drivers) for name in ("c", "d")]
-    asked = ["c", "d", "c", "none"]
-    assert container_claims(known(READY, other), pod, uses(pod), asked) == tuple(shown)
+    reported = [ContainerClaim(name, "default", READY.drivers) for name in ("c", "d")]
+    requested = ["c", "d", "c", "none"]
+    assert container_claims(known(READY, other), pod, uses(pod), requested) == tuple(reported)

@@ -24,8 +24,8 @@ P, N = True, False
 BEST, STRICT, SINGLE = Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE
 
 
-def hints(*given: tuple[int | None, bool]) -> list[Hint]:
-    return [Hint(mask, preferred) for mask, preferred in given]
+def hints(*supplied: tuple[int | None, bool]) -> list[Hint]:
+    return [Hint(mask, preferred) for mask, preferred in supplied]
 
 
 @pytest.mark.parametrize(
@@ -125,19 +125,19 @@ def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Pol
     every = mask_of(nodes)
     resources: list[Sequence[Hint]] = []
     for of_provider in provided:
-        for given in of_provider.values():
-            resources.append((ANY,) if given is None else given or (NOT_TO_BE_HAD,))
+        for supplied in of_provider.values():
+            resources.append((ANY,) if supplied is None else supplied or (NOT_TO_BE_HAD,))
     if policy is SINGLE:
         resources = [
-            [h for h in given if h.preferred and (h.mask is None or h.mask.bit_count() == 1)]
-            for given in resources
+            [h for h in supplied if h.preferred and (h.mask is None or h.mask.bit_count() == 1)]
+            for supplied in resources
         ]
     smallest = [
-        min(h.mask.bit_count() for h in given if h.mask is not None)
-        for given in resources
-        if any(h.mask is not None for h in given)
+        min(h.mask.bit_count() for h in supplied if h.mask is not None)
+        for supplied in resources
+        if any(h.mask is not None for h in supplied)
     ]
-    wanted = max(smallest, default=0)
+    desired = max(smallest, default=0)
     best: Hint | None = None
     for combination in itertools.product(*resources):
         masks = [h.mask for h in combination if h.mask is not None]
@@ -148,7 +148,7 @@ def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Pol
             continue
         preferred = all(h.preferred for h in combination) and len(set(masks)) <= 1
         candidate = Hint(mask, preferred)
-        if best is None or _better(candidate, best, wanted):
+        if best is None or _better(candidate, best, desired):
             best = candidate
     best = best or Hint(every, False)
     if policy is SINGLE and best.mask == every:
@@ -156,16 +156,16 @@ def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Pol
     return MergedHints(best, policy is BEST or best.preferred)
 
 
-def _better(a: Hint, b: Hint, wanted: int) -> bool:
+def _better(a: Hint, b: Hint, desired: int) -> bool:
     assert a.mask is not None
     assert b.mask is not None
     if a.preferred != b.preferred:
         return a.preferred
     narrower = (a.mask.bit_count(), a.mask) < (b.mask.bit_count(), b.mask)
     wide_a, wide_b = a.mask.bit_count(), b.mask.bit_count()
-    if a.preferred or wide_a == wide_b or wide_b > wanted:
+    if a.preferred or wide_a == wide_b or wide_b > desired:
         return narrower
-    if wide_a > wanted:
+    if wide_a > desired:
         return False
     return wide_a > wide_b
 

@@ -160,19 +160,19 @@ async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> N
     }
     pod = pod_of(sized("c", "2"))
     await allocate(of, pod)
-    given = ContainerAdditions(EnvironmentInputs())
-    assert await of.provide(pod, pod.containers[0], (), given) == given
+    supplied = ContainerAdditions(EnvironmentInputs())
+    assert await of.provide(pod, pod.containers[0], (), supplied) == supplied
 
 
 class Runtime:
     """Records the CPU set of each update."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
         self.error: CRIError | None = None
 
     async def update_container_resources(self, id: str, resources: Any) -> None:
-        self.told.append((id, resources.cpuset_cpus))
+        self.notified.append((id, resources.cpuset_cpus))
         if self.error is not None:
             raise self.error
 
@@ -185,14 +185,14 @@ async def test_running_containers_are_moved_once() -> None:
     of = CpuReconciler(runtime, lambda: running, lambda uid, name: cpus[name], 10)
     await of.reconcile()
     await of.reconcile()
-    assert runtime.told == [("id-a", "0-3")]
+    assert runtime.notified == [("id-a", "0-3")]
     cpus["a"] = parse_ids("0")
     runtime.error = CRIError("UpdateContainerResources", "busy")
     await of.reconcile()
     runtime.error = None
     await of.reconcile()
     await of.reconcile()
-    assert runtime.told[1:] == [("id-a", "0"), ("id-a", "0")]
+    assert runtime.notified[1:] == [("id-a", "0"), ("id-a", "0")]
 
 
 class Provider:
@@ -204,18 +204,18 @@ class Provider:
         self._refuses = refuses
         self._later = later
         self.settled: list[str] = []
-        self.asked: list[tuple[str, Hint]] = []
+        self.requested: list[tuple[str, Hint]] = []
         self.users: Any = None
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        self.asked.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
+        self.requested.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
         return self._hints
 
     def is_requested_by(self, pod: Pod) -> bool:
         return True
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        self.asked.append((container["name"], hint))
+        self.requested.append((container["name"], hint))
         if self._refuses:
             raise AllocationRefused(self._refuses)
         return bool(self._later)
@@ -232,13 +232,13 @@ class Provider:
 def topology_manager(
     *providers: Provider, policy: Policy = Policy.RESTRICTED, **more: Any
 ) -> tuple[TopologyManager, list[Decision]]:
-    said: list[Decision] = []
+    stated: list[Decision] = []
 
     def decided(uid: str, decisions: Sequence[Decision]) -> None:
-        said.extend(decisions)
+        stated.extend(decisions)
 
     made = TopologyManager(providers, (0, 1), policy, Metrics().placement, decided=decided, **more)
-    return made, said
+    return made, stated
 
 
 TWO = pod_of(sized("c"), sized("d"), initContainers=[sized("i")])
@@ -248,11 +248,11 @@ LEFT, RIGHT = {"cpu": [Hint(1, True)]}, {"dev": [Hint(2, True)]}
 @on_virtual_time
 async def test_each_container_has_its_own_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
-    of, said = topology_manager(cpu)
+    of, stated = topology_manager(cpu)
     assert of.admit(TWO) is None
-    given = [each for each in cpu.asked if each[1] is not NOT_TO_BE_HAD]
-    assert given == [(name, Hint(1, True)) for name in "icd"]
-    assert said[0] == Decision("container i goes to NUMA node 0", "cpu (cpu) could come from 0")
+    supplied = [each for each in cpu.requested if each[1] is not NOT_TO_BE_HAD]
+    assert supplied == [(name, Hint(1, True)) for name in "icd"]
+    assert stated[0] == Decision("container i goes to NUMA node 0", "cpu (cpu) could come from 0")
 
 
 @on_virtual_time
@@ -260,7 +260,7 @@ async def test_the_containers_of_a_pod_share_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, scope="pod")
     assert of.admit(TWO) is None
-    assert cpu.asked == [("", NOT_TO_BE_HAD), *((name, Hint(1, True)) for name in "icd")]
+    assert cpu.requested == [("", NOT_TO_BE_HAD), *((name, Hint(1, True)) for name in "icd")]
 
 
 @on_virtual_time
@@ -268,17 +268,17 @@ async def test_without_a_policy_no_provider_gives_hints() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
     assert of.admit(TWO) is None
-    assert cpu.asked == [(name, NOT_TO_BE_HAD) for name in "icd"]
+    assert cpu.requested == [(name, NOT_TO_BE_HAD) for name in "icd"]
 
 
 @on_virtual_time
 async def test_a_refusal_names_the_providers_that_disagree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
-    of, said = topology_manager(devices, cpu)
+    of, stated = topology_manager(devices, cpu)
     with pytest.raises(AllocationRefused, match="with Topology locality") as refused:
         of.admit(TWO)
     assert refused.value.reason == "TopologyAffinityError"
-    assert said == [
+    assert stated == [
         Decision(
             "refused: no place for container i",
             "topologyManagerPolicy restricted finds no NUMA nodes: "
@@ -297,17 +297,17 @@ async def test_a_refusal_names_the_providers_that_disagree() -> None:
 )
 def test_a_preview_books_nothing(more: Any, places: list[str]) -> None:
     cpu = Provider("cpu", LEFT)
-    of, said = topology_manager(cpu, **more)
+    of, stated = topology_manager(cpu, **more)
     assert of.preview(TWO) == [
         Decision(f"{place} goes to NUMA node 0", "cpu (cpu) could come from 0") for place in places
     ]
-    assert {hint for _, hint in cpu.asked} <= {NOT_TO_BE_HAD}
-    assert said == []
+    assert {hint for _, hint in cpu.requested} <= {NOT_TO_BE_HAD}
+    assert stated == []
 
 
 def test_a_preview_of_a_refusal_names_the_providers_that_disagree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
-    of, said = topology_manager(devices, cpu)
+    of, stated = topology_manager(devices, cpu)
     with pytest.raises(AllocationRefused) as refused:
         of.preview(TWO)
     assert (refused.value.reason, str(refused.value)) == (
@@ -315,18 +315,18 @@ def test_a_preview_of_a_refusal_names_the_providers_that_disagree() -> None:
         "Resources cannot be allocated with Topology locality: topologyManagerPolicy restricted "
         "finds no NUMA nodes: dev (devices) could come from 1; cpu (cpu) could come from 0",
     )
-    assert said == []
+    assert stated == []
     of, _ = topology_manager(Provider("cpu", {}))
     assert of.preview(TWO) == []
 
 
 @on_virtual_time
 async def test_an_exhausted_provider_refuses_the_pod() -> None:
-    of, said = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
+    of, stated = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
     with pytest.raises(AllocationRefused, match="none left") as refused:
         of.admit(TWO)
     assert refused.value.reason == "UnexpectedAdmissionError"
-    assert said == [Decision("refused: no memory for container i", "none left")]
+    assert stated == [Decision("refused: no memory for container i", "none left")]
 
 
 @on_virtual_time
@@ -342,12 +342,12 @@ async def test_only_providers_with_work_left_settle_later() -> None:
 
 @on_virtual_time
 async def test_a_later_refusal_is_reported_too() -> None:
-    of, said = topology_manager(Provider("devices", {}, later="it is broken"), policy=Policy.NONE)
+    of, stated = topology_manager(Provider("devices", {}, later="it is broken"), policy=Policy.NONE)
     settle = of.admit(TWO)
     assert settle is not None
     with pytest.raises(AllocationRefused, match="it is broken"):
         await settle()
-    assert said == [Decision("refused: no devices for container i", "it is broken")]
+    assert stated == [Decision("refused: no devices for container i", "it is broken")]
 
 
 @on_virtual_time

@@ -162,8 +162,8 @@ def test_shares_of_nodes(
 ) -> None:
     options, nodes = spread
     got = pick(topology, parse_ids(free), count, options, nodes)
-    given = [len(members) for members in topology.grouped(got, by_numa).values()]
-    assert sorted(given, reverse=True) == shares
+    supplied = [len(members) for members in topology.grouped(got, by_numa).values()]
+    assert sorted(supplied, reverse=True) == shares
 
 
 def test_not_enough() -> None:

@@ -62,7 +62,7 @@ def allocate(of: StaticCpus, state: CpuState, pod: Pod, mask: int | None = None)
     return state
 
 
-def shown(state: CpuState, uid: str = "uid-1") -> dict[str, str]:
+def reported(state: CpuState, uid: str = "uid-1") -> dict[str, str]:
     return {name: format_ids(cpus) for name, cpus in state.entries.get(uid, {}).items()}
 
 
@@ -122,8 +122,8 @@ def test_cpus_that_init_containers_leave_for_reuse() -> None:
 
 def test_in_one_cache() -> None:
     of = policy(machine(cores=4, caches=2))
-    asked = ("0-1", "3", "1-2", "")
-    assert [of.in_one_cache(parse_ids(each)) for each in asked] == [True, True, False, False]
+    requested = ("0-1", "3", "1-2", "")
+    assert [of.in_one_cache(parse_ids(each)) for each in requested] == [True, True, False, False]
 
 
 def test_containers_after_an_init_container_have_its_cpus() -> None:
@@ -138,8 +138,8 @@ def test_containers_after_an_init_container_have_its_cpus() -> None:
 
 def test_near_to_the_hint_first() -> None:
     of = policy()
-    assert shown(allocate(of, of.initial(), pod_of(sized("c", "2")), 0b10)) == {"c": "4,12"}
-    assert shown(allocate(of, of.initial(), pod_of(sized("c", "10")), 0b10)) == {
+    assert reported(allocate(of, of.initial(), pod_of(sized("c", "2")), 0b10)) == {"c": "4,12"}
+    assert reported(allocate(of, of.initial(), pod_of(sized("c", "10")), 0b10)) == {
         "c": "1,4-7,9,12-15"
     }
 
@@ -163,7 +163,7 @@ def test_held_complete_cores_are_kept_when_no_others_are_free() -> None:
     state = held(of, {"uid-1": {"c": "1-7,9-15"}})
     assert allocate(of, state, pod_of(sized("c", "14"))) is state
     all_there_are = allocate(of, of.initial(), pod_of(sized("c", "14")))
-    assert shown(all_there_are) == {"c": "1-7,9-15"}
+    assert reported(all_there_are) == {"c": "1-7,9-15"}
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_hints_by_socket() -> None:
     three = dict(masks(of, of.initial(), pod_of(sized("c", "5"))))
     assert three == dict.fromkeys((0b0111, 0b1011, 0b1101, 0b1110, 0b1111), True)
     state = allocate(of, held(of, {"x": {"c": "2,4"}}), pod_of(sized("c", "2")), 0b0010)
-    assert shown(state) == {"c": "1,3"}
+    assert reported(state) == {"c": "1,3"}
     # the hint's node first, then the rest of its socket, then others
     for count, cpus in ((1, "3"), (2, "1,3"), (3, "1,3-4")):
         state = allocate(of, held(of, {"x": {"c": "2"}}), pod_of(sized("c", str(count))), 0b0010)
-        assert shown(state) == {"c": cpus}
+        assert reported(state) == {"c": cpus}
 
 
 HALVES = CpuTopology({i: Cpu(i, i & ~1 if i < 4 else i, 0, 0, 0) for i in range(8)})
@@ -337,7 +337,7 @@ def test_whole_cores_where_cores_differ(used: str, cpus: str, expected: str) -> 
     of = StaticCpus(HALVES, frozenset(), CpuOptions(full_cores=True))
     state = held(of, {"x": {"c": used}} if used else {})
     try:
-        got = shown(allocate(of, state, pod_of(sized("c", cpus))))["c"]
+        got = reported(allocate(of, state, pod_of(sized("c", cpus))))["c"]
     except AllocationRefused as refused:
         got = str(refused)
     assert got.startswith(expected) or expected in got
@@ -350,7 +350,7 @@ def test_whole_cores_of_init_containers_can_be_used_again() -> None:
     state = held(of, {"uid-1": {"i": "1-7,9-15"}})
     assert masks(of, state, pod) == [(3, True)]
     after = allocate(of, state, pod)
-    assert shown(after) == {"i": "1-7,9-15", "c": "1-7,9-15"}
+    assert reported(after) == {"i": "1-7,9-15", "c": "1-7,9-15"}
 
 
 def test_hints_with_whole_cores_leave_out_partly_used_ones() -> None:
@@ -382,7 +382,7 @@ def test_reservations_that_cannot_be(listed: str, count: int, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "gates", "why"),
+    ("supplied", "gates", "why"),
     [
         ({"full-pcpus-only": "perhaps"}, (), "must be true or false"),
         ({"align-by-socket": "true"}, (), "CPUManagerPolicyAlphaOptions"),
@@ -399,13 +399,13 @@ def test_reservations_that_cannot_be(listed: str, count: int, why: str) -> None:
         ),
     ],
 )
-def test_options_that_cannot_be(given: dict[str, str], gates: tuple[str, ...], why: str) -> None:
+def test_options_that_cannot_be(supplied: dict[str, str], gates: tuple[str, ...], why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        read_cpu_options(given, gates.__contains__)
+        read_cpu_options(supplied, gates.__contains__)
 
 
 @pytest.mark.parametrize(
-    ("given", "options"),
+    ("supplied", "options"),
     [
         (
             {"full-pcpus-only": "true", "strict-cpu-reservation": "false"},
@@ -429,8 +429,8 @@ def test_options_that_cannot_be(given: dict[str, str], gates: tuple[str, ...], w
         ),
     ],
 )
-def test_options(given: dict[str, str], options: CpuOptions) -> None:
-    assert read_cpu_options(given, lambda gate: True) == options
+def test_options(supplied: dict[str, str], options: CpuOptions) -> None:
+    assert read_cpu_options(supplied, lambda gate: True) == options
 
 
 @pytest.mark.parametrize(

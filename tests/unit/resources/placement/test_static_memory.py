@@ -304,8 +304,8 @@ async def test_bookings_outlive_the_agent(tmp_path: Path) -> None:
     pod = requesting(60)
     assert first.book(pod, pod.containers[0], Hint(2, True))
     await first.settle(pod)
-    given = ContainerAdditions(EnvironmentInputs())
-    made = await first.provide(pod, pod.containers[0], (), given)
+    supplied = ContainerAdditions(EnvironmentInputs())
+    made = await first.provide(pod, pod.containers[0], (), supplied)
     assert made.placement.cpuset_mems == "1"
     second = MemoryManager(TWO, tmp_path, metrics)
     await second.start()

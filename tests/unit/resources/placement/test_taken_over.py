@@ -52,8 +52,8 @@ def test_devices() -> None:
     main = bookings[DeviceHolder(UID, "main", "test.example/dev")]
     assert main.by_node == {0: ("d3", "d2")}, "in no order, and part of the sum"
     assert bookings[DeviceHolder(UID, "i", "test.example/dev")].ids < main.ids
-    given = from_plugins({"test.example/dev": main})
-    assert ("DEVICES", "d2,d3") in given.envs
-    assert [each.container_path for each in given.devices] == ["/dev/d2", "/dev/d3"]
+    supplied = from_plugins({"test.example/dev": main})
+    assert ("DEVICES", "d2,d3") in supplied.envs
+    assert [each.container_path for each in supplied.devices] == ["/dev/d2", "/dev/d3"]
     again = json.loads(checkpoint.render(bookings, whole["Data"]["RegisteredDevices"]))
     assert again == whole

@@ -72,7 +72,7 @@ GOOD = {"type": "CSIPlugin", "name": "x"}
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("stated", "problem"),
     [
         ({**GOOD, "type": ""}, "gives no type"),
         ({**GOOD, "name": ""}, "gives no name"),
@@ -83,9 +83,9 @@ GOOD = {"type": "CSIPlugin", "name": "x"}
         ({**GOOD, "endpoint": "relative"}, "absolute path"),
     ],
 )
-def test_names_and_versions_that_are_refused(said: dict[str, str], problem: str) -> None:
+def test_names_and_versions_that_are_refused(stated: dict[str, str], problem: str) -> None:
     with pytest.raises(PluginRefused, match=problem):
-        read_info(pb.PluginInfo(**said), "/p/x.sock", STAMP)
+        read_info(pb.PluginInfo(**stated), "/p/x.sock", STAMP)
 
 
 def test_without_an_endpoint_the_socket_serves() -> None:

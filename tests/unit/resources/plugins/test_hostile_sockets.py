@@ -26,7 +26,7 @@ LIMIT_S = 0.05
 
 
 class Counts:
-    def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
+    def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
         self.registered = registered
 
 

@@ -26,7 +26,7 @@ REGISTERED = Known(registered=info(), tried=OLD, name="a")
 FAILED = Known(tried=OLD, name="a", failures=1, retry_at=10.5, problem="no")
 
 
-def words(planned: PluginPlan) -> tuple[list[str], list[str], float | None, list[str]]:
+def parts(planned: PluginPlan) -> tuple[list[str], list[str], float | None, list[str]]:
     """A plan in short form."""
     return (
         [f"{each.info.socket}: {each.reason}" for each in planned.deregister],
@@ -81,7 +81,7 @@ A = "/p/a.sock"
     ],
 )
 def test_plan(found: dict[str, Stamp], known: dict[str, Known], planned: object) -> None:
-    assert words(plan(found, known, 10.0)) == planned
+    assert parts(plan(found, known, 10.0)) == planned
 
 
 def test_waits_double_up_to_the_longest() -> None:
@@ -98,7 +98,7 @@ def test_waits_double_up_to_the_longest() -> None:
 def test_a_freed_name_ends_the_backoff_of_plugins_with_that_name() -> None:
     other = Known(tried=OLD, name="other", failures=9, retry_at=100.0)
     known = name_is_free({A: FAILED, "/p/o.sock": other}, "a", 10.0)
-    assert words(plan({A: OLD, "/p/o.sock": OLD}, known, 10.0)) == ([], [f"{A}: try 2"], 100.0, [])
+    assert parts(plan({A: OLD, "/p/o.sock": OLD}, known, 10.0)) == ([], [f"{A}: try 2"], 100.0, [])
 
 
 def test_a_plugin_that_is_being_registered_is_left_alone() -> None:

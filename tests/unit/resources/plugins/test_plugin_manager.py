@@ -76,8 +76,8 @@ class Node:
         self.log(f"deregister {info.socket} {info.stamp[0]}")
 
     # PluginCounts
-    def show(self, wanted: Sequence[str], registered: Sequence[str]) -> None:
-        self.gauge = (wanted, registered)
+    def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
+        self.gauge = (desired, registered)
 
 
 async def settle() -> None:

@@ -32,11 +32,11 @@ class Listener:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.sockets: dict[str, Stamp] = {}
-        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
 
     def __call__(self, found: dict[str, Stamp]) -> None:
         self.sockets = found
-        self._news.set()
+        self._changes.set()
 
     @property
     def names(self) -> set[str]:
@@ -45,16 +45,16 @@ class Listener:
     async def until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
             while not done():
-                self._news.clear()
-                await self._news.wait()
+                self._changes.clear()
+                await self._changes.wait()
 
 
 @asynccontextmanager
 async def followed(root: Path) -> AsyncIterator[Listener]:
-    told = Listener(root)
-    running = asyncio.create_task(PluginSockets(root, told).run())
+    notified = Listener(root)
+    running = asyncio.create_task(PluginSockets(root, notified).run())
     try:
-        yield told
+        yield notified
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -67,29 +67,29 @@ async def test_those_that_are_there_at_the_start(tmp_path: Path) -> None:
     listen(tmp_path / ".hidden.sock")
     (tmp_path / "file").touch()
     (tmp_path / "link.sock").symlink_to(tmp_path / "a.sock")
-    async with followed(tmp_path) as told:
-        await told.until(lambda: bool(told.sockets))
-        assert told.names == {"a.sock", "deep/er/b.sock"}
+    async with followed(tmp_path) as notified:
+        await notified.until(lambda: bool(notified.sockets))
+        assert notified.names == {"a.sock", "deep/er/b.sock"}
 
 
 async def test_come_go_and_come_again(tmp_path: Path) -> None:
     root = tmp_path / "plugins_registry"
-    async with followed(root) as told:
+    async with followed(root) as notified:
         root.mkdir(exist_ok=True)
         listen(root / "a.sock")
-        await told.until(lambda: told.names == {"a.sock"})
-        first = told.sockets[str(root / "a.sock")]
+        await notified.until(lambda: notified.names == {"a.sock"})
+        first = notified.sockets[str(root / "a.sock")]
         (root / "a.sock").chmod(0o777)
         (root / "new" / "deeper").mkdir(parents=True)
         listen(root / "new" / "deeper" / "b.sock")
-        await told.until(lambda: told.names == {"a.sock", "new/deeper/b.sock"})
-        assert told.sockets[str(root / "a.sock")] == first
+        await notified.until(lambda: notified.names == {"a.sock", "new/deeper/b.sock"})
+        assert notified.sockets[str(root / "a.sock")] == first
         (root / "a.sock").unlink()
         listen(root / "a.sock")
-        await told.until(lambda: told.sockets.get(str(root / "a.sock"), first) != first)
+        await notified.until(lambda: notified.sockets.get(str(root / "a.sock"), first) != first)
         (root / "new" / "deeper" / "b.sock").unlink()
         (root / "a.sock").unlink()
-        await told.until(lambda: not told.sockets)
+        await notified.until(lambda: not notified.sockets)
 
 
 async def test_the_directory_itself_is_replaced(
@@ -99,12 +99,12 @@ async def test_the_directory_itself_is_replaced(
     root = tmp_path / "plugins_registry"
     root.mkdir()
     listen(root / "a.sock")
-    async with followed(root) as told:
-        await told.until(lambda: told.names == {"a.sock"})
+    async with followed(root) as notified:
+        await notified.until(lambda: notified.names == {"a.sock"})
         root.rename(tmp_path / "away")
-        await told.until(lambda: not told.names)
+        await notified.until(lambda: not notified.names)
         listen(root / "b.sock")
-        await told.until(lambda: told.names == {"b.sock"})
+        await notified.until(lambda: notified.names == {"b.sock"})
 
 
 def test_the_search_for_sockets_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,12 +23,12 @@ from tests.virtual_time import on_virtual_time
 @on_virtual_time
 async def test_new_pod(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
-    told: list[PodRuntimeStatus] = []
-    result = await node.sync(make_pod("a", "b"), on_sandbox_ready=told.append)
+    notified: list[PodRuntimeStatus] = []
+    result = await node.sync(make_pod("a", "b"), on_sandbox_ready=notified.append)
     assert not result.failed
     assert node.runtime.changes()[:2] == ["run_pod_sandbox web", "create_container a"]
     assert node.runtime.running() == ["a", "b"]
-    assert told[0].ips == ("10.0.0.9",)
+    assert notified[0].ips == ("10.0.0.9",)
     assert sorted(node.events.seen) == [
         *["Normal Created: Container created"] * 2,
         *[
@@ -325,10 +325,10 @@ async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
     logs.mkdir(parents=True)
     (logs / "2.log").write_text("said")
     (logs / "3.log").touch()
-    shown: Any = {}
+    reported: Any = {}
     if last_count is not None:
-        shown["containerStatuses"] = [{"name": "app", "restartCount": last_count}]
-    await node.sync(make_pod(), shown=shown)
+        reported["containerStatuses"] = [{"name": "app", "restartCount": last_count}]
+    await node.sync(make_pod(), reported=reported)
     assert list(node.runtime.containers) == [f"container-{made}"]
 
 

@@ -85,7 +85,7 @@ async def test_exec_runs_without_a_limit_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "parts"),
     [
         (
             cri.ExecSyncResponse(exit_code=3, stdout=b"out", stderr=b"err"),
@@ -94,14 +94,14 @@ async def test_exec_runs_without_a_limit_of_its_own() -> None:
         (Unavailable("ExecSync", "socket gone"), "code = Unavailable desc = socket gone"),
     ],
 )
-async def test_a_failed_exec_has_the_message_of_the_kubelet(answer: Any, words: str) -> None:
+async def test_a_failed_exec_has_the_message_of_the_kubelet(answer: Any, parts: str) -> None:
     bench = Bench()
     bench.runtime.answer = answer
     with pytest.raises(HookFailed) as failed:
         await bench.stop({"exec": {"command": ["leave", "now"]}})
     text = str(failed.value)
     assert text.startswith('Exec lifecycle hook ([leave now]) for Container "app" in Pod "')
-    assert words in text
+    assert parts in text
 
 
 @on_virtual_time
@@ -182,9 +182,9 @@ async def test_https_answered_in_plain_text_is_retried_without_credentials() -> 
     assert len(heard) == 1
     assert b"X-A: 1" in heard[0]
     assert b"secret" not in heard[0]
-    told = f"request to HTTPS lifecycle hook {LOOPBACK}:{port} got HTTP response"
+    notified = f"request to HTTPS lifecycle hook {LOOPBACK}:{port} got HTTP response"
     assert bench.events.seen == [
-        f"Warning LifecycleHTTPFallback: {told}, retry with HTTP succeeded"
+        f"Warning LifecycleHTTPFallback: {notified}, retry with HTTP succeeded"
     ]
     assert "kubelet_lifecycle_handler_http_fallbacks_total 1" in bench.scraped()
 

@@ -21,7 +21,7 @@ DOCKER = 'invalid mount config for type "bind": field Source must not be empty'
 
 
 @pytest.mark.parametrize(
-    ("mounts", "problem", "said"),
+    ("mounts", "problem", "stated"),
     [
         (
             [BIND, IMAGE],
@@ -33,15 +33,15 @@ DOCKER = 'invalid mount config for type "bind": field Source must not be empty'
         ([IMAGE], "ImageVolumeMountFailed: no space", "ImageVolumeMountFailed: no space"),
     ],
 )
-def test_a_runtime_that_may_have_none(mounts: list[cri.Mount], problem: str, said: str) -> None:
-    assert with_image_volumes(cri.ContainerConfig(mounts=mounts), problem) == said
+def test_a_runtime_that_may_have_none(mounts: list[cri.Mount], problem: str, stated: str) -> None:
+    assert with_image_volumes(cri.ContainerConfig(mounts=mounts), problem) == stated
 
 
 class OnlyOwnImage:
     """Has the container's image, and no other."""
 
-    async def ensure_image_exists(self, _pod: Any, wanted: Any, *_: Any) -> Any:
-        if wanted["image"] != "app:1":
+    async def ensure_image_exists(self, _pod: Any, desired: Any, *_: Any) -> Any:
+        if desired["image"] != "app:1":
             raise ImageError(ImageErrorCode.PULL, "not found")
         return SimpleNamespace(ref="sha256:a")
 

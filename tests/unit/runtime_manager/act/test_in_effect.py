@@ -36,12 +36,12 @@ def test_pod_level_resources_added_to_a_running_pod_are_a_difference() -> None:
     in_effect.pod_in_effect(plain, NEW)
     assert not in_effect.pod_in_effect(plain, status).pod_limits_differ
     assert limits.looks == 0, "its cgroup was made with what it is to have"
-    given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
-    whole = make_pod(container("app"), resources=given)
+    supplied: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
+    whole = make_pod(container("app"), resources=supplied)
     found = in_effect.pod_in_effect(whole, status)
     assert found.pod_level is None
     assert found.pod_limits_differ == "the pod's cgroup: cpu shares 2 -> 20"
-    in_effect.note(whole, ResizePlan(pod_level=given))
+    in_effect.note(whole, ResizePlan(pod_level=supplied))
     in_effect.resized(whole.uid, True)
     assert not in_effect.pod_in_effect(whole, status).pod_limits_differ
     assert limits.looks == 1, "what is recorded is believed"
@@ -50,9 +50,9 @@ def test_pod_level_resources_added_to_a_running_pod_are_a_difference() -> None:
 def test_limits_of_a_new_pod_with_pod_resources_are_not_read() -> None:
     limits = Limits()
     in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
-    given: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
-    whole = make_pod(container("app"), resources=given)
+    supplied: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
+    whole = make_pod(container("app"), resources=supplied)
     in_effect.pod_in_effect(whole, NEW)
-    in_effect.note(whole, ResizePlan(pod_level=given))
+    in_effect.note(whole, ResizePlan(pod_level=supplied))
     assert not in_effect.pod_in_effect(whole, has(running("app"))).pod_limits_differ
     assert limits.looks == 0

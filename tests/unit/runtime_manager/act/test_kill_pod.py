@@ -228,8 +228,8 @@ async def test_a_pre_stop_hook_past_its_time_runs_until_its_container_has_ended(
     await node.kill(pod)
     assert stops(node)[0] == "stop_container container-app-0 2"
     assert lived == [pytest.approx(12, abs=0.1)]
-    told = "Warning FailedPreStopHook: PreStopHook failed"
-    assert told in node.events.seen, "it was cut off"
+    notified = "Warning FailedPreStopHook: PreStopHook failed"
+    assert notified in node.events.seen, "it was cut off"
     again = FakeNode(tmp_path / "again", options={"hooks": Hooks()})
     await running(again, pod)
     given_up = asyncio.create_task(again.kill(pod))
@@ -238,7 +238,7 @@ async def test_a_pre_stop_hook_past_its_time_runs_until_its_container_has_ended(
     await asyncio.wait([given_up])
     await asyncio.sleep(0)
     assert lived[1:] == [pytest.approx(3, abs=0.1)], "a kill that is given up gives the hook up"
-    assert told not in again.events.seen, "the next kill runs it again"
+    assert notified not in again.events.seen, "the next kill runs it again"
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -307,19 +307,19 @@ async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Pa
     pod = make_pod("a", "b", init=(sidecar("s"),))
     await running(node, pod)
     node.runtime.seconds["stop_pod_sandbox"] = 5
-    before, told = len(node.runtime.calls), list[tuple[float, PodRuntimeStatus]]()
+    before, notified = len(node.runtime.calls), list[tuple[float, PodRuntimeStatus]]()
     assert node.known is not None
     loop = asyncio.get_running_loop()
     start = loop.time()
     result = await node.manager.kill_pod(
-        pod, node.known, 7, lambda status: told.append((loop.time() - start, status))
+        pod, node.known, 7, lambda status: notified.append((loop.time() - start, status))
     )
-    ((at, status),) = told
+    ((at, status),) = notified
     assert at < 5 <= loop.time() - start
     assert {c.state for c in status.containers} == {ContainerState.EXITED}
     assert status.has_ready_sandbox
-    asked = [c for c in node.runtime.calls[before:] if c.startswith("container_status")]
-    assert len(asked) == 3, "each status is read once"
+    requested = [c for c in node.runtime.calls[before:] if c.startswith("container_status")]
+    assert len(requested) == 3, "each status is read once"
     assert result.status is not None
     assert not result.status.has_ready_sandbox
     assert {c.state for c in result.status.containers} == {ContainerState.EXITED}
@@ -332,12 +332,12 @@ async def test_after_a_failed_stop_no_status_is_reported_early(tmp_path: Path) -
     await running(node, pod)
     node.runtime.errors["stop_container container-b-0"] = CRIError("StopContainer", "no")
     assert node.known is not None
-    told: list[PodRuntimeStatus] = []
-    assert (await node.manager.kill_pod(pod, node.known, 7, told.append)).failed
-    assert told == []
+    notified: list[PodRuntimeStatus] = []
+    assert (await node.manager.kill_pod(pod, node.known, 7, notified.append)).failed
+    assert notified == []
 
 
-async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
+async def large_hook(tmp_path: Path, requested: list[Any]) -> FakeNode:
     """A node whose agent has no record of a running pod with a large preStop hook."""
 
     class Hooks:
@@ -345,7 +345,7 @@ async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
             raise AssertionError
 
         async def pre_stop(self, pod: Any, name: str, container_id: str, handler: Any) -> None:
-            asked.append(handler)
+            requested.append(handler)
 
     node = FakeNode(tmp_path, options={"hooks": Hooks()})
     await running(node, make_pod(container("app", lifecycle={"preStop": LARGE_HOOK})))
@@ -356,10 +356,10 @@ async def large_hook(tmp_path: Path, asked: list[Any]) -> FakeNode:
 
 @on_virtual_time
 async def test_a_large_pre_stop_hook_of_a_removed_pod_is_run(tmp_path: Path) -> None:
-    asked: list[Any] = []
-    node = await large_hook(tmp_path, asked)
+    requested: list[Any] = []
+    node = await large_hook(tmp_path, requested)
     await node.kill(None)
-    assert asked == [LARGE_HOOK]
+    assert requested == [LARGE_HOOK]
     (kept,) = (tmp_path / "root/pods/uid-1/containers/app").glob("prestop-*")
     assert kept.stat().st_mode & 0o777 == 0o600
 
@@ -367,8 +367,8 @@ async def test_a_large_pre_stop_hook_of_a_removed_pod_is_run(tmp_path: Path) -> 
 @pytest.mark.parametrize("how", ["gone", "another", "a link"])
 @on_virtual_time
 async def test_a_kept_hook_that_cannot_be_believed_is_not_run(tmp_path: Path, how: str) -> None:
-    asked: list[Any] = []
-    node = await large_hook(tmp_path, asked)
+    requested: list[Any] = []
+    node = await large_hook(tmp_path, requested)
     (kept,) = (tmp_path / "root/pods/uid-1/containers/app").glob("prestop-*")
     content = kept.read_bytes()
     kept.unlink()
@@ -379,5 +379,5 @@ async def test_a_kept_hook_that_cannot_be_believed_is_not_run(tmp_path: Path, ho
         other.write_bytes(content)
         kept.symlink_to(other)
     await node.kill(None)
-    assert asked == []
+    assert requested == []
     assert stops(node), "it is stopped anyway"

@@ -61,7 +61,7 @@ async def why(tried: LeftOut, config: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "wanted", "said", "trials"),
+    ("runtime", "desired", "stated", "trials"),
     [
         (Runtime(), config(), "", 0),
         (Runtime(devices=False, parts=False), config(image=True), "", 0),
@@ -75,11 +75,11 @@ async def why(tried: LeftOut, config: Any) -> str:
     ],
 )
 async def test_trials_use_values_that_cannot_exist(
-    runtime: Runtime, wanted: Any, said: str, trials: int
+    runtime: Runtime, desired: Any, stated: str, trials: int
 ) -> None:
-    found = await why(LeftOut(cast(Any, runtime)), wanted)
-    assert bool(found) is bool(said)
-    assert found in ("", f"{NO_DEVICES} {said}", f"{NO_PARTS} {said}")
+    found = await why(LeftOut(cast(Any, runtime)), desired)
+    assert bool(found) is bool(stated)
+    assert found in ("", f"{NO_DEVICES} {stated}", f"{NO_PARTS} {stated}")
     assert len(runtime.made) == trials
     assert runtime.left == []
 
@@ -97,13 +97,13 @@ async def test_a_trial_is_nobodys_container() -> None:
     assert device.name.startswith("kubeletpy.local/none=none-")
 
 
-@pytest.mark.parametrize(("obeys", "said"), [(True, ""), (False, f"{NO_DEVICES} v/c=0")])
-async def test_a_conclusive_trial_is_not_repeated(obeys: bool, said: str) -> None:
+@pytest.mark.parametrize(("obeys", "stated"), [(True, ""), (False, f"{NO_DEVICES} v/c=0")])
+async def test_a_conclusive_trial_is_not_repeated(obeys: bool, stated: str) -> None:
     """A trial causes a sync of its pod, which would then cause another trial."""
     runtime = Runtime(devices=obeys, removes=False)
     tried = LeftOut(cast(Any, runtime))
     for _ in range(2):
-        assert await why(tried, config(devices=("v/c=0",))) == said
+        assert await why(tried, config(devices=("v/c=0",))) == stated
     assert len(runtime.made) == 1
 
 

@@ -29,13 +29,13 @@ class FakeLimits:
     """The cgroup of one pod; its writes are added to the list of the runtime's calls."""
 
     calls: list[str]
-    is_wanted: PodLimits
+    is_desired: PodLimits
     now: PodLimits
     errors: dict[str, PodLimitsError] = field(default_factory=dict)
     used: int = MI
 
     def requested(self, pod: Pod) -> PodLimits | None:
-        return self.is_wanted
+        return self.is_desired
 
     def current(self, pod: Pod) -> PodLimits:
         if error := self.errors.get("current"):
@@ -46,7 +46,7 @@ class FakeLimits:
         return self.used
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        words = [
+        parts = [
             f"{name}={value}"
             for name, value in (
                 ("shares", limits.shares),
@@ -55,9 +55,9 @@ class FakeLimits:
             )
             if value is not None
         ]
-        self.calls.append(f"cgroup {' '.join(words)}")
+        self.calls.append(f"cgroup {' '.join(parts)}")
         await asyncio.sleep(0.001)
-        if error := self.errors.get(words[0].split("=")[0]):
+        if error := self.errors.get(parts[0].split("=")[0]):
             raise error
         self.now = applied(self.now, limits)
 
@@ -77,7 +77,7 @@ class Resized:
         self.node.restart_agent()
 
     def request_limits(self, **limits: int) -> None:
-        self.limits.is_wanted = replace(self.limits.is_wanted, **limits)
+        self.limits.is_desired = replace(self.limits.is_desired, **limits)
 
     async def sync(self, pod: Pod) -> Any:
         del self.runtime.calls[:]

@@ -40,8 +40,8 @@ def config(
     **inputs: Any,
 ) -> cri.ContainerConfig:
     pod = make_pod(container("app", **(fields or {})), **(spec or {}))
-    given = ContainerInputs(**{"restart_count": 0, "image_ref": "sha256:abc", **inputs})
-    return build_container_config(pod, pod.containers[0], kind, SETTINGS, given)
+    supplied = ContainerInputs(**{"restart_count": 0, "image_ref": "sha256:abc", **inputs})
+    return build_container_config(pod, pod.containers[0], kind, SETTINGS, supplied)
 
 
 def test_a_plain_sandbox() -> None:

@@ -170,7 +170,7 @@ def test_seccomp(of_pod: Any, of_container: Any, default: bool, kind: int, ref: 
 
 @pytest.mark.parametrize("default", [False, True])
 @pytest.mark.parametrize(
-    ("profile", "shown"),
+    ("profile", "reported"),
     [
         ({}, "missing"),
         ({"type": ""}, '""'),
@@ -179,9 +179,9 @@ def test_seccomp(of_pod: Any, of_container: Any, default: bool, kind: int, ref: 
         ({"localhostProfile": "p.json"}, "missing"),
     ],
 )
-def test_an_unknown_seccomp_type_is_refused(profile: Any, shown: str, default: bool) -> None:
+def test_an_unknown_seccomp_type_is_refused(profile: Any, reported: str, default: bool) -> None:
     settings = RuntimeSettings(seccomp_root="/kubelet/seccomp", seccomp_default=default)
-    why = f"container app: seccompProfile.type is {shown}, not one of RuntimeDefault, Localhost"
+    why = f"container app: seccompProfile.type is {reported}, not one of RuntimeDefault, Localhost"
     for levels in ((profile, None), (None, {"seccompProfile": profile})):
         of_pod, of_container = levels
         of_pod = None if of_pod is None else {"seccompProfile": of_pod}

@@ -64,8 +64,8 @@ def test_a_start_reports_an_ignored_signal(tmp_path: Path, enabled: bool, reason
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()
         assert config.stop_signal == (cri.SIGNAL_SIGUSR1 if enabled else cri.SIGNAL_RUNTIME_DEFAULT)
-        told = [event for event in node.events.seen if "StopSignalIgnored" in event]
-        assert len(told) == 1
-        assert reason in told[0]
+        notified = [event for event in node.events.seen if "StopSignalIgnored" in event]
+        assert len(notified) == 1
+        assert reason in notified[0]
 
     start()

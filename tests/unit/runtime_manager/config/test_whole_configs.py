@@ -123,8 +123,8 @@ def sandbox(pod: Pod, settings: RuntimeSettings = RICH, **more: Any) -> dict[str
 
 
 def whole_container(pod: Pod, settings: RuntimeSettings, **inputs: Any) -> dict[str, Any]:
-    given = ContainerInputs(**{"restart_count": 3, "image_ref": "sha256:abc", **inputs})
-    made = build_container_config(pod, pod.containers[0], ContainerKind.REGULAR, settings, given)
+    supplied = ContainerInputs(**{"restart_count": 3, "image_ref": "sha256:abc", **inputs})
+    made = build_container_config(pod, pod.containers[0], ContainerKind.REGULAR, settings, supplied)
     return as_data(made)
 
 

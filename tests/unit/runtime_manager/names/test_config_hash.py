@@ -9,9 +9,9 @@ WORDS = "/dev/termination-log"
 MANY = {f"key-{number}": "x" for number in range(20)}
 
 
-def config(words: str = "/pods/1", **fields: object) -> cri.ContainerConfig:
+def config(parts: str = "/pods/1", **fields: object) -> cri.ContainerConfig:
     made = cri.ContainerConfig(**fields)  # type: ignore[arg-type]
-    made.mounts.add(container_path=WORDS, host_path=words)
+    made.mounts.add(container_path=WORDS, host_path=parts)
     made.mounts.add(container_path="/data", host_path="/volumes/data")
     return made
 

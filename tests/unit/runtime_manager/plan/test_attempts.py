@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.runtime_manager.plan.actions import NO_RUN, attempt_by_logs, last_run_shown
+from kubeletpy.runtime_manager.plan.actions import NO_RUN, attempt_by_logs, last_run_reported
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_empty_newest_log_is_not_counted_unless_that_attempt_ran(
     assert attempt_by_logs(files, last_run) == expected
 
 
-def shown(kind: str = "containerStatuses", **status: Any) -> Any:
+def reported(kind: str = "containerStatuses", **status: Any) -> Any:
     other = {"name": "other", "restartCount": 9, "containerID": "cri-o://9"}
     return {kind: [other, {"name": "app", **status}]}
 
@@ -58,17 +58,17 @@ def shown(kind: str = "containerStatuses", **status: Any) -> Any:
         (None, None),
         ({}, NO_RUN),
         ({"containerStatuses": None}, NO_RUN),
-        (shown(restartCount=0, state={"waiting": {"reason": "ContainerCreating"}}), NO_RUN),
-        (shown(restartCount=0, state={}, lastState={}), NO_RUN),
-        (shown(restartCount=2, state={"waiting": {"reason": "CrashLoopBackOff"}}), 2),
-        (shown(restartCount=0, state={"running": {"startedAt": "2026-01-01T00:00:00Z"}}), 0),
-        (shown(restartCount=0, state={"terminated": {"exitCode": 1}}), 0),
-        (shown(restartCount=0, lastState={"terminated": {"exitCode": 1}}), 0),
-        (shown(restartCount=1, containerID="cri-o://1"), 1),
-        (shown(containerID="cri-o://1"), 0),
-        (shown("initContainerStatuses", restartCount=3), 3),
-        (shown("ephemeralContainerStatuses", containerID="cri-o://1"), 0),
+        (reported(restartCount=0, state={"waiting": {"reason": "ContainerCreating"}}), NO_RUN),
+        (reported(restartCount=0, state={}, lastState={}), NO_RUN),
+        (reported(restartCount=2, state={"waiting": {"reason": "CrashLoopBackOff"}}), 2),
+        (reported(restartCount=0, state={"running": {"startedAt": "2026-01-01T00:00:00Z"}}), 0),
+        (reported(restartCount=0, state={"terminated": {"exitCode": 1}}), 0),
+        (reported(restartCount=0, lastState={"terminated": {"exitCode": 1}}), 0),
+        (reported(restartCount=1, containerID="cri-o://1"), 1),
+        (reported(containerID="cri-o://1"), 0),
+        (reported("initContainerStatuses", restartCount=3), 3),
+        (reported("ephemeralContainerStatuses", containerID="cri-o://1"), 0),
     ],
 )
 def test_the_last_run_that_a_status_shows(status: Any, expected: int | None) -> None:
-    assert last_run_shown(status, "app") == expected
+    assert last_run_reported(status, "app") == expected

@@ -724,8 +724,8 @@ def test_an_interrupted_restart_of_all_is_resumed(removed: int) -> None:
     status = has(exited("a", 88), running("b"), exited("init"), running("side"))
     assert restart_all_active(pod, status)
     plan = compute_pod_actions(pod, status, NO_PROBES, all_containers_restarting=True)
-    gone = {reset.id for reset in plan.containers_to_reset[:removed]}
-    left = has(*(record for record in status.containers if record.id not in gone))
+    absent = {reset.id for reset in plan.containers_to_reset[:removed]}
+    left = has(*(record for record in status.containers if record.id not in absent))
     assert restart_all_active(pod, left) is bool(left.containers)
     again = compute_pod_actions(
         pod, left, NO_PROBES, all_containers_restarting=restart_all_active(pod, left)
@@ -787,8 +787,8 @@ def test_every_action_has_a_reason() -> None:
     pod = make_pod("a", "b", "c", init=(sidecar("side"),), ephemeral=("debug",), policy="OnFailure")
     status = has(exited("a", 0), exited("b", 3), running("c", image="old:1"), running("side"))
     actions = compute_pod_actions(pod, status, NO_PROBES)
-    said = {decision.what: decision.why for decision in actions.decisions}
-    assert said == {
+    stated = {decision.what: decision.why for decision in actions.decisions}
+    assert stated == {
         "start ephemeral container debug": "it was added and has never run",
         "leave container a": "it exited with 0 and the pod's restartPolicy is OnFailure",
         "start container b": "it exited with 3 and the pod's restartPolicy is OnFailure",

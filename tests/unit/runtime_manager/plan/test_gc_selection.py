@@ -54,8 +54,8 @@ def test_the_policy_of_the_flags() -> None:
 def test_containers_that_count_as_dead(fields: dict[str, Any], found: DeadContainer | None) -> None:
     """The time is 100 s; containers younger than 60 s stay."""
     metadata = cri.ContainerMetadata(name="meta")
-    given = {"id": "c", "labels": LABELS, "created_at": 40 * S, "metadata": metadata, **fields}
-    one = cri.Container(**given)
+    supplied = {"id": "c", "labels": LABELS, "created_at": 40 * S, "metadata": metadata, **fields}
+    one = cri.Container(**supplied)
     policy = GCPolicy(min_age=60.0)
     assert dead_containers([one], policy, 100.0) == ([found] if found else [])
     assert dead_containers([one, one], policy, 100.0) == ([found] if found else [])
@@ -81,7 +81,7 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
 
 
 @pytest.mark.parametrize(
-    ("records", "policy", "reported", "gone"),
+    ("records", "policy", "reported", "removed"),
     [
         # of unreported ends, two of each container stay, and one more by the policy
         (dead("u", "a", 1, 2, 3, 4, 5), GCPolicy(), "", ["ua1", "ua2"]),
@@ -113,7 +113,7 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
     ],
 )
 def test_containers_that_are_removed(
-    records: list[DeadContainer], policy: GCPolicy, reported: str, gone: list[str]
+    records: list[DeadContainer], policy: GCPolicy, reported: str, removed: list[str]
 ) -> None:
     """Pod r may be removed. The oldest records go first, whatever the order of the list."""
     for order in (records, records[::-1]):
@@ -124,7 +124,7 @@ def test_containers_that_are_removed(
             all_sources_ready=True,
             reported=lambda uid: uid == reported,
         )
-        assert [one.id for one in found] == gone
+        assert [one.id for one in found] == removed
 
 
 def test_the_clock_was_put_back_and_the_last_record_stays() -> None:

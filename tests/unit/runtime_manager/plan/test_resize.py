@@ -82,7 +82,7 @@ def updates(actions: PodActions) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected", "why"),
+    ("desired", "expected", "why"),
     [
         (SMALL, {}, ""),
         (res("0.1", "65536Ki", "0.2", "134217728"), {}, ""),
@@ -104,9 +104,9 @@ def updates(actions: PodActions) -> dict[str, list[str]]:
     ],
 )
 def test_updates_in_place(
-    wanted: api.ResourceRequirements, expected: dict[str, list[str]], why: str
+    desired: api.ResourceRequirements, expected: dict[str, list[str]], why: str
 ) -> None:
-    actions = plan(make_pod(sized("app", wanted)), {"app": SMALL})
+    actions = plan(make_pod(sized("app", desired)), {"app": SMALL})
     assert updates(actions) == expected
     assert actions.nothing_to_do is (not expected)
     assert not actions.containers_to_kill
@@ -121,7 +121,7 @@ def test_resources_are_not_compared_unless_requested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted", "restarts"),
+    ("policy", "desired", "restarts"),
     [
         (RESTART_MEMORY, res("100m", "64Mi", "200m", "1Gi"), True),
         (RESTART_MEMORY, res("100m", "80Mi", "200m", "128Mi"), True),
@@ -133,9 +133,9 @@ def test_resources_are_not_compared_unless_requested() -> None:
     ],
 )
 def test_the_resize_policy_of_what_changes_decides_about_a_restart(
-    policy: list[dict[str, str]], wanted: api.ResourceRequirements, restarts: bool
+    policy: list[dict[str, str]], desired: api.ResourceRequirements, restarts: bool
 ) -> None:
-    pod = make_pod(sized("app", wanted, resizePolicy=policy), policy="Never")
+    pod = make_pod(sized("app", desired, resizePolicy=policy), policy="Never")
     actions = plan(pod, {"app": SMALL})
     assert bool(actions.containers_to_kill) is restarts
     if restarts:
@@ -172,8 +172,8 @@ def test_adding_a_limit_is_lowering_and_its_memory_is_checked() -> None:
 
 def test_raising_memory_or_lowering_a_request_is_not_checked() -> None:
     known = {"app": SMALL}
-    for wanted in (res("100m", "64Mi", "200m", "1Gi"), res("100m", "32Mi", "200m", "128Mi")):
-        (memory,) = plan(make_pod(sized("app", wanted)), known).resize.memory
+    for desired in (res("100m", "64Mi", "200m", "1Gi"), res("100m", "32Mi", "200m", "128Mi")):
+        (memory,) = plan(make_pod(sized("app", desired)), known).resize.memory
         assert memory.new_memory_limit == 0
 
 
@@ -255,9 +255,9 @@ def test_a_new_image_wins_over_a_resize() -> None:
 
 
 def test_init_containers_and_sidecars() -> None:
-    wanted = res("200m", "64Mi", "200m", "128Mi")
-    side = sidecar("side", resources=wanted)
-    pod = make_pod("app", init=(side, sized("first", wanted)))
+    desired = res("200m", "64Mi", "200m", "128Mi")
+    side = sidecar("side", resources=desired)
+    pod = make_pod("app", init=(side, sized("first", desired)))
     known = {"side": SMALL, "first": SMALL}
     actions = plan(pod, known, running("side"), running("first"))
     assert updates(actions) == {"cpu": ["first", "side"]}
@@ -272,9 +272,9 @@ def test_init_containers_that_have_what_they_should_have() -> None:
 
 
 def test_a_sidecar_restarts_and_an_init_container_never_does() -> None:
-    wanted = res("200m", "64Mi", "200m", "128Mi")
-    side = sidecar("side", resources=wanted, resizePolicy=RESTART_CPU)
-    pod = make_pod("app", init=(side, sized("first", wanted, resizePolicy=RESTART_CPU)))
+    desired = res("200m", "64Mi", "200m", "128Mi")
+    side = sidecar("side", resources=desired, resizePolicy=RESTART_CPU)
+    pod = make_pod("app", init=(side, sized("first", desired, resizePolicy=RESTART_CPU)))
     actions = plan(pod, {"side": SMALL, "first": SMALL}, running("side"), running("first"))
     assert [kill.name for kill in actions.containers_to_kill] == ["side"]
     assert [start.name for start in actions.init_to_start] == ["side"]
@@ -358,12 +358,12 @@ def test_decisions_of_a_resize() -> None:
 def test_a_container_without_limits_has_those_of_its_pod() -> None:
     own = container("app", resources=res("100m", "64Mi", "0"))
     pod = make_pod(own, resources=res("1", "1Gi", "2", "1Gi"))
-    given = effective_resources(pod, pod.containers[0])
-    assert given["limits"] == {"cpu": "2", "memory": "1Gi"}
-    assert given["requests"] == {"cpu": "100m", "memory": "64Mi"}
+    supplied = effective_resources(pod, pod.containers[0])
+    assert supplied["limits"] == {"cpu": "2", "memory": "1Gi"}
+    assert supplied["requests"] == {"cpu": "100m", "memory": "64Mi"}
     assert own["resources"]["limits"] == {"cpu": "0"}, "the pod's object stays as it was"
-    assert plan(pod, {"app": given}, pod_level=pod.spec["resources"]).nothing_to_do
-    smaller: api.ResourceRequirements = {**given, "limits": {"cpu": "1", "memory": "1Gi"}}
+    assert plan(pod, {"app": supplied}, pod_level=pod.spec["resources"]).nothing_to_do
+    smaller: api.ResourceRequirements = {**supplied, "limits": {"cpu": "1", "memory": "1Gi"}}
     actions = plan(pod, {"app": smaller}, pod_level=pod.spec["resources"])
     assert updates(actions) == {"cpu": ["app"]}
 
@@ -407,17 +407,17 @@ def test_progress_without_records_and_at_pod_level() -> None:
 
 
 def test_one_resource_after_the_other() -> None:
-    wanted: api.ResourceRequirements = {
+    desired: api.ResourceRequirements = {
         "requests": {"cpu": "1", "memory": "2Gi", "example.com/x": "1"},
         "limits": {"cpu": "2"},
     }
-    first = merged(SMALL, wanted, ResizableResource.MEMORY)
+    first = merged(SMALL, desired, ResizableResource.MEMORY)
     assert first == {
         "requests": {"cpu": "100m", "memory": "2Gi", "example.com/x": "1"},
         "limits": {"cpu": "200m"},
     }
-    assert merged(first, wanted, ResizableResource.CPU) == wanted
-    assert resizable(merged(None, wanted, ResizableResource.MEMORY)).cpu_request == 0
+    assert merged(first, desired, ResizableResource.CPU) == desired
+    assert resizable(merged(None, desired, ResizableResource.MEMORY)).cpu_request == 0
 
 
 def test_no_shares_by_cfs_are_compared_when_quotas_are_off() -> None:
@@ -432,7 +432,7 @@ REQUEST = res("100m", "64Mi", "", "")
 
 
 @pytest.mark.parametrize(
-    ("reported", "wanted", "adopted"),
+    ("reported", "desired", "adopted"),
     [
         (RuntimeResources(102, 20_000, 100_000, 128 << 20), SMALL, True),
         (RuntimeResources(103, 20_000, 100_000, 128 << 20), SMALL, False),
@@ -453,8 +453,8 @@ REQUEST = res("100m", "64Mi", "", "")
     ],
 )
 def test_resources_reported_by_the_runtime_are_adopted_if_they_match(
-    reported: RuntimeResources | None, wanted: api.ResourceRequirements, adopted: bool
+    reported: RuntimeResources | None, desired: api.ResourceRequirements, adopted: bool
 ) -> None:
-    actions = plan(make_pod(sized("app", wanted)), {}, replace(running("app"), resources=reported))
-    assert actions.resize.adopted == ((("app", wanted),) if adopted else ())
+    actions = plan(make_pod(sized("app", desired)), {}, replace(running("app"), resources=reported))
+    assert actions.resize.adopted == ((("app", desired),) if adopted else ())
     assert actions.nothing_to_do is adopted

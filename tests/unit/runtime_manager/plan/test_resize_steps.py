@@ -36,7 +36,7 @@ QUOTA_DOWN = limits(quota_us=20_000, period_us=100_000)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "before", "after"),
+    ("desired", "before", "after"),
     [
         (cpu(512, 50_000), [], []),
         (cpu(1024, 80_000), [QUOTA_UP, limits(shares=1024)], []),
@@ -47,14 +47,14 @@ QUOTA_DOWN = limits(quota_us=20_000, period_us=100_000)
         (cpu(512, -1), [limits(quota_us=-1, period_us=100_000)], []),
     ],
 )
-def test_cpu(wanted: PodLimits, before: list[PodLimits], after: list[PodLimits]) -> None:
-    steps = pod_steps(ResizableResource.CPU, NOW, wanted)
+def test_cpu(desired: PodLimits, before: list[PodLimits], after: list[PodLimits]) -> None:
+    steps = pod_steps(ResizableResource.CPU, NOW, desired)
     assert list(steps.before) == before
     assert list(steps.after) == after
 
 
 @pytest.mark.parametrize(
-    ("now", "wanted", "before", "after", "shrinks_to"),
+    ("now", "desired", "before", "after", "shrinks_to"),
     [
         (1000, 2000, [2000], [], 0),
         (1000, 500, [], [500], 500),
@@ -65,9 +65,9 @@ def test_cpu(wanted: PodLimits, before: list[PodLimits], after: list[PodLimits])
     ],
 )
 def test_memory(
-    now: int, wanted: int | None, before: list[int], after: list[int], shrinks_to: int
+    now: int, desired: int | None, before: list[int], after: list[int], shrinks_to: int
 ) -> None:
-    current, target = limits(memory=now, shares=5), limits(memory=wanted, shares=7)
+    current, target = limits(memory=now, shares=5), limits(memory=desired, shares=7)
     steps = pod_steps(ResizableResource.MEMORY, current, target)
     assert [step.memory for step in steps.before] == before
     assert [step.memory for step in steps.after] == after
@@ -168,7 +168,7 @@ def test_memory_in_use_is_not_taken_away(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("supplied", "expected"),
     [
         (limits(), (0, 0, 0, 0)),
         (limits(shares=0), (0, 0, 0, 0)),
@@ -176,8 +176,8 @@ def test_memory_in_use_is_not_taken_away(
         (limits(quota_us=0, memory=0), (0, 0, 0, 0)),
     ],
 )
-def test_limits_that_the_runtime_takes(given: PodLimits, expected: tuple[int, ...]) -> None:
-    _, found = sandbox_resources(make_pod(), given, RuntimeSettings())
+def test_limits_that_the_runtime_takes(supplied: PodLimits, expected: tuple[int, ...]) -> None:
+    _, found = sandbox_resources(make_pod(), supplied, RuntimeSettings())
     assert (
         found.cpu_shares, found.cpu_quota, found.cpu_period, found.memory_limit_in_bytes
     ) == expected  # fmt: skip

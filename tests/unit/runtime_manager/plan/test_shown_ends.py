@@ -16,7 +16,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
-from kubeletpy.runtime_manager.plan.shown_ends import with_shown_ends
+from kubeletpy.runtime_manager.plan.shown_ends import with_reported_ends
 from tests.unit.runtime_manager.pods_and_records import (
     READY,
     container,
@@ -50,7 +50,7 @@ def ended(code: int, *, restarts: int = 0, waiting: str = "", **changes: Any) ->
     return {"state": terminated, "restartCount": restarts}
 
 
-def shown(**entries: dict[str, Any]) -> Any:
+def reported(**entries: dict[str, Any]) -> Any:
     """A status by container name, whose first letter is the kind of the container."""
     status: dict[str, Any] = {}
     for name, entry in entries.items():
@@ -59,7 +59,7 @@ def shown(**entries: dict[str, Any]) -> Any:
 
 
 def plan(pod: Pod, status: PodRuntimeStatus, api_status: Any) -> dict[str, Any]:
-    known = with_shown_ends(pod, status, api_status)
+    known = with_reported_ends(pod, status, api_status)
     return summary(compute_pod_actions(pod, known, ProbeResults()))
 
 
@@ -90,14 +90,14 @@ def test_a_regular_container(
 ) -> None:
     pod = make_pod(container("c1", **spec), "c2", policy=policy)
     status = has(running("c2"), sandboxes=(SANDBOX,)) if sandbox else has(sandboxes=())
-    found = plan(pod, status, shown(c1=ended(code)))
+    found = plan(pod, status, reported(c1=ended(code)))
     others = [] if sandbox else ["c2"]
     assert found.get("regular", []) == (["c1", *others] if again else others)
 
 
 def test_a_pod_whose_containers_have_all_ended_is_over() -> None:
     pod = make_pod("c1", "c2", policy="Never")
-    api_status = shown(c1=ended(0), c2=ended(3))
+    api_status = reported(c1=ended(0), c2=ended(3))
     assert plan(pod, has(sandboxes=()), api_status) == {"kill_pod": True}
     assert plan(pod, has(sandboxes=(SANDBOX,)), api_status) == {"kill_pod": True}
 
@@ -116,8 +116,8 @@ def test_an_init_container_runs_again_where_no_later_one_has_run(
     entry = ended(code, finishedAt=finished)
     for sandboxes in ((), (SANDBOX,)):
         status = has(sandboxes=sandboxes)
-        assert with_shown_ends(pod, status, shown(i1=entry, i2=entry)) is status
-        assert plan(pod, status, shown(i1=entry, i2=entry))["init"] == ["i1"]
+        assert with_reported_ends(pod, status, reported(i1=entry, i2=entry)) is status
+        assert plan(pod, status, reported(i1=entry, i2=entry))["init"] == ["i1"]
 
 
 def elsewhere(name: str) -> ContainerStatus:
@@ -146,22 +146,22 @@ def test_an_init_container_counts_where_a_later_one_has_run(
 ) -> None:
     pod = make_pod("c", init=("i1", "i2", "i3"), ephemeral=("e",))
     status = has(*records, sandboxes=(SANDBOX,))
-    known = with_shown_ends(pod, status, shown(i1=ended(0), i2=ended(0), i3=ended(0)))
+    known = with_reported_ends(pod, status, reported(i1=ended(0), i2=ended(0), i3=ended(0)))
     assert tuple(r.name for r in known.containers[len(records) :]) == counts
 
 
 def test_containers_that_have_run_once_end_a_pod_without_its_last_init_record() -> None:
     pod = make_pod("c", init=("i1", "i2"), policy="Never")
     status = has(exited("c"), sandboxes=(SANDBOX,))
-    assert plan(pod, status, shown(i1=ended(0), i2=ended(0))) == {"kill_pod": True}
+    assert plan(pod, status, reported(i1=ended(0), i2=ended(0))) == {"kill_pod": True}
 
 
 def test_a_sidecar_is_kept_running_and_waits_its_delay() -> None:
     pod = make_pod("c", init=(sidecar("i"),))
     status = has(running("c"), sandboxes=(SANDBOX,))
     entry = ended(1, restarts=3, waiting="CrashLoopBackOff")
-    assert plan(pod, status, shown(i=entry))["init"] == ["i"]
-    known = with_shown_ends(pod, status, shown(i=entry))
+    assert plan(pod, status, reported(i=entry))["init"] == ["i"]
+    known = with_reported_ends(pod, status, reported(i=entry))
     now = 1_700_000_000 + 6
     held = CrashLoopBackoff(began=now).admit(pod, pod.init_containers[0], known, now)
     assert held is not None
@@ -171,7 +171,7 @@ def test_a_sidecar_is_kept_running_and_waits_its_delay() -> None:
 def test_an_ephemeral_container_never_runs_twice() -> None:
     pod = make_pod("c", ephemeral=("e1", "e2"))
     status = has(running("c"), sandboxes=(SANDBOX,))
-    assert plan(pod, status, shown(e1=ended(0))) == {"ephemeral": ["e2"]}
+    assert plan(pod, status, reported(e1=ended(0))) == {"ephemeral": ["e2"]}
 
 
 @pytest.mark.parametrize(
@@ -189,22 +189,22 @@ def test_an_ephemeral_container_never_runs_twice() -> None:
 def test_entries_without_a_known_exit(entry: dict[str, Any]) -> None:
     pod = make_pod("c", policy="Never")
     status = has(sandboxes=(SANDBOX,))
-    assert with_shown_ends(pod, status, shown(c=entry)) is status
-    assert with_shown_ends(pod, status, None) is status
+    assert with_reported_ends(pod, status, reported(c=entry)) is status
+    assert with_reported_ends(pod, status, None) is status
 
 
 def test_a_record_is_the_truth() -> None:
     pod = make_pod("c", policy="Never")
     status = has(exited("c", 7), sandboxes=(SANDBOX,))
-    assert with_shown_ends(pod, status, shown(c=ended(0))) is status
+    assert with_reported_ends(pod, status, reported(c=ended(0))) is status
 
 
 def test_the_restart_count_continues() -> None:
     pod = make_pod("c")
-    known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=4)))
+    known = with_reported_ends(pod, has(sandboxes=(SANDBOX,)), reported(c=ended(1, restarts=4)))
     (record,) = known.containers
     assert (record.id, record.exit_code, record.restart_count) == ("old", 1, 4)
-    known = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), shown(c=ended(1, restarts=-4)))
+    known = with_reported_ends(pod, has(sandboxes=(SANDBOX,)), reported(c=ended(1, restarts=-4)))
     assert known.containers[0].attempt == 0, "a number that no runtime takes"
 
 
@@ -231,7 +231,7 @@ def test_an_unknown_end_may_have_restarted_all(
     """It restarted all containers while the API was unreachable, and the agent was then killed."""
     pod = make_pod(container("c1", **RESTART_ALL), "c2", policy="Never")
     status = has(*record, sandboxes=(SANDBOX,))
-    known = with_shown_ends(pod, status, shown(c1=cause, c2=ended(0)))
+    known = with_reported_ends(pod, status, reported(c1=cause, c2=ended(0)))
     assert (known.newest("c2") is not None) is kept
 
 
@@ -240,9 +240,9 @@ def test_an_unknown_end_may_have_restarted_all(
 )
 def test_records_that_a_restart_of_all_removed(code: int, condition: str, kept: bool) -> None:
     pod = make_pod(container("c1", **RESTART_ALL), "c2", policy="Never")
-    api_status = shown(c1=ended(code), c2=ended(0))
+    api_status = reported(c1=ended(code), c2=ended(0))
     api_status["conditions"] = [{"type": "AllContainersRestarting", "status": condition}]
-    found = with_shown_ends(pod, has(sandboxes=(SANDBOX,)), api_status)
+    found = with_reported_ends(pod, has(sandboxes=(SANDBOX,)), api_status)
     assert bool(found.containers) is kept
 
 
@@ -250,7 +250,7 @@ def test_a_sandbox_that_is_lost_takes_init_containers_with_it() -> None:
     pod = make_pod("c", init=("i",), policy="OnFailure")
     older = SandboxStatus("sandbox-0", ready=False, created_at=SANDBOX.created_at)
     status = has(sandboxes=(older,))
-    found = plan(pod, status, shown(i=ended(0), c=ended(0)))
+    found = plan(pod, status, reported(i=ended(0), c=ended(0)))
     assert found == {"kill_pod": True}
 
 
@@ -269,6 +269,6 @@ def test_thousands_of_ephemeral_containers_walk_the_status_once() -> None:
     pod = make_pod(container("c"), ephemeralContainers=[container(name) for name in names])
     entries = _Counted([{"name": name, **ended(3)} for name in names])
     api_status: Any = {LISTS["e"]: entries}
-    known = with_shown_ends(pod, has(running("c")), api_status)
+    known = with_reported_ends(pod, has(running("c")), api_status)
     assert [record.exit_code for record in known.containers[1:]] == [3] * 1000
     assert entries.walks <= 2

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.runtime_manager.read.status_reader import (
     MAX_CHARACTERS,
-    MAX_PARTS,
+    MAX_MESSAGE,
     UNSHOWN,
     hide_secrets,
 )
@@ -32,7 +32,7 @@ VARIABLES = {
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("stated", "reported"),
     [
         ('exec: "hush-hush": not found', 'exec: "***": not found'),
         ("open sesame and hush-hush", "*** and ***"),
@@ -41,9 +41,9 @@ VARIABLES = {
         ("visible on db.example, fast, 1 time", "visible on db.example, fast, 1 time"),
     ],
 )
-def test_values_of_secrets_are_hidden(said: str, shown: str) -> None:
+def test_values_of_secrets_are_hidden(stated: str, reported: str) -> None:
     container = cast(Any, {"name": "c", "env": ENV, "envFrom": GROUPS})
-    assert hide_secrets(said, container, VARIABLES) == shown
+    assert hide_secrets(stated, container, VARIABLES) == reported
 
 
 def test_without_secrets_nothing_is_hidden() -> None:
@@ -55,7 +55,7 @@ def test_without_secrets_nothing_is_hidden() -> None:
     "much",
     [
         "x" * (MAX_CHARACTERS + 1),
-        "\n".join(f"line {number}" for number in range(MAX_PARTS + 1)),
+        "\n".join(f"line {number}" for number in range(MAX_MESSAGE + 1)),
     ],
     ids=["long", "many lines"],
 )
@@ -70,7 +70,7 @@ def test_a_message_is_hidden_if_a_secret_is_too_large_to_search_for(much: str) -
     [
         ("x" * MAX_CHARACTERS, "x"),
         # the complete value counts too
-        ("\n".join(f"line {number}" for number in range(MAX_PARTS - 1)), "\nline"),
+        ("\n".join(f"line {number}" for number in range(MAX_MESSAGE - 1)), "\nline"),
     ],
     ids=["long", "many lines"],
 )

@@ -289,7 +289,7 @@ async def test_the_message_of_a_known_end_is_not_read_again_unless_it_may_be_in_
     monkeypatch.setattr(status_source, "read_termination_message", lambda *_: next(found))
     source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
     seen = None
-    shown = []
+    reported = []
     for _ in range(2):
         ended = event(now(), state=cri.CONTAINER_EXITED, finished_at=5, exit_code=code)
         annotations = ended.containers_statuses[0].annotations
@@ -297,8 +297,8 @@ async def test_the_message_of_a_known_end_is_not_read_again_unless_it_may_be_in_
         annotations[TERMINATION_MESSAGE_POLICY] = policy
         seen = await source.event_to_status(ended, seen)
         assert seen is not None
-        shown.append(seen.containers[0].message)
-    assert list(dict.fromkeys(shown)) == messages
+        reported.append(seen.containers[0].message)
+    assert list(dict.fromkeys(reported)) == messages
 
 
 @on_virtual_time

@@ -103,9 +103,9 @@ def test_a_parent_that_was_swapped_for_a_link(tmp_path: Path, swapped: str) -> N
     parent.rename(outside)
     parent.symlink_to(outside)
     file.write_text("hunter2")
-    said = read_termination_message(status(file), roots(root))
-    assert said.startswith("Error on reading termination log ")
-    assert "hunter2" not in said
+    stated = read_termination_message(status(file), roots(root))
+    assert stated.startswith("Error on reading termination log ")
+    assert "hunter2" not in stated
     remove_termination_file(str(root), "uid", "app", str(file))
     assert file.read_text() == "hunter2", "what is behind a link is not removed either"
     with pytest.raises(OSError, match=r"Not a directory|symbolic links"):
@@ -153,12 +153,14 @@ def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "0.log").write_text("2026-01-01T00:00:00Z stderr F hunter2\n")
-    said = [read_termination_message(status(file, outside / "0.log"), roots(tmp_path))]
+    stated = [read_termination_message(status(file, outside / "0.log"), roots(tmp_path))]
     log.parent.rmdir()
     log.parent.symlink_to(outside)
-    said.append(read_termination_message(status(file, log), roots(tmp_path)))
-    assert all(text.startswith("Error on reading termination message from logs: ") for text in said)
-    assert "hunter2" not in "".join(said)
+    stated.append(read_termination_message(status(file, log), roots(tmp_path)))
+    assert all(
+        text.startswith("Error on reading termination message from logs: ") for text in stated
+    )
+    assert "hunter2" not in "".join(stated)
     remove_logs(str(tmp_path / LOGS), str(log), "")
     assert (outside / "0.log").exists()
 

@@ -32,7 +32,7 @@ class Container:
     root: Path
     cache: PodStatusCache = field(default_factory=PodStatusCache)
     got: bytearray = field(default_factory=bytearray)
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changes: asyncio.Event = field(default_factory=asyncio.Event)
     observed: int = 0
     reopen_error: Exception | None = None
 
@@ -65,7 +65,7 @@ class Container:
 
     async def write(self, data: bytes) -> None:
         self.got += data
-        self.news.set()
+        self.changes.set()
 
     async def follow(self, **options: Any) -> asyncio.Task[None]:
         log = await self.streams.open(str(self.path), "")
@@ -75,8 +75,8 @@ class Container:
     async def until(self, text: str) -> None:
         async with asyncio.timeout(5):
             while not self.got.endswith(text.encode()):
-                self.news.clear()
-                await self.news.wait()
+                self.changes.clear()
+                await self.changes.wait()
 
 
 @pytest.fixture
@@ -134,12 +134,12 @@ async def test_rotations_lose_and_repeat_nothing(container: Container, tmp_path:
 async def test_late_lines_of_the_old_file_come_before_the_new_file(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = asyncio.Event()
+    requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     is_written = LogFile.is_written
 
     def checked(log: LogFile) -> bool:
-        loop.call_soon_threadsafe(asked.set)
+        loop.call_soon_threadsafe(requested.set)
         return is_written(log)
 
     monkeypatch.setattr(LogFile, "is_written", checked)
@@ -149,11 +149,11 @@ async def test_late_lines_of_the_old_file_come_before_the_new_file(
     container.path.rename(container.path.with_name("0.log.20260101-000000"))
     container.path.write_text(LINE % "new")
     async with asyncio.timeout(5):
-        await asked.wait()
-        asked.clear()
+        await requested.wait()
+        requested.clear()
         with container.path.open("a") as new:
             new.write(LINE % "newer")
-        await asked.wait()
+        await requested.wait()
     container.write_lines("late")
     container.file.close()
     await container.until("newer\n")

@@ -40,8 +40,8 @@ CRI = (
 
 def show(text: bytes, piece: int = 1 << 20, **options: object) -> bytes:
     made = Formatter(**options)  # type: ignore[arg-type]
-    shown = b"".join(made.feed(text[at : at + piece]) for at in range(0, len(text), piece))
-    return shown + made.finish()
+    reported = b"".join(made.feed(text[at : at + piece]) for at in range(0, len(text), piece))
+    return reported + made.finish()
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])
@@ -135,7 +135,7 @@ def test_lines_before_the_requested_time_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "shown"),
+    ("last", "reported"),
     [
         (b"03:50:00", b"new\n" * 3),
         (b"03:49:01", b"new\n" * 2),
@@ -143,11 +143,11 @@ def test_lines_before_the_requested_time_are_skipped() -> None:
         (b"03:48:59", b"new\n"),
     ],
 )
-def test_a_clock_set_back_by_a_minute_hides_nothing(last: bytes, shown: bytes) -> None:
+def test_a_clock_set_back_by_a_minute_hides_nothing(last: bytes, reported: bytes) -> None:
     made = Formatter(since=parse_time("2026-01-02T03:50:00Z"))
     new = b"2026-01-02T03:50:00Z stdout F new\n"
     block = new + b"2026-01-02T%s.0Z stdout F new\n" % last
-    assert made.feed(new) + made.feed(block) == shown
+    assert made.feed(new) + made.feed(block) == reported
 
 
 @pytest.mark.parametrize(
@@ -197,13 +197,13 @@ def test_a_line_without_end_costs_no_memory() -> None:
     assert made.feed(b"\n2026-01-02T03:04:05Z stdout F ok\n") == b"ok\n"
 
 
-@pytest.mark.parametrize(("beyond", "shown"), [(0, True), (1, False)])
-def test_the_longest_line(beyond: int, shown: bool) -> None:
+@pytest.mark.parametrize(("beyond", "reported"), [(0, True), (1, False)])
+def test_the_longest_line(beyond: int, reported: bool) -> None:
     head = b"2026-01-02T03:04:05Z stdout F "
     text = b"x" * (MAX_LINE - len(head) + beyond)
     made = Formatter()
     assert made.feed(head + text) == b""
-    assert made.feed(b"\n") == (text + b"\n" if shown else b"")
+    assert made.feed(b"\n") == (text + b"\n" if reported else b"")
 
 
 def test_no_more_records_than_requested_in_complete_lines() -> None:
@@ -213,20 +213,20 @@ def test_no_more_records_than_requested_in_complete_lines() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
-@pytest.mark.parametrize("wanted", [0, 1, 3, 10_000_000])
-def test_the_tail(tmp_path: Path, size: int, wanted: int) -> None:
+@pytest.mark.parametrize("desired", [0, 1, 3, 10_000_000])
+def test_the_tail(tmp_path: Path, size: int, desired: int) -> None:
     line = b"y" * 99 + b"\n"
     text = (line * (size // 100 + 1))[:size] if size else b""
     (tmp_path / "log").write_bytes(text)
     fd = os.open(tmp_path / "log", os.O_RDONLY)
     try:
-        search = TailSearch(wanted)
+        search = TailSearch(desired)
         while not search.search(fd):
             pass
         offset = search.offset
     finally:
         os.close(fd)
-    assert text[offset:].count(b"\n") == min(wanted, text.count(b"\n"))
+    assert text[offset:].count(b"\n") == min(desired, text.count(b"\n"))
     assert offset == 0 or text[offset - 1 : offset] == b"\n"
 
 

@@ -79,7 +79,7 @@ def pod(name: str = "p", phase: str = "Running") -> Pod:
     return Pod(made)
 
 
-def shown(devices: Any) -> list[tuple[str, list[str], list[int]]]:
+def reported(devices: Any) -> list[tuple[str, list[str], list[int]]]:
     return [
         (d.resource_name, list(d.device_ids), [node.ID for node in d.topology.nodes])
         for d in devices
@@ -98,7 +98,7 @@ def test_list() -> None:
     assert [each.name for each in answer.pod_resources] == ["p"]
     containers = answer.pod_resources[0].containers
     assert [each.name for each in containers] == ["s", "c"], "sidecars, then containers"
-    assert shown(containers[1].devices) == DEVICES
+    assert reported(containers[1].devices) == DEVICES
     assert not answer.pod_resources[0].containers[1].devices[2].HasField("topology")
     sidecar, c = containers
     assert (list(sidecar.cpu_ids), list(sidecar.memory)) == ([], [])
@@ -129,7 +129,7 @@ def test_list_v1alpha1() -> None:
 
 def test_allocatable() -> None:
     found = answers.allocatable_v1(GIVEN)
-    assert shown(found.devices) == [(GPU, ["z"], [1])]
+    assert reported(found.devices) == [(GPU, ["z"], [1])]
     assert list(found.cpu_ids) == [1, 3]
     assert memory(found.memory) == [("hugepages-2Mi", 7, [0])]
 
@@ -159,7 +159,7 @@ async def test_over_its_socket(tmp_path: Path) -> None:
             return made(request)
 
         listed = await call("v1", "List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
-        assert shown(listed.pod_resources[0].containers[1].devices) == DEVICES
+        assert reported(listed.pod_resources[0].containers[1].devices) == DEVICES
         old = v1alpha1.ListPodResourcesRequest()
         listed = await call("v1alpha1", "List", old, v1alpha1.ListPodResourcesResponse)
         assert listed.pod_resources[0].name == "p"
@@ -170,7 +170,7 @@ async def test_over_its_socket(tmp_path: Path) -> None:
         got = await call(
             "v1", "GetAllocatableResources", everything, v1.AllocatableResourcesResponse
         )
-        assert shown(got.devices) == [(GPU, ["z"], [1])]
+        assert reported(got.devices) == [(GPU, ["z"], [1])]
         request = v1.GetPodResourcesRequest(pod_name="x", pod_namespace="n")
         with pytest.raises(grpc.aio.AioRpcError, match="not found"):
             await call("v1", "Get", request, v1.GetPodResourcesResponse)

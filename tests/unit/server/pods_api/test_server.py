@@ -53,10 +53,10 @@ class Node:
             pod=self.pods.get,
             status=self.statuses.get,
             known=lambda: list(self.statuses),
-            shown=self.shown,
+            reported=self.reported,
         )
 
-    def shown(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
+    def reported(self, uid: str) -> tuple[Pod, api.PodStatus] | None:
         """The pod with its status, as the status manager has them."""
         if uid not in self.statuses or uid in self.finished:
             return None

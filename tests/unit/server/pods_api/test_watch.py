@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.server.pods_api.watch import Event, View, last_words, news, unconfirmed
+from kubeletpy.server.pods_api.watch import Event, View, changes, last_message, unconfirmed
 
 
 def view(phase: str = "Running", spec: Any = (), **metadata: Any) -> View:
@@ -38,11 +38,11 @@ ONE = view()
     ],
 )
 def test_news(before: View | None, now: View | None, event: Event | None) -> None:
-    assert news(before, now) is event
+    assert changes(before, now) is event
 
 
 def test_a_deleted_event_has_only_names_and_uid() -> None:
-    assert last_words(ONE.pod) == {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+    assert last_message(ONE.pod) == {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
 
 
 def test_the_object_has_the_newest_status() -> None:
@@ -62,7 +62,7 @@ NOT_READY = {
 
 
 @pytest.mark.parametrize(
-    ("status", "shown"),
+    ("status", "reported"),
     [
         ({}, {"phase": "Pending"}),
         ({"phase": ""}, {"phase": "Pending"}),
@@ -83,7 +83,7 @@ NOT_READY = {
         ),
     ],
 )
-def test_a_status_that_this_agent_has_not_composed(status: Any, shown: Any) -> None:
+def test_a_status_that_this_agent_has_not_composed(status: Any, reported: Any) -> None:
     before = copy.deepcopy(status)
-    assert unconfirmed(status) == shown
+    assert unconfirmed(status) == reported
     assert status == before, "it is the API's object"

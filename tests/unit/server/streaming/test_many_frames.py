@@ -34,7 +34,7 @@ async def connected(
     """A client that writes raw frames, and the head of the response."""
     context = server.pki.context(server.pki.client)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-    given = {
+    supplied = {
         "Host": "x",
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -43,7 +43,7 @@ async def connected(
         "Sec-WebSocket-Protocol": protocol,
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in supplied.items())]
     writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
     try:
         yield reader, writer, await reader.readuntil(b"\r\n\r\n")
@@ -99,9 +99,9 @@ async def test_a_flood_of_frames_leaves_turns_to_others(
     tmp_path: Path, pki: Pki, monkeypatch: pytest.MonkeyPatch, name: str, way: tuple[str, str]
 ) -> None:
     """200,000 frames of 2 bytes delayed health checks by 295 ms."""
-    gone, received = asyncio.Event(), list[int]()
+    removed, received = asyncio.Event(), list[int]()
     async with (
-        node(tmp_path, pki, takes_all(gone, received)) as (server, _),
+        node(tmp_path, pki, takes_all(removed, received)) as (server, _),
         connected(server, *way) as (reader, writer, head),
     ):
         assert head.startswith(b"HTTP/1.1 101 ")
@@ -116,7 +116,7 @@ async def test_a_flood_of_frames_leaves_turns_to_others(
             writer.write(frame(websocket.CLOSE, b"\x03\xe8"))
             await writer.drain()
             async with asyncio.timeout(60):
-                await gone.wait()
+                await removed.wait()
                 await drained
             assert counted.total > COUNT
             assert counted.most <= MOST
@@ -174,15 +174,15 @@ async def test_a_client_that_breaks_the_protocol_is_closed_with_its_code(
     tmp_path: Path, pki: Pki, way: tuple[str, str], data: bytes, code: int
 ) -> None:
     """A frame without a mask was accepted: RFC 6455, 5.1 has the server close the connection."""
-    gone, received = asyncio.Event(), list[int]()
+    removed, received = asyncio.Event(), list[int]()
     async with (
-        node(tmp_path, pki, takes_all(gone, received)) as (server, _),
+        node(tmp_path, pki, takes_all(removed, received)) as (server, _),
         connected(server, *way) as (reader, writer, _head),
         asyncio.timeout(20),
     ):
         writer.write(data + frame(websocket.BINARY, b"\0after"))
         assert await reader.read() == b"\x88\x02" + code.to_bytes(2, "big")
-        await gone.wait()
+        await removed.wait()
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ class Runtime:
     """Returns the URL of a streaming server that the test simulates."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self.url = ""
         self.error: CRIError | None = None
 
@@ -141,7 +141,7 @@ class Runtime:
         return cri.ExecSyncResponse(stdout=b"out", stderr=b"err", exit_code=0)
 
     def _answer(self, request: Any) -> str:
-        self.asked.append(request)
+        self.requested.append(request)
         if self.error is not None:
             raise self.error
         return self.url
@@ -218,8 +218,12 @@ async def test_a_v5_websocket_can_close_stdin(tmp_path: Path, pki: Pki) -> None:
             async for message in socket:
                 got[message.data[0]] = got.get(message.data[0], b"") + message.data[1:]
             assert got == {1: blob, 2: b"to stderr", 3: b'{"status":"Success"}'}
-        (asked,) = runtime.asked
-        assert (asked.container_id, list(asked.cmd), asked.tty) == ("cid", ["cat", "-"], False)
+        (requested,) = runtime.requested
+        assert (requested.container_id, list(requested.cmd), requested.tty) == (
+            "cid",
+            ["cat", "-"],
+            False,
+        )
 
 
 async def test_a_runtimes_url_without_a_scheme_is_http(tmp_path: Path, pki: Pki) -> None:
@@ -267,13 +271,13 @@ async def test_idle_streams_are_closed(
 
 
 async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: Pki) -> None:
-    gone = asyncio.Event()
+    removed = asyncio.Event()
 
     async def wait(head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(SWITCH)
         while await reader.read(1000):
             pass
-        gone.set()
+        removed.set()
 
     async with node(tmp_path, pki, wait) as (server, _):
         before = len(asyncio.all_tasks())
@@ -284,7 +288,7 @@ async def test_a_client_that_vanishes_ends_the_translation(tmp_path: Path, pki: 
             assert transport is not None
             transport.abort()
         async with asyncio.timeout(5):
-            await gone.wait()
+            await removed.wait()
             while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks have no event
                 await asyncio.sleep(0.01)
 
@@ -341,7 +345,7 @@ async def test_spdy_inside_a_websocket(tmp_path: Path, pki: Pki) -> None:
         assert await socket.receive_bytes() == b"early"
         await socket.send_bytes(b"ping")
         assert await socket.receive_bytes() == b"ping"
-        assert runtime.asked[0].pod_sandbox_id == "sid"
+        assert runtime.requested[0].pod_sandbox_id == "sid"
 
 
 @pytest.mark.parametrize(
@@ -386,12 +390,12 @@ async def test_bad_requests_never_reach_the_runtime(
 ) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         assert (await server.request("POST", path, client=pki.client))[0] == status
-        assert runtime.asked == []
+        assert runtime.requested == []
 
 
 async def test_run(tmp_path: Path, pki: Pki) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         answer = await server.request("POST", "/run/n/p/c?cmd=echo+a%20b", client=pki.client)
         assert answer == (200, "outerr")
-        assert runtime.asked == [("cid", ["echo", "a", "b"], 0)]
+        assert runtime.requested == [("cid", ["echo", "a", "b"], 0)]
         assert (await server.request("GET", "/run/n/p/c?cmd=x", client=pki.client))[0] == 405

@@ -53,7 +53,7 @@ class NodeApi:
             raise NotFound("there is none", code=404)
         return cast(JSON, found)
 
-    async def list(self, resource: Resource, namespace: str | None, **given: Any) -> JSON:
+    async def list(self, resource: Resource, namespace: str | None, **supplied: Any) -> JSON:
         self.lists += 1
         raise Forbidden("no list", code=403)
 

@@ -39,9 +39,9 @@ def test_one_that_is_not_reported_is_enough() -> None:
         {**waits(WaitCause.BUSY, "a"), **waits(WaitCause.CLAIM_LOST, "b")}
     ).reported
     assert VolumesWait({**waits(WaitCause.BUSY, "a"), **waits(WaitCause.BACKOFF, "b")}).reported
-    said = str(VolumesWait({**waits(WaitCause.CLAIM_LOST, "a"), **waits(WaitCause.BUSY, "b")}))
-    assert said.startswith('volume "a": no room')
-    assert '; volume "b": no room' in said
+    stated = str(VolumesWait({**waits(WaitCause.CLAIM_LOST, "a"), **waits(WaitCause.BUSY, "b")}))
+    assert stated.startswith('volume "a": no room')
+    assert '; volume "b": no room' in stated
 
 
 def test_attachments_may_take_a_moment() -> None:
@@ -72,7 +72,7 @@ def test_the_volumes_for_which_the_node_is_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "message", "call", "said"),
+    ("cause", "message", "call", "stated"),
     [
         (WaitCause.CLAIM_LOST, "lost", "", "lost (waiting for pv x)"),
         (WaitCause.CLAIM_LOST, "pv x is lost", "", "pv x is lost"),
@@ -82,5 +82,5 @@ def test_the_volumes_for_which_the_node_is_full() -> None:
         (WaitCause.NOT_ATTACHED, "no", "Publish", "no (waiting for pv x) (needed: Publish)"),
     ],
 )
-def test_the_text_of_a_wait(cause: WaitCause, message: str, call: str, said: str) -> None:
-    assert wait_text(Waits(cause, "pv x", message, call)) == said
+def test_the_text_of_a_wait(cause: WaitCause, message: str, call: str, stated: str) -> None:
+    assert wait_text(Waits(cause, "pv x", message, call)) == stated

@@ -23,8 +23,8 @@ def observe(
 
 def test_nothing_is_in_use_for_certain_before_the_api_shows_the_node() -> None:
     assert observe({}, spec("a")).in_use is None
-    shown = {"metadata": {"resourceVersion": "1"}, "status": {"volumesInUse": ["a"]}}
-    assert observe(shown, spec("a")).in_use == frozenset({"a"})
+    reported = {"metadata": {"resourceVersion": "1"}, "status": {"volumesInUse": ["a"]}}
+    assert observe(reported, spec("a")).in_use == frozenset({"a"})
 
 
 def test_only_attachable_volumes_wait_for_an_attachment() -> None:

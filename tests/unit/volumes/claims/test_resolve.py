@@ -16,7 +16,7 @@ OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
 
 
 @pytest.mark.parametrize(
-    ("found", "of", "cause", "words"),
+    ("found", "of", "cause", "parts"),
     [
         (
             UnreadObject("timed out"),
@@ -61,15 +61,15 @@ OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
         (claim(), pv({"azureDisk": {"kind": "x"}}), WaitCause.INVALID, "kind 'x' is not supported"),
     ],
 )
-def test_waits_for_a_claim(found: Read, of: Read, cause: WaitCause, words: str) -> None:
+def test_waits_for_a_claim(found: Read, of: Read, cause: WaitCause, parts: str) -> None:
     wait = resolve(pod(), volume(), [Csi()], claim=found, pv=of)
     assert isinstance(wait, Waits)
     assert wait.cause is cause
-    assert words in wait.message
+    assert parts in wait.message
     assert '"ns/data"' in wait.object or '"pv1"' in wait.object
-    told = VolumesWait({"v": wait})
-    assert not told.reported, "it is an event"
-    assert wait.object in str(told), "which names the object, as explain does"
+    notified = VolumesWait({"v": wait})
+    assert not notified.reported, "it is an event"
+    assert wait.object in str(notified), "which names the object, as explain does"
 
 
 def test_a_refused_source_is_reported_on_the_object_that_contains_it() -> None:

@@ -145,8 +145,8 @@ def planned(*pods: str, uid: str = "new", device: Presence = Presence.THERE) -> 
     }
     staged = StagedOnDisk("kubernetes.io/csi", "vol", "/s")
     volume = Volume("vol", "kubernetes.io/csi", mounts, device, staged)
-    wanted = PodDemand(uid, (spec("vol", selinux_context=LABEL),))
-    return plan([wanted], {"vol": volume}, Facts(), 0.0)
+    desired = PodDemand(uid, (spec("vol", selinux_context=LABEL),))
+    return plan([desired], {"vol": volume}, Facts(), 0.0)
 
 
 def test_another_label_is_unstaged_first() -> None:

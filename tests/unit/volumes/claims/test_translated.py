@@ -100,8 +100,8 @@ def test_where_a_disk_is(zones: str, place: str, key: str) -> None:
     spec = of("gcePersistentDisk", {"pdName": "d"}, {"labels": {key: zones}})
     assert spec["csi"]["volumeHandle"] == f"projects/UNSPECIFIED/{place}/disks/d"
     (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    wanted = {"key": "topology.gke.io/zone", "operator": "In", "values": zones.split("__")}
-    assert term["matchExpressions"] == [wanted]
+    desired = {"key": "topology.gke.io/zone", "operator": "In", "values": zones.split("__")}
+    assert term["matchExpressions"] == [desired]
 
 
 @pytest.mark.parametrize("key", [GA, BETA])
@@ -111,8 +111,8 @@ def test_zones_get_the_names_of_the_driver(key: str) -> None:
     affinity = {"required": {"nodeSelectorTerms": terms}}
     spec = of("cinder", {"volumeID": "c"}, {"labels": {key: "another"}}, nodeAffinity=affinity)
     (term,) = spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    wanted = {"key": "topology.cinder.csi.openstack.org/zone", "operator": "In", "values": ["z"]}
-    assert term["matchExpressions"] == [wanted, other]
+    desired = {"key": "topology.cinder.csi.openstack.org/zone", "operator": "In", "values": ["z"]}
+    assert term["matchExpressions"] == [desired, other]
 
 
 def test_all_of_a_key_are_renamed_when_one_has_values() -> None:

@@ -33,8 +33,8 @@ class Cluster(KubeApi):
         key = (resource.plural, namespace, name)
         self._version += 1
         self._written.set()
-        given = fields.pop("metadata", {})
-        metadata = {"name": name, "resourceVersion": str(self._version), **given}
+        supplied = fields.pop("metadata", {})
+        metadata = {"name": name, "resourceVersion": str(self._version), **supplied}
         kind = "MODIFIED" if key in self.objects else "ADDED"
         self.objects[key] = {"metadata": metadata, **fields}
         for plural, queue in self._queues:

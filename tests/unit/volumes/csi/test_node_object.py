@@ -37,7 +37,7 @@ def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("before", "present", "gone", "patch"),
+    ("before", "present", "removed", "patch"),
     [
         (node(), {}, set(), None),
         (node(), {"b": B}, set(), {"annotations": {ANNOTATION: '{"b":"node-b"}'}}),
@@ -72,8 +72,8 @@ def node(annotation: str | None = None, **labels: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_node_patch(before: Any, present: Any, gone: set[str], patch: Any) -> None:
-    made = node_patch(before, present, gone)
+def test_node_patch(before: Any, present: Any, removed: set[str], patch: Any) -> None:
+    made = node_patch(before, present, removed)
     assert made == (None if patch is None else {"metadata": patch})
 
 
@@ -224,7 +224,7 @@ async def test_what_others_remove_of_drivers_is_written_again() -> None:
     assert names(cluster) == ["a"]
     await asyncio.sleep(300)
     cluster.put(NODES, "n", metadata={"uid": "node-uid", "labels": {}})
-    writer.node_shown(cluster.get_now(NODES, "n"))
+    writer.node_reported(cluster.get_now(NODES, "n"))
     await asyncio.sleep(60)
     found = cluster.get_now(NODES, "n")["metadata"]
     assert json.loads(found["annotations"][ANNOTATION]) == {"a": "node-a"}

@@ -54,7 +54,7 @@ def test_a_driver_object(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("supplied", "expected"),
     [
         ("x", ()),
         (["x"], ()),
@@ -64,8 +64,8 @@ def test_a_driver_object(found: Any, expected: Any) -> None:
         ([{"expirationSeconds": "5"}], (TokenRequest("", 3600),)),
     ],
 )
-def test_the_tokens_that_a_driver_requests(given: Any, expected: Any) -> None:
-    assert read({"spec": {"tokenRequests": given}}).tokens == expected
+def test_the_tokens_that_a_driver_requests(supplied: Any, expected: Any) -> None:
+    assert read({"spec": {"tokenRequests": supplied}}).tokens == expected
 
 
 def test_the_hint_is_for_inline_volumes() -> None:
@@ -98,7 +98,7 @@ NOTES = {"metadata": {"annotations": {MIGRATED_ANNOTATION: MIGRATED}}}
 
 
 @pytest.mark.parametrize(
-    ("entries", "gone", "drivers"),
+    ("entries", "removed", "drivers"),
     [
         ([ENTRY], set(), None),
         ([], set(), [ENTRY]),
@@ -112,8 +112,8 @@ NOTES = {"metadata": {"annotations": {MIGRATED_ANNOTATION: MIGRATED}}}
         ([ENTRY, {"name": "b"}], {"c"}, None),
     ],
 )
-def test_a_csi_node_that_changes(entries: Any, gone: set[str], drivers: Any) -> None:
-    made = changed_csi_node({**NOTES, "spec": {"drivers": entries}}, {"a": A}, gone)
+def test_a_csi_node_that_changes(entries: Any, removed: set[str], drivers: Any) -> None:
+    made = changed_csi_node({**NOTES, "spec": {"drivers": entries}}, {"a": A}, removed)
     assert (None if made is None else made["spec"]["drivers"]) == drivers
 
 

@@ -39,7 +39,7 @@ def source(name: str = "pv1", *, inline: bool = False, **csi: Any) -> VolumeSour
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         source(driver=""),
         source(driver=7),
@@ -52,8 +52,8 @@ def source(name: str = "pv1", *, inline: bool = False, **csi: Any) -> VolumeSour
         source("..", inline=True),
     ],
 )
-def test_invalid_sources_are_refused(plugin: CsiPlugin, asked: VolumeSource) -> None:
-    found = plugin.traits(asked)
+def test_invalid_sources_are_refused(plugin: CsiPlugin, requested: VolumeSource) -> None:
+    found = plugin.traits(requested)
     assert isinstance(found, Waits)
     assert found.cause is WaitCause.INVALID
 
@@ -98,7 +98,7 @@ class Credentials:
     async def secret(self, reference: Any, namespace: str) -> dict[str, str]:
         return {}
 
-    async def tokens(self, pod: Any, wanted: Any) -> dict[str, str]:
+    async def tokens(self, pod: Any, desired: Any) -> dict[str, str]:
         return {}
 
 

@@ -118,10 +118,10 @@ async def test_a_driver_at_its_limit_reports_its_capacity_again(short: Path) -> 
                 await read.get()
             while fit() != 3:
                 await agent.cluster.wrote()
-        asked = driver.faults.names().count("NodeGetInfo")
+        requested = driver.faults.names().count("NodeGetInfo")
         assert agent.handler.full(NAME)
         await settle()
-        assert driver.faults.names().count("NodeGetInfo") == asked, "it was called just now"
+        assert driver.faults.names().count("NodeGetInfo") == requested, "it was called just now"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_a_driver_that_cannot_be_used_gets_the_reason(
             await driver.until_told(registered=False)
         assert agent.drivers.names == []
         assert agent.entries() == {}
-    assert re.search(problem, driver.told[-1][1])
+    assert re.search(problem, driver.notified[-1][1])
 
 
 async def test_a_failed_write_of_the_csi_node_is_retried(short: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_failed_write_of_the_csi_node_is_retried(short: Path) -> None:
         agent.cluster.refusals = [Unavailable("away")] * 4
         async with registered(driver, agent.registry):
             await driver.until_told(registered=False)
-            assert "away" in driver.told[-1][1]
+            assert "away" in driver.notified[-1][1]
             await driver.until_told()
             assert list(agent.entries()) == [NAME]
 
@@ -168,7 +168,7 @@ async def test_an_agent_that_starts_again_finds_its_drivers(short: Path) -> None
         registered(driver, short / "plugins_registry"),
     ):
         for _ in range(2):
-            driver.told.clear()
+            driver.notified.clear()
             async with node(short) as agent:
                 await driver.until_told()
                 assert agent.drivers.names == [NAME]

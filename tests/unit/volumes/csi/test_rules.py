@@ -159,7 +159,7 @@ VOLUME = CsiVolume(
 
 
 def test_requests() -> None:
-    wanted = csi.VolumeCapability(
+    desired = csi.VolumeCapability(
         mount=csi.VolumeCapability.MountVolume(
             fs_type="xfs", mount_flags=["noatime"], volume_mount_group="7"
         ),
@@ -168,7 +168,7 @@ def test_requests() -> None:
     both = {
         "volume_id": "h",
         "publish_context": {"device": "x"},
-        "volume_capability": wanted,
+        "volume_capability": desired,
         "secrets": {"k": "s"},
         "volume_context": {"a": "1"},
         "staging_target_path": "/stage",
@@ -186,7 +186,7 @@ def test_requests() -> None:
         volume_path="/target",
         staging_target_path="/stage",
         capacity_range=csi.CapacityRange(required_bytes=9),
-        volume_capability=wanted,
+        volume_capability=desired,
         secrets={"k": "s"},
     )
 
@@ -198,10 +198,10 @@ def test_a_device_has_no_file_system() -> None:
     assert made.WhichOneof("access_type") == "block"
 
 
-@pytest.mark.parametrize(("group", "said"), [(None, ""), (0, "0"), (7, "7")])
-def test_a_driver_gets_the_group_of_a_mount(group: int | None, said: str) -> None:
+@pytest.mark.parametrize(("group", "stated"), [(None, ""), (0, "0"), (7, "7")])
+def test_a_driver_gets_the_group_of_a_mount(group: int | None, stated: str) -> None:
     made = answers.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
-    assert made.mount.volume_mount_group == said
+    assert made.mount.volume_mount_group == stated
 
 
 UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED"}
@@ -225,7 +225,7 @@ def test_error_classes(code: Code) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "read"),
+    ("notified", "read"),
     [
         ({"node_id": "n"}, NodeInfo("n")),
         ({"node_id": "n", "max_volumes_per_node": 1}, NodeInfo("n", 1)),
@@ -257,12 +257,12 @@ def test_error_classes(code: Code) -> None:
         ),
     ],
 )
-def test_node_info(told: dict[str, Any], read: NodeInfo) -> None:
-    assert answers.node_info(csi.NodeGetInfoResponse(**told)) == read
+def test_node_info(notified: dict[str, Any], read: NodeInfo) -> None:
+    assert answers.node_info(csi.NodeGetInfoResponse(**notified)) == read
 
 
 @pytest.mark.parametrize(
-    "told",
+    "notified",
     [
         {},
         {"node_id": "x" * 257},
@@ -290,9 +290,9 @@ def test_node_info(told: dict[str, Any], read: NodeInfo) -> None:
         },
     ],
 )
-def test_node_info_that_cannot_be_used(told: dict[str, Any]) -> None:
+def test_node_info_that_cannot_be_used(notified: dict[str, Any]) -> None:
     with pytest.raises(BadCsiAnswer):
-        answers.node_info(csi.NodeGetInfoResponse(**told))
+        answers.node_info(csi.NodeGetInfoResponse(**notified))
 
 
 def test_a_segment_that_cannot_be_a_label_is_named() -> None:

@@ -44,7 +44,7 @@ def condition(status: str, reason: str, **more: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("supplied", "expected"),
     [
         ([], []),
         (
@@ -70,8 +70,8 @@ def condition(status: str, reason: str, **more: str) -> Any:
         ),
     ],
 )
-def test_conditions_of_an_answer(given: Any, expected: Any) -> None:
-    assert answers.storage_health(Response(backend_health=given)) == expected
+def test_conditions_of_an_answer(supplied: Any, expected: Any) -> None:
+    assert answers.storage_health(Response(backend_health=supplied)) == expected
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_conditions_of_an_answer(given: Any, expected: Any) -> None:
     ],
 )
 def test_access_modes(mode: Any, expected: str) -> None:
-    given = backend(TYPE.STORAGE_DEGRADED, "A", block=BLOCK, mode=mode)
-    (found,) = answers.storage_health(Response(backend_health=[given]))
+    supplied = backend(TYPE.STORAGE_DEGRADED, "A", block=BLOCK, mode=mode)
+    (found,) = answers.storage_health(Response(backend_health=[supplied]))
     assert (found["accessMode"], found["volumeMode"]) == (expected, "Block")
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("supplied", "text"),
     [
         ([backend(TYPE.STORAGE_DEGRADED, f"r{n}") for n in range(17)], "17 conditions, and 16"),
         ([backend(TYPE.STORAGE_DEGRADED, "")], "'' as the reason of StorageDegraded"),
@@ -106,14 +106,14 @@ def test_access_modes(mode: Any, expected: str) -> None:
         ),
     ],
 )
-def test_answers_that_the_api_refuses_cannot_be_used(given: Any, text: str) -> None:
+def test_answers_that_the_api_refuses_cannot_be_used(supplied: Any, text: str) -> None:
     with pytest.raises(answers.BadCsiAnswer, match=text):
-        answers.storage_health(Response(backend_health=given))
+        answers.storage_health(Response(backend_health=supplied))
 
 
 def test_messages_are_cut() -> None:
-    given = Response(backend_health=[backend(TYPE.STORAGE_DEGRADED, "A", "é" * 10_000)])
-    assert len(answers.storage_health(given)[0]["message"].encode()) <= 1024
+    supplied = Response(backend_health=[backend(TYPE.STORAGE_DEGRADED, "A", "é" * 10_000)])
+    assert len(answers.storage_health(supplied)[0]["message"].encode()) <= 1024
 
 
 def timed(at: str, *conditions: Any) -> Any:
@@ -217,7 +217,7 @@ class Node:
         await self.monitor.round()
         return [call for call in self.api.calls if not call.startswith("get")]
 
-    def shown(self) -> Any:
+    def reported(self) -> Any:
         return (self.api.get_now(CSINODES, "n").get("status") or {}).get("storageHealth")
 
     def series(self) -> set[tuple[str, ...]]:
@@ -238,7 +238,7 @@ async def test_the_csi_node_follows_the_answers() -> None:
     first.answer = Response(backend_health=[backend(TYPE.STORAGE_DEGRADED, "Slow")])
     second.answer = Response(backend_health=[backend(TYPE.STORAGE_UNREACHABLE, "NoPath")])
     assert len(await node.writes()) == 1, "one write for all drivers"
-    before = node.shown()
+    before = node.reported()
     assert [each["name"] for each in before] == ["d", "e"]
     both = {("d", "StorageDegraded", "Slow"), ("e", "StorageUnreachable", "NoPath")}
     assert node.series() == both
@@ -247,7 +247,7 @@ async def test_the_csi_node_follows_the_answers() -> None:
     first.error = PluginCallFailed(Code.UNAVAILABLE, "NodeGetStorageHealth", "down")
     second.answer = Response()
     assert len(await node.writes()) == 1
-    assert node.shown() == before[:1], "a failed call changes nothing, an empty answer does"
+    assert node.reported() == before[:1], "a failed call changes nothing, an empty answer does"
     assert node.series() == {("d", "StorageDegraded", "Slow")}
 
 
@@ -256,10 +256,10 @@ async def test_a_driver_that_is_unregistered_keeps_its_entry_and_loses_its_serie
     calls = node.register("d")
     calls.answer = Response(backend_health=[backend(TYPE.STORAGE_DEGRADED, "Slow")])
     await node.monitor.round()
-    before = node.shown()
+    before = node.reported()
     node.drivers.remove(node.info("d"))
     assert await node.writes() == []
-    assert (node.shown(), node.series()) == (before, set())
+    assert (node.reported(), node.series()) == (before, set())
 
 
 async def test_nothing_is_written_to_the_csi_node_of_another_node() -> None:

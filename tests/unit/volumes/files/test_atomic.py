@@ -26,7 +26,7 @@ def files(**texts: str) -> Payload:
     }
 
 
-def shown(volume: Path) -> dict[str, str]:
+def reported(volume: Path) -> dict[str, str]:
     """The files that a container sees, path -> text."""
     return {
         str(path.relative_to(volume)): path.read_text()
@@ -40,7 +40,7 @@ def shown(volume: Path) -> dict[str, str]:
 @pytest.mark.usefixtures("strict_umask")
 def test_layout(tmp_path: Path) -> None:
     assert write_payload(str(tmp_path), files(a="1", d__x="2"), NOW)
-    assert shown(tmp_path) == {"a": "1", "d/x": "2"}
+    assert reported(tmp_path) == {"a": "1", "d/x": "2"}
     version = (tmp_path / "..data").readlink()
     assert str(version).startswith("..2023_11_14_22_13_20.")
     assert (tmp_path / "a").readlink() == Path("..data/a")
@@ -85,7 +85,7 @@ def test_equal_content_is_left_alone(tmp_path: Path) -> None:
 def test_an_update_shows_exactly_the_new_files(tmp_path: Path, later: Payload) -> None:
     write_payload(str(tmp_path), files(a="1"), NOW)
     assert write_payload(str(tmp_path), later, NOW + 1)
-    assert shown(tmp_path) == {path: content.data.decode() for path, content in later.items()}
+    assert reported(tmp_path) == {path: content.data.decode() for path, content in later.items()}
     assert len([entry for entry in tmp_path.iterdir() if entry.name.startswith("..2")]) == 1
 
 
@@ -118,7 +118,7 @@ def test_a_crash_at_any_step_leaves_old_or_new_and_is_completed(
             write_payload(str(tmp_path), files(a="2", new="y"), NOW + 1)
     assert (tmp_path / "a").read_text() in ("1", "2")
     write_payload(str(tmp_path), files(a="2", new="y"), NOW + 2)
-    assert shown(tmp_path) == {"a": "2", "new": "y"}
+    assert reported(tmp_path) == {"a": "2", "new": "y"}
     assert len(list(tmp_path.iterdir())) == 4
 
 

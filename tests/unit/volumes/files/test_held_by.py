@@ -30,7 +30,7 @@ from kubeletpy.volumes.operations.runner import VolumeActs
 
 
 @pytest.mark.parametrize(
-    ("words", "busy"),
+    ("parts", "busy"),
     [
         ("[Errno 16] Device or resource busy: '/pods/u/volumes/v'", True),
         ("NodeUnpublishVolume of driver d: Internal: unmount failed: target is busy.", True),
@@ -44,8 +44,8 @@ from kubeletpy.volumes.operations.runner import VolumeActs
         ("", False),
     ],
 )
-def test_busy(words: str, busy: bool) -> None:
-    assert mentions_busy(words) is busy
+def test_busy(parts: str, busy: bool) -> None:
+    assert mentions_busy(parts) is busy
 
 
 class Bound(InTreePlugin):
@@ -67,13 +67,13 @@ class Driver(InTreePlugin):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.words = "unmount failed: target is busy"
+        self.parts = "unmount failed: target is busy"
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
-        raise OperationFailed(FailureOutcome.UNCERTAIN, self.words, call="NodeUnpublishVolume")
+        raise OperationFailed(FailureOutcome.UNCERTAIN, self.parts, call="NodeUnpublishVolume")
 
     async def unstage(self, left: StagedOnDisk) -> None:
-        raise OperationFailed(FailureOutcome.UNCERTAIN, self.words, call="NodeUnstageVolume")
+        raise OperationFailed(FailureOutcome.UNCERTAIN, self.parts, call="NodeUnstageVolume")
 
 
 def taking(kind: OperationKind, path: Path) -> Operation:
@@ -126,7 +126,7 @@ async def test_the_process_is_named(
 
 async def test_a_driver_that_fails_otherwise(mounted: Path) -> None:
     plugin = Driver(mounted.parent)
-    plugin.words = "no such volume"
+    plugin.parts = "no such volume"
     with (mounted / "file").open("w"):
         assert (await refused(plugin, OperationKind.UNPUBLISH, mounted)).message == "no such volume"
 

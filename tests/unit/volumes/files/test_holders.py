@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.volumes.files.disk import (
     MAX_FILES,
     MAX_S,
-    SHOWN,
+    REPORTED,
     HoldingProcess,
     holders,
     holders_text,
@@ -70,11 +70,11 @@ def test_those_of_this_namespace_come_first_and_not_all(proc: Path) -> None:
     assert found[-1].apart
     for pid in range(4, 20):
         process(proc, pid, HOLDS)
-    assert [each.apart for each in holders(VOLUME, str(proc))] == [False] * SHOWN
+    assert [each.apart for each in holders(VOLUME, str(proc))] == [False] * REPORTED
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"),
+    ("command", "reported"),
     [
         (b"a" * 100, "a" * 16),
         (b"x\x1b[1m\xff\n", "x?[1m\ufffd"),
@@ -82,9 +82,9 @@ def test_those_of_this_namespace_come_first_and_not_all(proc: Path) -> None:
         (b"", "?"),
     ],
 )
-def test_a_command_has_any_name(proc: Path, command: bytes, shown: str) -> None:
+def test_a_command_has_any_name(proc: Path, command: bytes, reported: str) -> None:
     process(proc, 7, HOLDS, command)
-    assert holders(VOLUME, str(proc)) == [HoldingProcess(7, shown)]
+    assert holders(VOLUME, str(proc)) == [HoldingProcess(7, reported)]
 
 
 def test_a_process_that_ends_meanwhile(proc: Path) -> None:

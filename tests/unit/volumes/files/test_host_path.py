@@ -61,8 +61,8 @@ def test_a_directory_that_was_there_keeps_its_mode(
     (full / "key").touch()
     real = os.mkdir
 
-    def swapping(*given: Any, **more: Any) -> None:
-        real(*given, **more)
+    def swapping(*supplied: Any, **more: Any) -> None:
+        real(*supplied, **more)
         target.rmdir()
         full.rename(target)
 

@@ -90,7 +90,7 @@ async def test_without_fsck_it_is_mounted_unchecked(tmp_path: Path, programs: Pr
 
 
 @pytest.mark.parametrize(
-    ("found", "asked", "holds"),
+    ("found", "requested", "holds"),
     [
         (EXT4, "xfs", "holds a ext4 file system, not the xfs"),
         (PARTITIONS, "ext4", "something else"),
@@ -98,12 +98,12 @@ async def test_without_fsck_it_is_mounted_unchecked(tmp_path: Path, programs: Pr
     ],
 )
 async def test_a_failed_mount_reports_a_different_file_system(
-    tmp_path: Path, programs: Programs, found: str, asked: str, holds: str
+    tmp_path: Path, programs: Programs, found: str, requested: str, holds: str
 ) -> None:
     programs.add("blkid", found)
     programs.add("mount", "echo wrong fs type >&2; exit 32")
     with pytest.raises(OperationFailed, match=f"{holds}.*wrong fs type") as failed:
-        await mounts(tmp_path, asked)
+        await mounts(tmp_path, requested)
     assert isinstance(failed.value, FilesystemMismatch) is bool(holds)
 
 

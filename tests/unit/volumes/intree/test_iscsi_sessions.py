@@ -69,11 +69,11 @@ class Machine:
         if program != "iscsiadm":
             self.programs.append(f"{program} {' '.join(args)}")
             return ""
-        status, said = self.target.run(args)
+        status, stated = self.target.run(args)
         if status and status not in fine:
             text = f"exit status {status}"
             raise OperationFailed(FailureOutcome.UNCERTAIN, text, event_word=event_word, call=call)
-        return said
+        return stated
 
     def scanned(self, host: int) -> str:
         return (self.target.sys / f"class/scsi_host/host{host}/scan").read_text()

@@ -172,7 +172,7 @@ def test_its_link(portal: str, transport: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "rounds", "said"),
+    ("found", "desired", "rounds", "stated"),
     [
         (0, 1, 1, PathsVerdict.FAILED),
         (0, 3, 1, PathsVerdict.FAILED),
@@ -189,8 +189,10 @@ def test_its_link(portal: str, transport: str, name: str) -> None:
         (1, 2, 2, PathsVerdict.AGAIN),
     ],
 )
-def test_whether_paths_are_enough(found: int, wanted: int, rounds: int, said: PathsVerdict) -> None:
-    assert verdict(found, wanted, rounds) is said
+def test_whether_paths_are_enough(
+    found: int, desired: int, rounds: int, stated: PathsVerdict
+) -> None:
+    assert verdict(found, desired, rounds) is stated
 
 
 def test_volumes_that_share_a_session() -> None:
@@ -205,9 +207,9 @@ def test_volumes_that_share_a_session() -> None:
 )
 def test_secrets_that_no_record_can_hold(value: str) -> None:
     for key in (DISCOVERY_KEYS[1], SESSION_KEYS[1]):
-        said = chap_problem({key: value}, (*DISCOVERY_KEYS, *SESSION_KEYS))
-        assert key in said
-        assert value not in said
+        stated = chap_problem({key: value}, (*DISCOVERY_KEYS, *SESSION_KEYS))
+        assert key in stated
+        assert value not in stated
     assert chap_problem({SESSION_KEYS[1]: "a b=c # d"}, SESSION_KEYS) == ""
     assert chap_problem({SESSION_KEYS[1]: "x" * 255}, SESSION_KEYS) == ""
     assert chap_problem({DISCOVERY_KEYS[1]: value}, SESSION_KEYS) == "", "it is not written"
@@ -251,9 +253,9 @@ def test_a_record_with_other_values() -> None:
 
 
 def test_settings_of_an_iface_from_iscsiadm() -> None:
-    shown = "# BEGIN\niface.iscsi_ifacename = d\niface.transport_name = {}\niface.mtu = 0\n"
-    assert transport_in(shown.format("be2iscsi")) == "be2iscsi"
-    assert transport_in(shown.format("<empty>")) == "tcp"
+    reported = "# BEGIN\niface.iscsi_ifacename = d\niface.transport_name = {}\niface.mtu = 0\n"
+    assert transport_in(reported.format("be2iscsi")) == "be2iscsi"
+    assert transport_in(reported.format("<empty>")) == "tcp"
     assert transport_in("") == ""
-    more = shown.format("tcp") + "iface.gateway = <empty>\nnode.startup = manual\n"
+    more = reported.format("tcp") + "iface.gateway = <empty>\nnode.startup = manual\n"
     assert settings_in(more) == {"iface.transport_name": "tcp", "iface.mtu": "0"}

@@ -19,10 +19,10 @@ class Servers:
 
     def __init__(self) -> None:
         self.healed = threading.Event()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def measure(self, path: str) -> str:
-        self.asked.append(path)
+        self.requested.append(path)
         if path.startswith("dead") and not self.healed.wait(20):
             raise OSError("the test is over")
         return path
@@ -52,7 +52,7 @@ async def test_a_dead_server_gets_one_request_for_all_its_volumes(servers: Serve
         *(_refused(meters, servers, "dead", f"dead/{number}") for number in range(8)),
         _measure(meters, servers, "live", "live/0"),
     )
-    assert sorted(servers.asked) == ["dead/0", "live/0"]  # each has a thread of its own
+    assert sorted(servers.requested) == ["dead/0", "live/0"]  # each has a thread of its own
     assert "no answer within 0.05s" in str(found[0])
     assert all("dead still has not answered" in str(each) for each in found[1:8])
     servers.healed.set()
@@ -77,9 +77,9 @@ async def test_hanging_servers_are_limited_by_threads(
         refused = await _refused(meters, servers, "live", "live/1")
     assert refused.outcome is FailureOutcome.TRANSIENT
     assert "16 others do not answer" in str(refused) and "dead0, dead1" in str(refused)
-    assert "live/1" not in servers.asked
-    told = [each for each in caplog.records if each.message == "volumes are not measured"]
-    assert len(told) == 1
+    assert "live/1" not in servers.requested
+    notified = [each for each in caplog.records if each.message == "volumes are not measured"]
+    assert len(notified) == 1
 
 
 async def test_an_error_is_an_answer(servers: Servers) -> None:

@@ -167,10 +167,10 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, over = threading.Event(), threading.Event()
-    full, asked = VolumeStats(capacity_bytes=1), []
+    full, requested = VolumeStats(capacity_bytes=1), []
 
     def measure(path: str) -> VolumeStats:
-        asked.append(path)
+        requested.append(path)
         if "gone" in path:
             begun.set()
             over.wait()
@@ -191,6 +191,6 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
         live = plugin.published(volume("live", "u"), "u")
         assert await plugin.stats(live) == full
     assert await plugin.answers_for(live) == "NFS server 10.0.0.2"
-    assert len(asked) == 2
+    assert len(requested) == 2
     over.set()
     await asyncio.gather(*dead, return_exceptions=True)

@@ -198,9 +198,9 @@ async def test_volumes_of_a_pod_have_a_size_together(node: Node) -> None:
     source = {"configMap": {"name": "cfg", "items": items}}
     with pytest.raises(VolumeError, match='volume "w": its files have over'):
         await node.volumes.set_up(pod_of({"name": "v", **source}, {"name": "w", **source}))
-    (said,) = node.events
-    assert said.startswith('FailedMount: MountVolume.SetUp failed for volume "w"')
-    assert str(64 << 20) in said
+    (stated,) = node.events
+    assert stated.startswith('FailedMount: MountVolume.SetUp failed for volume "w"')
+    assert str(64 << 20) in stated
 
 
 async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
@@ -218,8 +218,8 @@ async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
     monkeypatch.setattr("kubeletpy.volumes.pod_volumes.plan.EVENT_AFTER_S", 0.0)
     with pytest.raises(VolumeError, match="no answer"):
         await node.volumes.set_up(pod)
-    (said,) = node.events
-    assert said.endswith("no answer from the API yet")
+    (stated,) = node.events
+    assert stated.endswith("no answer from the API yet")
 
 
 async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -> None:
@@ -227,8 +227,8 @@ async def test_a_missing_object_is_named_once_and_the_rest_is_made(node: Node) -
     with pytest.raises(VolumeError) as caught:
         await node.volumes.set_up(pod)
     assert caught.value.reported
-    said = 'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found'
-    assert node.events == [f"FailedMount: {said}"]
+    stated = 'MountVolume.SetUp failed for volume "v" : configmap "cfg" not found'
+    assert node.events == [f"FailedMount: {stated}"]
     assert node.path("empty-dir", "e").is_dir()
     node.api.put("cfg", data={})
     await node.woken.wait()
@@ -535,10 +535,10 @@ async def test_a_canceled_set_up_ends_before_the_take_down(
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(*given: Any) -> list[SetUpOutcome]:
+    def slow(*supplied: Any) -> list[SetUpOutcome]:
         loop.call_soon_threadsafe(begun.set)
         assert go_on.wait(10)
-        return set_up_all(*given)
+        return set_up_all(*supplied)
 
     monkeypatch.setattr("kubeletpy.volumes.node.node_volumes.set_up_all", slow)
     task = asyncio.create_task(node.volumes.set_up(pod_of(SECRET)))
@@ -736,7 +736,7 @@ async def test_a_pod_that_comes_while_the_threads_are_busy_keeps_its_directory(
         node.pods_dir,
         release=removed.append,
         swept=lambda found, left: swept.append((found, left)),
-        wanted=lambda uid: uid in known,
+        desired=lambda uid: uid in known,
     )
     (node.pods_dir / "gone").mkdir(parents=True)
     directories.sweep_soon(())
@@ -756,9 +756,9 @@ async def test_disks_of_others_that_do_not_answer_hold_up_their_pods_only(
     monkeypatch.setattr(
         "kubeletpy.volumes.files.safe_path.prepare", lambda path, kind: answers.wait(30)
     )
-    gone = {"name": "v", "hostPath": {"path": "/mnt/gone", "type": "Directory"}}
+    removed = {"name": "v", "hostPath": {"path": "/mnt/gone", "type": "Directory"}}
     held = [
-        asyncio.ensure_future(node.volumes.set_up(pod_of(gone, uid=f"u{number}")))
+        asyncio.ensure_future(node.volumes.set_up(pod_of(removed, uid=f"u{number}")))
         for number in range(40)
     ]
     try:

@@ -36,12 +36,12 @@ class ClaimApi:
         metadata = {**self.claim["metadata"], "resourceVersion": version}
         self.claim = {**self.claim, "metadata": metadata, "status": kept}
 
-    async def patch(self, resource: Any, name: str, patch: dict[str, Any], **given: Any) -> Any:
-        assert (name, given) == ("data", {"namespace": "ns", "subresource": "status"})
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], **supplied: Any) -> Any:
+        assert (name, supplied) == ("data", {"namespace": "ns", "subresource": "status"})
         if self.others:
             self._write(self.others.pop(0))
-        wanted = patch.get("metadata", {}).get("resourceVersion")
-        if wanted not in (None, self.claim["metadata"]["resourceVersion"]):
+        desired = patch.get("metadata", {}).get("resourceVersion")
+        if desired not in (None, self.claim["metadata"]["resourceVersion"]):
             raise Conflict("the object has been modified", code=409)
         self.written.append(patch["status"])
         self._write(patch["status"])
@@ -55,10 +55,10 @@ class Grower:
     """A volume plugin whose volumes grow."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.requested: list[int] = []
 
     async def expand(self, spec: VolumeSpec, size: int, use: Any, *, at_mount: bool) -> int:
-        self.asked.append(size)
+        self.requested.append(size)
         return size
 
 
@@ -88,7 +88,7 @@ async def test_a_grown_volume_is_reported_with_the_versions_of_our_own_writes(
     stored: dict[str, Any],
 ) -> None:
     size, api, grower = await grow(stored)
-    assert (size, grower.asked) == (2 * GIB, [2 * GIB])
+    assert (size, grower.requested) == (2 * GIB, [2 * GIB])
     assert api.claim["status"]["capacity"] == {"storage": "2Gi"}
     assert "allocatedResourceStatuses" not in api.claim["status"]
 
@@ -99,14 +99,14 @@ async def test_a_claim_that_others_write_to_is_read_again_and_its_volume_grown_o
 ) -> None:
     seen: list[dict[str, Any]] = [{}] * before
     size, api, grower = await grow(pending(), *seen, {"phase": "Bound"})
-    assert (size, grower.asked) == (2 * GIB, [2 * GIB])
+    assert (size, grower.requested) == (2 * GIB, [2 * GIB])
     assert api.claim["status"]["capacity"] == {"storage": "2Gi"}
 
 
 async def test_an_expansion_that_the_controller_has_taken_back_is_not_reported() -> None:
     retried = {"allocatedResourceStatuses": {"storage": "ControllerResizeInProgress"}}
     size, api, grower = await grow(pending(), retried)
-    assert (size, grower.asked, api.written) == (GIB, [], [])
+    assert (size, grower.requested, api.written) == (GIB, [], [])
 
 
 async def test_a_claim_that_changes_all_the_time_is_left_for_later() -> None:

@@ -19,7 +19,7 @@ from kubeletpy.volumes.operations.model import (
     PodDemand,
     Volume,
     VolumeNotices,
-    attachable_as_shown,
+    attachable_as_reported,
 )
 from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
@@ -31,7 +31,7 @@ class Node:
     """A node whose volumes are all attached."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
-        self.shown: frozenset[str] | None = None
+        self.reported: frozenset[str] | None = None
         no: Any = None
         self.operations = VolumeOperations(
             [SimulatedPlugin(disk, random.Random(1))],
@@ -43,7 +43,7 @@ class Node:
 
     def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
         attachments = {each.unique_name: self.attachment(each) for each in specs}
-        return NodeObservation(self.shown, attachments)
+        return NodeObservation(self.reported, attachments)
 
     def attachment(self, spec: VolumeSpec) -> Attached | Waits:
         return Attached()
@@ -70,11 +70,11 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     await node.operations.take_over()
     await settle()
     assert node.operations.volumes_in_use() is None, "the API's list stays"
-    node.shown = frozenset({"va", "gone"})
+    node.reported = frozenset({"va", "gone"})
     node.operations.replan_soon()
     await settle()
     assert node.operations.volumes_in_use() == ["va"], "vb needs no attachment"
-    node.shown = frozenset()
+    node.reported = frozenset()
     node.operations.replan_soon()
     await settle()
     assert node.operations.volumes_in_use() == ["va"], "something of it is there"
@@ -84,7 +84,7 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
 @on_virtual_time
 async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
     node = Node(SimulatedDisk())
-    node.shown = frozenset({"va"})  # from the time when another pod had it
+    node.reported = frozenset({"va"})  # from the time when another pod had it
     await node.operations.take_over()
     await settle()
     assert node.operations.volumes_in_use() == []
@@ -111,12 +111,12 @@ class NobodyAttaches(Node):
 @on_virtual_time
 async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
     node = NobodyAttaches(SimulatedDisk())
-    node.shown = frozenset()
+    node.reported = frozenset()
     await node.operations.take_over()
     node.operations.demand(pod("u1"), [attachable("va")], {})
     assert (await node.operations.settled("u1"))["va"].cause is WaitCause.NOT_ATTACHED
     assert node.operations.volumes_in_use() == ["va"]
-    node.shown = frozenset({"va"})
+    node.reported = frozenset({"va"})
     node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
     assert not await node.operations.settled("u1")
     node.operations.replan_soon()
@@ -158,6 +158,6 @@ def test_present_volumes_and_those_with_operations_are_in_use() -> None:
 
 def test_volumes_in_use_according_to_the_api_are_attachable() -> None:
     actual = {name: Volume(name, "p", attachable=name == "b") for name in ("a", "b", "c", "d")}
-    shown = frozenset({"a", "b", "c", "gone"})
-    found = attachable_as_shown([PodDemand("u1", (spec("c"),))], actual, shown)
+    reported = frozenset({"a", "b", "c", "gone"})
+    found = attachable_as_reported([PodDemand("u1", (spec("c"),))], actual, reported)
     assert found == {"a": Volume("a", "p", attachable=True)}

@@ -64,8 +64,8 @@ async def published(
     made = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(recorder))
     if patient is not None:
         made._patient = patient
-    wanted = spec(**changes)
-    operation = Operation(kind, wanted.unique_name, plugin.name, "", "u1", wanted)
+    desired = spec(**changes)
+    operation = Operation(kind, desired.unique_name, plugin.name, "", "u1", desired)
     user = pod(securityContext={"fsGroup": 7})
     await made.carry_out(operation, cast(Any, plugin), user, True, None)
     return recorder.events
@@ -121,8 +121,8 @@ async def test_devices_are_reported_once() -> None:
 async def test_a_different_file_system_is_reported_on_the_volume() -> None:
     recorder, plugin = Recorder(), cast(Any, Plugin(Published(HUGE)))
     reporter = Reporter(recorder, VolumeMetrics(Families()), [plugin])
-    wanted = spec(pv=pv())
-    operation = Operation(OperationKind.STAGE, wanted.unique_name, plugin.name, "", "u1", wanted)
+    desired = spec(pv=pv())
+    operation = Operation(OperationKind.STAGE, desired.unique_name, plugin.name, "", "u1", desired)
     failed = FilesystemMismatch(FailureOutcome.UNCERTAIN, "it holds xfs")
     reporter.ended(operation, pod(), 1.0, failed)
     assert [event[1:] for event in recorder.events] == [

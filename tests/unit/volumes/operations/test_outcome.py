@@ -134,10 +134,10 @@ def test_a_mount_without_a_path_is_not_recorded() -> None:
 
 @pytest.mark.parametrize("kind", [OperationKind.EXPAND, OperationKind.PUBLISH])
 @pytest.mark.parametrize(
-    ("before", "told", "size"), [(0, 5, 5), (3, 5, 5), (5, 3, 3), (3, 0, 3), (0, 0, 0)]
+    ("before", "notified", "size"), [(0, 5, 5), (3, 5, 5), (5, 3, 3), (3, 0, 3), (0, 0, 0)]
 )
-def test_the_size(kind: OperationKind, before: int, told: int, size: int) -> None:
-    volume = done(replace(EMPTY, size=before), kind, OperationDone(size=told))
+def test_the_size(kind: OperationKind, before: int, notified: int, size: int) -> None:
+    volume = done(replace(EMPTY, size=before), kind, OperationDone(size=notified))
     assert volume.size == size
     assert done(replace(EMPTY, size=before), kind, FailureOutcome.FINAL).size == before
 
@@ -148,11 +148,11 @@ def test_an_operation_without_a_size_changes_none() -> None:
 
 def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes() -> None:
     """If its claim shows that it is not this node's turn, it must not be retried permanently."""
-    wanted = spec(
+    desired = spec(
         pv={"spec": {"capacity": {"storage": "3"}}},
         claim={"status": {"capacity": {"storage": "1"}, "allocatedResources": {"storage": "2"}}},
     )
-    expand = Operation(OperationKind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=wanted)
+    expand = Operation(OperationKind.EXPAND, "v", "csi", "why", pod_uid="u1", spec=desired)
     there = replace(EMPTY, size=1, pods={"u1": replace(THERE, published=Published("/p"))})
     short = after(there, expand, OperationDone(size=2), Left(), NOW)
     assert short.expanded_for == (3, 1, "2", "")
@@ -161,11 +161,11 @@ def test_an_expansion_that_falls_short_is_not_repeated_until_something_changes()
         demand = PodDemand("u1", (replace(of, unique_name="v"),))
         return [each.kind for each in plan([demand], {"v": volume}, Facts(), NOW).operations]
 
-    assert planned(there, wanted) == [OperationKind.EXPAND]
-    assert planned(short, wanted) == []
+    assert planned(there, desired) == [OperationKind.EXPAND]
+    assert planned(short, desired) == []
     turn = {"allocatedResourceStatuses": {"storage": "NodeResizePending"}}
-    changed = {"status": {**(wanted.claim or {})["status"], **turn}}
-    assert planned(short, replace(wanted, claim=changed)) == [OperationKind.EXPAND]
+    changed = {"status": {**(desired.claim or {})["status"], **turn}}
+    assert planned(short, replace(desired, claim=changed)) == [OperationKind.EXPAND]
     assert after(there, expand, FailureOutcome.UNCERTAIN, Left(), NOW).expanded_for is None
 
 

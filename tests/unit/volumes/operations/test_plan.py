@@ -442,9 +442,9 @@ class Node:
 
     def check(self, operation: Operation) -> None:
         volume = self.actual.get("vol")
-        wanted = any(d.specs and not d.ending for d in self.demands.values())
+        desired = any(d.specs and not d.ending for d in self.demands.values())
         if operation.kind is OperationKind.UNSTAGE:
-            assert not wanted
+            assert not desired
             assert volume is not None
             assert not volume.pods
         if operation.kind is OperationKind.UNPUBLISH:

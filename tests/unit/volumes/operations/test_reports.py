@@ -46,5 +46,5 @@ def test_other_operations_and_pods_are_no_wait() -> None:
     assert waits((replace(TAKEN, kind=OperationKind.PUBLISH), 7.0)) == []
     assert waits((replace(TAKEN, pod_uid="u2"), 7.0)) == []
     assert list(ending_waits("u2", {"d^h": VOLUME}, [(TAKEN, 7.0)], {})) == []
-    gone = [(replace(TAKEN, pod_uid="u2"), 7.0)]
-    assert list(ending_waits("u2", {"d^h": VOLUME}, gone, {})) == []
+    removed = [(replace(TAKEN, pod_uid="u2"), 7.0)]
+    assert list(ending_waits("u2", {"d^h": VOLUME}, removed, {})) == []

@@ -23,7 +23,7 @@ def left(*found: Any) -> dict[str, Volume]:
     return taken_over({}, "csi", Found(published, staged))
 
 
-def shown(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
+def reported(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
     """Name -> the pods that have it, and whether it is staged; without those with nothing."""
     return {
         name: (sorted(volume.pods), volume.staged is not None)
@@ -48,7 +48,7 @@ def shown(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
     ],
 )
 def test_a_volume_without_a_name_is_recognized_by_its_path(found: Any, is_then: Any) -> None:
-    assert shown(recognised(left(*found), MOUNT, STAGED)) == is_then
+    assert reported(recognised(left(*found), MOUNT, STAGED)) == is_then
 
 
 def test_a_recognized_volume_is_taken_down_by_its_driver() -> None:

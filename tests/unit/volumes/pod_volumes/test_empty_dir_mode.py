@@ -84,8 +84,8 @@ def test_the_mode_is_exact(
 def test_without_a_mode_or_the_gate_the_medium_decides(
     paths: PodPaths, source: dict[str, Any], features: VolumeFeatures, medium: str, own: int
 ) -> None:
-    given = {**source, **({"medium": medium} if medium else {})}
-    assert make(paths, given, features) == own
+    supplied = {**source, **({"medium": medium} if medium else {})}
+    assert make(paths, supplied, features) == own
 
 
 @pytest.mark.parametrize("medium", ["", "Memory"])

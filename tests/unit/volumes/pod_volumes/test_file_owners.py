@@ -138,8 +138,8 @@ def test_a_number_that_no_user_has_is_refused(user: int) -> None:
 def test_files_get_their_owners_and_new_ones_with_a_change(tmp_path: Path) -> None:
     source = {"defaultUser": 7, "items": [{**A, "user": 5, "mode": 0o400}, B]}
     write_payload(str(tmp_path), built("configMap", source, CFG), 0.0)
-    shown = {name: os.stat(tmp_path / name) for name in "ab"}  # noqa: PTH116
-    assert {name: (s.st_uid, s.st_mode & 0o777) for name, s in shown.items()} == {
+    reported = {name: os.stat(tmp_path / name) for name in "ab"}  # noqa: PTH116
+    assert {name: (s.st_uid, s.st_mode & 0o777) for name, s in reported.items()} == {
         "a": (5, 0o400),
         "b": (7, 0o644),
     }

@@ -90,8 +90,8 @@ def test_objects_of_volumes_and_environments() -> None:
 )
 def test_volumes_that_cannot_be_provided(volume: Any, container: Any, problem: str) -> None:
     plan = plan_volumes(make_pod([{"name": "v", **volume}], container))
-    (said,) = plan.problems.values()
-    assert problem in said
+    (stated,) = plan.problems.values()
+    assert problem in stated
     assert plan.volumes == ()
 
 
@@ -212,7 +212,7 @@ def test_names_from_hostile_manifests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "read_only", "propagation", "supported", "result"),
+    ("requested", "read_only", "propagation", "supported", "result"),
     [
         (None, True, "PRIVATE", True, False),
         ("Disabled", False, "BIDIRECTIONAL", True, False),
@@ -228,10 +228,10 @@ def test_names_from_hostile_manifests() -> None:
     ],
 )
 def test_recursive_read_only(
-    asked: str | None, read_only: bool, propagation: str, supported: bool, result: bool | str
+    requested: str | None, read_only: bool, propagation: str, supported: bool, result: bool | str
 ) -> None:
     mount = Mount("/v", "/h", readonly=read_only, propagation=propagation, volume="v")
-    spec = {} if asked is None else {"recursiveReadOnly": asked}
+    spec = {} if requested is None else {"recursiveReadOnly": requested}
     if isinstance(result, str):
         with pytest.raises(ContainerConfigError, match=result):
             recursive_read_only(spec, mount, supported)
@@ -240,7 +240,7 @@ def test_recursive_read_only(
 
 
 @pytest.mark.parametrize(
-    ("asked", "refused", "result"),
+    ("requested", "refused", "result"),
     [
         (None, "no support", ()),
         ([], "no support", ()),
@@ -252,9 +252,9 @@ def test_recursive_read_only(
         (["x" * 10_000] * 10_000, "", "unknown option 'x{255}…'$"),
     ],
 )
-def test_bind_mount_options(asked: list[str] | None, refused: str, result: Any) -> None:
+def test_bind_mount_options(requested: list[str] | None, refused: str, result: Any) -> None:
     mount = Mount("/v", "/h", volume="v")
-    spec = {} if asked is None else {"bindMountOptions": asked}
+    spec = {} if requested is None else {"bindMountOptions": requested}
     if isinstance(result, str):
         with pytest.raises(ContainerConfigError, match=result):
             bind_mount_options(spec, mount, refused)
@@ -357,7 +357,7 @@ def test_an_invalid_size_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("medium", "asked", "result"),
+    ("medium", "requested", "result"),
     [
         ("HugePages", ["hugepages-2Mi"], 2 * MI),
         ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], 1024 * MI),
@@ -366,8 +366,8 @@ def test_an_invalid_size_is_refused() -> None:
         ("HugePages-1Gi", ["hugepages-2Mi"], "no container requests hugepages-1Gi"),
     ],
 )
-def test_huge_pages(medium: str, asked: list[str], result: int | str) -> None:
-    pod = make_pod([], {"resources": {"limits": dict.fromkeys(asked, "4Mi")}})
+def test_huge_pages(medium: str, requested: list[str], result: int | str) -> None:
+    pod = make_pod([], {"resources": {"limits": dict.fromkeys(requested, "4Mi")}})
     if isinstance(result, str):
         with pytest.raises(EmptyDirError, match=result):
             page_size(medium, pod)
@@ -408,10 +408,10 @@ def test_a_pod_of_too_many_objects_is_refused(references: int, refused: bool) ->
     pod = make_pod(
         [{"name": "v", "projected": {"sources": sources}}], {**uses("v"), "envFrom": env * 2}
     )
-    words = plan_volumes(pod).refused
-    assert bool(words) == refused
+    parts = plan_volumes(pod).refused
+    assert bool(parts) == refused
     if refused:
-        assert "refers to 1001 configMaps, secrets, tokens and certificates" in words
+        assert "refers to 1001 configMaps, secrets, tokens and certificates" in parts
 
 
 @pytest.mark.parametrize("kind", ["serviceAccountToken", "podCertificate"])

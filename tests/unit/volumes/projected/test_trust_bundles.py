@@ -100,7 +100,7 @@ class Api:
 
     def __init__(self) -> None:
         self.items: list[JSON] = []
-        self.news: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        self.changes: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self.serves = "v1"
         self.refuses: ApiError | None = None
         self.answered: asyncio.Event | None = None
@@ -127,7 +127,7 @@ class Api:
                 for event in streamed(self.items, "1"):
                     yield event
             while True:
-                yield await self.news.get()
+                yield await self.changes.get()
         finally:
             self.watches -= 1
 
@@ -157,11 +157,11 @@ async def test_a_pod_sees_the_bundle_and_its_changes(node: Node) -> None:
     file = node.path("projected") / "ca.pem"
     assert file.read_bytes() == exact(A)
     node.woken.clear()
-    api.news.put_nowait(WatchEvent("MODIFIED", bundle("own", pem(A, B))))
+    api.changes.put_nowait(WatchEvent("MODIFIED", bundle("own", pem(A, B))))
     await node.woken.wait()
     await volumes.set_up(pod)
     assert file.read_bytes() == exact(A, B)
-    api.news.put_nowait(WatchEvent("DELETED", bundle("own", "")))
+    api.changes.put_nowait(WatchEvent("DELETED", bundle("own", "")))
     node.woken.clear()
     await node.woken.wait()
     await volumes.set_up(pod)
@@ -186,12 +186,12 @@ async def test_an_answer_for_a_pod_that_has_ended_starts_nothing() -> None:
     api = Api()
     api.answered = asyncio.Event()
     bundles = TrustBundles(cast(Any, api), rng=random.Random(1))
-    asked = asyncio.create_task(bundles.anchors("u", {"name": "own"}))
+    requested = asyncio.create_task(bundles.anchors("u", {"name": "own"}))
     await asyncio.sleep(0)
     bundles.release("u")
     api.answered.set()
     with pytest.raises(Unavailable):
-        await asked
+        await requested
     assert api.watches == 0
 
 

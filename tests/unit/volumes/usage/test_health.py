@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.status.generate import shown_volume_health
+from kubeletpy.status.generate import reported_volume_health
 from kubeletpy.volumes.claims.model import (
     FailureOutcome,
     MountedVolume,
@@ -36,7 +36,7 @@ def condition(status: str, reason: str, message: str = "") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("supplied", "expected"),
     [
         (answer(), []),
         (
@@ -55,8 +55,8 @@ def condition(status: str, reason: str, message: str = "") -> Any:
         (answer((TYPE.DEGRADED, "a\n", "m")), [condition("Degraded", "", "m")]),
     ],
 )
-def test_the_conditions_of_an_answer(given: Any, expected: Any) -> None:
-    assert answers.volume_health(given) == expected
+def test_the_conditions_of_an_answer(supplied: Any, expected: Any) -> None:
+    assert answers.volume_health(supplied) == expected
 
 
 def test_an_answer_without_bounds_is_cut() -> None:
@@ -97,7 +97,7 @@ SICK = condition("Degraded", "Slow", "first")
 def test_only_another_set_of_conditions_changes_a_status(
     old: Any, reported: Any, expected: Any
 ) -> None:
-    assert shown_volume_health(old, reported) == expected
+    assert reported_volume_health(old, reported) == expected
 
 
 class Drivers:
@@ -107,10 +107,10 @@ class Drivers:
         left = PublishedOnDisk("kubernetes.io/csi", "u", "uid", "pv", "/p", driver="d", handle="h")
         self.volumes = [MountedVolume("uid", "v", None, "d", left)]
         self.answer: Any = [SICK]
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.clock = SetClock()
         self.monitor = VolumeHealthMonitor(
-            lambda: self.volumes, self.health, self.told.append, self.clock, period=0
+            lambda: self.volumes, self.health, self.notified.append, self.clock, period=0
         )
 
     async def health(self, left: PublishedOnDisk) -> Any:
@@ -123,18 +123,18 @@ class Drivers:
 async def test_pods_are_notified_of_changed_answers_only() -> None:
     node = Drivers()
     await node.monitor.round()
-    assert node.told == ["uid"]
-    (shown,) = node.monitor.of_pod("uid")
-    assert (shown["name"], shown["healthConditions"]) == ("v", [SICK])
+    assert node.notified == ["uid"]
+    (reported,) = node.monitor.of_pod("uid")
+    assert (reported["name"], reported["healthConditions"]) == ("v", [SICK])
     node.clock.time += 60
     await node.monitor.round()
     node.answer = OperationFailed(FailureOutcome.TRANSIENT, "no answer")
     await node.monitor.round()
-    assert node.told == ["uid"]
-    assert node.monitor.of_pod("uid") == [shown], "a failed call changes nothing"
+    assert node.notified == ["uid"]
+    assert node.monitor.of_pod("uid") == [reported], "a failed call changes nothing"
     node.answer = []
     await node.monitor.round()
-    assert node.told == ["uid", "uid"]
+    assert node.notified == ["uid", "uid"]
     assert node.monitor.of_pod("uid")[0]["healthConditions"] == []
     node.volumes = []
     await node.monitor.round()
@@ -145,7 +145,7 @@ async def test_a_driver_without_the_capability_reports_nothing() -> None:
     node = Drivers()
     node.answer = None
     await node.monitor.round()
-    assert (node.told, node.monitor.of_pod("uid")) == ([], [])
+    assert (node.notified, node.monitor.of_pod("uid")) == ([], [])
 
 
 class Calls:
@@ -153,7 +153,7 @@ class Calls:
 
     def __init__(self, *capabilities: Any) -> None:
         self.capabilities = capabilities
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
 
     async def call(
         self, method: str, request: Any, answer: Any, within: float, *, secrets: Any = ()
@@ -162,7 +162,7 @@ class Calls:
             return csi.NodeGetCapabilitiesResponse(
                 capabilities=[{"rpc": {"type": each}} for each in self.capabilities]
             )
-        self.asked.append(request)
+        self.requested.append(request)
         return answer_of_driver()
 
     async def close(self) -> None:
@@ -190,7 +190,7 @@ async def test_a_driver_is_called_according_to_its_capabilities(
     calls = Calls(*capabilities)
     client = NodeClient("d", "/x.sock", Metrics().csi, calls)
     assert await client.health("h", "/p", "/s") == found
-    wanted = csi.NodeGetVolumeHealthRequest(
+    desired = csi.NodeGetVolumeHealthRequest(
         volume_id="h", volume_publish_path="/p", staging_target_path=staging or ""
     )
-    assert calls.asked == ([] if staging is None else [wanted])
+    assert calls.requested == ([] if staging is None else [desired])

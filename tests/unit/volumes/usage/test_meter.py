@@ -30,11 +30,11 @@ class Node:
 
     def __init__(self, period: float = 60.0, *, health: bool = True) -> None:
         self.volumes: list[MountedVolume] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.sick = False
         self.healed = asyncio.Event()
         self.known: list[MeasuredVolume] = []
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.meter = VolumeMeter(
             lambda: self.volumes,
             self.measure,
@@ -47,7 +47,7 @@ class Node:
         self.running = asyncio.create_task(self.meter.run())
 
     async def measure(self, left: PublishedOnDisk) -> VolumeStats | None:
-        self.asked.append(left.spec_name)
+        self.requested.append(left.spec_name)
         if left.driver == "hangs":
             await self.healed.wait()
         if left.driver == "fails":
@@ -60,7 +60,7 @@ class Node:
         pass
 
     def abnormal(self, found: MeasuredVolume) -> None:
-        self.told.append(f"{found.volume.name}: {found.stats.message}")
+        self.notified.append(f"{found.volume.name}: {found.stats.message}")
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
         self.known = list(found)
@@ -81,10 +81,10 @@ async def test_a_driver_that_hangs_fails_or_is_mute_holds_up_no_other() -> None:
     hanging = [volume(f"h{number}", "hangs") for number in range(2 * AT_ONCE)]
     await node.come(*hanging, volume("f", "fails"), volume("m", "mute"), volume("a"))
     assert node.names() == ["a"]
-    assert sorted(node.asked) == ["a", "f", *(f"h{n}" for n in range(AT_ONCE)), "m"]
+    assert sorted(node.requested) == ["a", "f", *(f"h{n}" for n in range(AT_ONCE)), "m"]
     await asyncio.sleep(600)
-    assert node.asked.count("h0") == 1, "it is not called again before it answered"
-    assert node.asked.count("a") >= 6
+    assert node.requested.count("h0") == 1, "it is not called again before it answered"
+    assert node.requested.count("a") >= 6
     node.healed.set()
     await asyncio.sleep(100)
     assert len(node.names()) == 1 + len(hanging)
@@ -111,9 +111,9 @@ async def test_an_unhealthy_volume_is_reported_each_time() -> None:
     node = Node()
     node.sick = True
     await node.come(volume("a"))
-    assert node.told == ["a: on fire"]
+    assert node.notified == ["a: on fire"]
     await asyncio.sleep(95)
-    assert node.told == ["a: on fire"] * 2
+    assert node.notified == ["a: on fire"] * 2
     node.running.cancel()
 
 
@@ -123,7 +123,7 @@ async def test_without_the_gate_no_condition_is_reported() -> None:
     node = Node(health=False)
     node.sick = True
     await node.come(volume("a"))
-    assert node.told == []
+    assert node.notified == []
     (found,) = node.known
     assert found.stats == VolumeStats(capacity_bytes=10)
     node.running.cancel()
@@ -134,18 +134,18 @@ async def test_a_period_that_is_not_above_zero_measures_nothing() -> None:
     node = Node(period=-1)
     await node.come(volume("a"))
     assert node.running.done()
-    assert not node.asked
+    assert not node.requested
 
 
 def test_the_first_of_two_pods_with_one_claim_counts_and_removed_claims_vanish() -> None:
     metrics = Metrics()
     one = ClaimNumbers("ns", "a", {"used_bytes": 1, "capacity_bytes": 10})
     metrics.volume_stats.show([one, ClaimNumbers("ns", "a", {"used_bytes": 2, "inodes": 5})])
-    shown = metrics.render().decode()
+    reported = metrics.render().decode()
     labels = '{namespace="ns",persistentvolumeclaim="a"}'
-    assert f"kubelet_volume_stats_used_bytes{labels} 1\n" in shown
-    assert f"kubelet_volume_stats_inodes{labels}" not in shown
+    assert f"kubelet_volume_stats_used_bytes{labels} 1\n" in reported
+    assert f"kubelet_volume_stats_inodes{labels}" not in reported
     metrics.volume_stats.show([ClaimNumbers("ns", "a", {"capacity_bytes": 11})])
-    shown = metrics.render().decode()
-    assert f"kubelet_volume_stats_capacity_bytes{labels} 11\n" in shown
-    assert f"used_bytes{labels}" not in shown
+    reported = metrics.render().decode()
+    assert f"kubelet_volume_stats_capacity_bytes{labels} 11\n" in reported
+    assert f"used_bytes{labels}" not in reported

@@ -151,7 +151,7 @@ class Machine:
         self.host = FakeSystemd()
         self.node = FakeNode(self.host)
         self.journal = Journal(directory / "adopt.jsonl")
-        self.said: list[str] = []
+        self.stated: list[str] = []
 
     def runner(self) -> Runner:
         self.host.new_process()
@@ -159,7 +159,7 @@ class Machine:
         async def answers() -> bool:
             return self.host.running is not UnitProgram.NOTHING and not self.host.restarts
 
-        return Runner(self.host, answers, self.journal, LoopClock(), self.said.append)
+        return Runner(self.host, answers, self.journal, LoopClock(), self.stated.append)
 
     async def adopt(self, kill_at: int = -1) -> WatchOutcome:
         runner = self.runner()
@@ -226,7 +226,7 @@ async def test_an_unhealthy_node_is_returned_to_the_kubelet(tmp_path: Path) -> N
     assert await machine.adopt() is WatchOutcome.GIVE_BACK
     host = machine.host
     assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
-    assert "giving the node back: container app of pod ns/a was restarted" in machine.said
+    assert "giving the node back: container app of pod ns/a was restarted" in machine.stated
     assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
 
 
@@ -239,7 +239,7 @@ async def test_an_agent_that_exits_returns_the_node_within_seconds(tmp_path: Pat
     assert asyncio.get_running_loop().time() - started < 3
     assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
     why = "the agent has exited, and systemd has restarted it"
-    assert f"giving the node back: {why}" in machine.said
+    assert f"giving the node back: {why}" in machine.stated
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,9 @@ async def test_a_pod_that_the_runtime_does_not_report(tmp_path: Path) -> None:
 
 
 async def test_a_resize_that_was_not_granted_is_no_restart(tmp_path: Path) -> None:
-    asked = pod("a")
+    requested = pod("a")
     small, large = ({"limits": {"memory": each}} for each in ("32Mi", "64Mi"))
-    asked["spec"]["containers"][0] |= {
+    requested["spec"]["containers"][0] |= {
         "resources": large,
         "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}],
     }
@@ -182,7 +182,7 @@ async def test_a_resize_that_was_not_granted_is_no_restart(tmp_path: Path) -> No
         (tmp_path / name).write_text(records)
     runtime = FakeRuntime()
     run(runtime, "a")
-    found = await judged(tmp_path, runtime, ScriptedApi([{"items": [asked]}]))
+    found = await judged(tmp_path, runtime, ScriptedApi([{"items": [requested]}]))
     assert found["a"] == "kept: "
 
 

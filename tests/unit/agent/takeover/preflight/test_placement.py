@@ -34,11 +34,11 @@ def exclusive(uid: str, cpus: str) -> Pod:
     return pod({"name": "c", **fixed(cpus, "1Gi")}, uid=uid)
 
 
-async def refused(given: KubeletSettings, root: Path, state: CpuState, *pods: Pod) -> list[str]:
+async def refused(supplied: KubeletSettings, root: Path, state: CpuState, *pods: Pod) -> list[str]:
     """The reason of each refusal; empty for a pod that has a position."""
     before = write_cpu_state(state)
     (root / FILE).write_text(before)
-    async with placing(given, FACTS, root, lambda: TWO_NODES) as place:
+    async with placing(supplied, FACTS, root, lambda: TWO_NODES) as place:
         found = [place(each) for each in pods]
     assert (root / FILE).read_text() == before, "nothing is written"
     return ["" if each is None else str(each.reason) for each in found]

@@ -19,14 +19,14 @@ class Reviews(KubeApi):
 
     def __init__(self, *refused: str, away: bool = False) -> None:
         self.refused, self.away = refused, away
-        self.asked: list[JSON] = []
+        self.requested: list[JSON] = []
 
     async def answer(self, call: Call) -> JSON:
         assert (call.verb, call.resource.plural) == ("create", "selfsubjectaccessreviews")
         if self.away:
             raise Unavailable("no answer")
         attributes = cast(Any, call.body)["spec"]["resourceAttributes"]
-        self.asked.append(attributes)
+        self.requested.append(attributes)
         name = f"{attributes['verb']} {attributes['resource']}"
         return {"status": {"allowed": name not in self.refused, "reason": "no relation"}}
 
@@ -37,7 +37,7 @@ class Reviews(KubeApi):
 async def test_all_rights_are_there() -> None:
     api = Reviews()
     assert await missing_rights(SETTINGS, "n", api) == []
-    assert len(api.asked) == len(list(needed_rights(SETTINGS, "n")))
+    assert len(api.requested) == len(list(needed_rights(SETTINGS, "n")))
 
 
 async def test_a_missing_right_is_named_with_its_consequence() -> None:
@@ -73,9 +73,9 @@ def test_rights_of_the_settings() -> None:
 
 def test_pods_are_those_of_the_node() -> None:
     first = next(needed_rights(SETTINGS, "n"))
-    wanted = {"key": "spec.nodeName", "operator": "In", "values": ["n"]}
+    desired = {"key": "spec.nodeName", "operator": "In", "values": ["n"]}
     assert review(first, "n")["spec"]["resourceAttributes"] == {
         "verb": "list",
         "resource": "pods",
-        "fieldSelector": {"requirements": [wanted]},
+        "fieldSelector": {"requirements": [desired]},
     }

@@ -130,8 +130,8 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 def test_fields_with_another_effect() -> None:
-    asked = {"endpoint": "localhost:4317", "samplingRatePerMillion": 10}
-    settings = default_settings(enableServer=False, tracing=asked)
+    requested = {"endpoint": "localhost:4317", "samplingRatePerMillion": 10}
+    settings = default_settings(enableServer=False, tracing=requested)
     assert [each.name for each in other_effects(settings, NodeFlags())] == list(FIELDS)
     assert other_effects(default_settings(), NodeFlags()) == []
 

@@ -33,7 +33,7 @@ def found(root: Path, **settings: object) -> list[tuple[Severity, str]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "severity", "said"),
+    ("name", "text", "severity", "stated"),
     [
         ("memory_manager_state", write_memory_state(MemoryState("None")), "taken", "policy None"),
         ("cpu_manager_state", "", "taken", "empty"),
@@ -64,13 +64,13 @@ def found(root: Path, **settings: object) -> list[tuple[Severity, str]]:
         ("pods/u/userns", "{", "unclear", "the record of its user namespace can't be used"),
     ],
 )
-def test_a_file(tmp_path: Path, name: str, text: str, severity: str, said: str) -> None:
+def test_a_file(tmp_path: Path, name: str, text: str, severity: str, stated: str) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     (mine,) = [each for each in found(tmp_path) if each[1].startswith(f"{name}: ")]
     assert mine[0] == severity
-    assert mine[1].startswith(f"{name}: {said}")
+    assert mine[1].startswith(f"{name}: {stated}")
 
 
 def test_ids_for_user_namespaces_that_no_kernel_maps(tmp_path: Path) -> None:

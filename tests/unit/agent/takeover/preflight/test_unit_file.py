@@ -11,7 +11,7 @@ from kubeletpy.agent.takeover.preflight.unit_file import (
     kubelet_command,
     read_environment_file,
     read_service,
-    split_words,
+    split_parts,
 )
 
 SPECIFIERS = {"H": "node-1"}
@@ -23,7 +23,7 @@ def service(*texts: str) -> Service:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "parts"),
     [
         ("", []),
         ("a  b\tc", ["a", "b", "c"]),
@@ -36,13 +36,13 @@ def service(*texts: str) -> Service:
         ('"it\'s"', ["it's"]),
     ],
 )
-def test_splitting_into_words(text: str, words: list[str]) -> None:
-    assert split_words(text, "here") == words
+def test_splitting_into_words(text: str, parts: list[str]) -> None:
+    assert split_parts(text, "here") == parts
 
 
 def test_an_open_quote_is_named() -> None:
     with pytest.raises(UnitError, match=r"kubelet\.service, line 3: a quote is not closed"):
-        split_words("'a", "kubelet.service, line 3")
+        split_parts("'a", "kubelet.service, line 3")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_broken_environment_files_are_named(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "parts"),
     [
         ("kubelet $A ${B} --x=${A}", ["kubelet", "1", "2 3", "4 5", "--x=1 '2 3'"]),
         ("kubelet $NONE ${NONE}", ["kubelet", ""]),
@@ -131,9 +131,9 @@ def test_broken_environment_files_are_named(text: str, message: str) -> None:
         (":kubelet $A", ["kubelet", "$A"]),
     ],
 )
-def test_variables_of_commands(text: str, words: list[str]) -> None:
+def test_variables_of_commands(text: str, parts: list[str]) -> None:
     variables = {"A": "1 '2 3'", "B": "4 5"}
-    assert expand_command(text, variables, "here") == words
+    assert expand_command(text, variables, "here") == parts
 
 
 def test_environment_files_win_over_environment() -> None:

@@ -31,8 +31,8 @@ def test_skew(server: ServerVersion | NoVersion, kubelet: str, severities: list[
 
 
 def test_the_texts() -> None:
-    asked = KubernetesVersion(36)
-    found = version_findings(decide(asked, None, None), "v1.35.4")
+    requested = KubernetesVersion(36)
+    found = version_findings(decide(requested, None, None), "v1.35.4")
     assert [each.text for each in found] == [
         "the agent runs as Kubernetes 1.36: --kubernetes-version=1.36",
         "kubelet v1.35.4: the node's version changes to 1.36: defaults and feature gates are those "
