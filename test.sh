@@ -31,7 +31,7 @@
 #   ./test.sh nodes --machine qemu tests/nodes/test_cpus.py   under QEMU, for what user-mode Linux lacks
 #   ./test.sh nodes --matrix trixie uml  the same tests on Debian 13 (bookworm trixie testing: none named),
 #                                    under user-mode Linux (uml qemu: none named)
-#   ./test.sh mutation admission pods    unit tests of these packages against small faults in their decisions
+#   ./test.sh mutation resources pods    unit tests of these packages against small faults in their decisions
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
 

@@ -92,4 +92,4 @@ class Watching:
                 waiter.set_result(now)
 
 
-__all__ = ["REMOVED", "NODES", "READY", "SUCCEEDED", "Watching"]
+__all__ = ["NODES", "READY", "REMOVED", "SUCCEEDED", "Watching"]

@@ -11,12 +11,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_only_pure_modules_of_the_package_are_mutated_by_its_own_tests() -> None:
-    mutmut = tomllib.loads(settings("admission"))["tool"]["mutmut"]
+    mutmut = tomllib.loads(settings("resources"))["tool"]["mutmut"]
     assert "kubeletpy/resources/admission/checks.py" in mutmut["only_mutate"]
-    assert all(path.startswith("kubeletpy/resources/admission/") for path in mutmut["only_mutate"])
-    assert mutmut["pytest_add_cli_args_test_selection"] == ["tests/unit/resources/admission"]
+    assert all(path.startswith("kubeletpy/resources/") for path in mutmut["only_mutate"])
+    assert mutmut["pytest_add_cli_args_test_selection"] == ["tests/unit/resources"]
     assert all((ROOT / each).exists() for each in (*mutmut["also_copy"], *mutmut["only_mutate"]))
-    assert {"admission", "pods", "podworkers"} <= set(packages())
+    assert {"resources", "pods", "podworkers"} <= set(packages())
 
 
 def test_mutations_that_no_test_noticed() -> None:
