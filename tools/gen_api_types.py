@@ -21,7 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "docs" / "reference" / "api-schema.json"
-OUT = ROOT / "kubeletpy" / "api"
+OUT = ROOT / "kubeletpy" / "base" / "api"
 SCALARS = {"string": "str", "integer": "int", "boolean": "bool", "number": "float"}
 SPECIAL = {"Quantity": "str", "Time": "str", "MicroTime": "str", "IntOrString": "int | str"}
 STUB = '''"""Kubernetes objects as plain JSON with known fields (TypedDicts).

@@ -8,7 +8,7 @@ python tools/gen_interface.py --changelog WORDS
                                            # all names that have changed
 
 tools/interface-changes.csv has a row for each change of a name: the digest of its new signature and
-words of the line of CHANGELOG.md about it. A name whose signature has another digest than its last
+words of the entry of CHANGELOG.md about it. A name whose signature has another digest than its last
 row has changed without a line.
 """
 
@@ -50,11 +50,11 @@ Made by tools/gen_interface.py; do not edit. A change needs a line in CHANGELOG.
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of the ledger: the new signature of a name, and words of the changelog's line on it."""
+    """Row of the ledger: the new signature of a name, and an excerpt of its changelog entry."""
 
     name: str
     digest: str
-    parts: str
+    excerpt: str
 
 
 # -- signatures ----------------------------------------------------------------------------------
@@ -196,13 +196,14 @@ def untold(changes: Sequence[Change], changelog: str) -> list[str]:
     notified, wrong = entries(changelog), []
     cited: set[tuple[str, str]] = set()
     for change in changes:
-        found = [entry for entry in notified if change.parts in entry]
+        found = [entry for entry in notified if change.excerpt in entry]
         if len(found) != 1:
-            wrong.append(f"{change.name}: {len(found)} lines of CHANGELOG.md have {change.parts!r}")
+            lines = f"{len(found)} lines of CHANGELOG.md"
+            wrong.append(f"{change.name}: {lines} have {change.excerpt!r}")
         elif not _is_named(change.name, found[0]):
-            wrong.append(f"{change.name}: is not named by the line with {change.parts!r}")
+            wrong.append(f"{change.name}: is not named by the line with {change.excerpt!r}")
         elif (change.name, found[0]) in cited:
-            wrong.append(f"{change.name}: two changes cite one line ({change.parts!r})")
+            wrong.append(f"{change.name}: two changes cite one line ({change.excerpt!r})")
         else:
             cited.add((change.name, found[0]))
     return wrong
@@ -224,16 +225,16 @@ def problems(public: Mapping[str, str], changes: Sequence[Change], changelog: st
     return [*changed, *untold(changes, changelog)]
 
 
-def record(public: Mapping[str, str], changes: Sequence[Change], text: str, parts: str) -> str:
+def record(public: Mapping[str, str], changes: Sequence[Change], text: str, excerpt: str) -> str:
     """Add what has changed to the ledger; what is wrong with that, or ""."""
-    new = [Change(name, of, parts) for name, of in unrecorded(public, changes).items()]
-    if not any(parts in entry for entry in entries(unreleased(text))):
-        return f"no fragment in changes/ has {parts!r}"
+    new = [Change(name, of, excerpt) for name, of in unrecorded(public, changes).items()]
+    if not any(excerpt in entry for entry in entries(unreleased(text))):
+        return f"no fragment in changes/ has {excerpt!r}"
     if wrong := untold([*changes, *new], text):
         return "\n".join(wrong)
     with LEDGER.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerows((each.name, each.digest, each.parts) for each in new)
+        writer.writerows((each.name, each.digest, each.excerpt) for each in new)
     return ""
 
 

@@ -33,7 +33,7 @@ FILES = (
     "openapi-v2-document.json",
 )
 WIRE = "api-wire.json"
-OWN_WIRE = ROOT / "kubeletpy" / "wire" / "api-wire.json"
+OWN_WIRE = ROOT / "kubeletpy" / "base" / "wire" / "api-wire.json"
 ABOUT_ALL = ("meta/Status", "meta/ListMeta", "meta/DeleteOptions")
 
 

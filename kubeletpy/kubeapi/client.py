@@ -29,6 +29,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi import protocol as kubeapi_protocol
 from kubeletpy.kubeapi.kubeconfig import Connection, connect_kubeconfig
+from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, spread, why
 from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
@@ -65,9 +66,7 @@ class WireFormat(Protocol):
         """An answer. Raises one of UNREADABLE."""
         ...
 
-    def events(
-        self, content_type: str, chunks: AsyncIterator[bytes]
-    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
+    def events(self, content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
         """The events of a watch as they arrive.
 
         Raises:
@@ -93,7 +92,7 @@ class JsonFormat:
 
     async def events(
         self, content_type: str, chunks: AsyncIterator[bytes]
-    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
+    ) -> AsyncIterator[WatchEvent]:
         """Decode an event of a watch."""
         blank = 0
         async for line in _lines(chunks):
@@ -128,14 +127,14 @@ async def decode_json(text: bytes) -> Any:
     return await asyncio.to_thread(object_text.loads, text)
 
 
-def event_of(kind: object, obj: object) -> kubeapi_protocol.WatchEvent | None:
+def event_of(kind: object, obj: object) -> WatchEvent | None:
     """A decoded event; None for one of an unknown type. Raises ApiError for an ERROR."""
     if kind == "ERROR":
         raise errors.from_status(0, obj)
     if kind not in _EVENT_TYPES or not isinstance(obj, dict):
         logger.warning("watch event ignored", extra={"type": str(kind)[:40]})
         return None
-    return kubeapi_protocol.WatchEvent(str(kind), obj)
+    return WatchEvent(str(kind), obj)
 
 
 def no_event() -> errors.Unavailable:
@@ -198,7 +197,7 @@ class HttpCall(Struct, frozen=True):
     headers: dict[str, str]
 
 
-def http_call(call: kubeapi_protocol.Call, form: WireFormat) -> HttpCall:
+def http_call(call: Call, form: WireFormat) -> HttpCall:
     """The request for a call. Raises BadRequest for anything that cannot be in a path."""
     collection = call.verb in ("list", "watch", "deletecollection")
     name = None if collection or (call.verb == "create" and not call.name) else call.name
@@ -209,7 +208,7 @@ def http_call(call: kubeapi_protocol.Call, form: WireFormat) -> HttpCall:
     return HttpCall(METHODS[call.verb], url, data, {**form.headers(call.resource), **headers})
 
 
-def _body(call: kubeapi_protocol.Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
+def _body(call: Call, form: WireFormat) -> tuple[bytes | None, dict[str, str]]:
     """The body and its header."""
     obj = _delete_options(call) if call.verb == "delete" else call.body
     if obj is None:
@@ -222,7 +221,7 @@ def _body(call: kubeapi_protocol.Call, form: WireFormat) -> tuple[bytes | None, 
     return data, {"Content-Type": kind}
 
 
-def _query(call: kubeapi_protocol.Call) -> dict[str, str]:
+def _query(call: Call) -> dict[str, str]:
     if call.verb == "patch" and call.patch_type is kubeapi_protocol.PatchType.APPLY:
         return {"fieldManager": "kubelet", "force": "true"}
     if call.verb == "deletecollection":
@@ -244,7 +243,7 @@ def _query(call: kubeapi_protocol.Call) -> dict[str, str]:
     }
 
 
-def _delete_options(call: kubeapi_protocol.Call) -> JSON:
+def _delete_options(call: Call) -> JSON:
     options: JSON = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if call.grace_period_seconds is not None:
         options["gracePeriodSeconds"] = call.grace_period_seconds
@@ -399,7 +398,7 @@ class KubeClient(kubeapi_protocol.KubeApi):
         for sessions in (self._sessions, *self._others):
             await sessions.close()
 
-    async def answer(self, call: kubeapi_protocol.Call) -> JSON:
+    async def answer(self, call: Call) -> JSON:
         request = http_call(call, self._form)
         async with self._under_way, self._send(request, self._timeout) as response:
             try:
@@ -430,15 +429,11 @@ class KubeClient(kubeapi_protocol.KubeApi):
         self._answered(request, len(body))
         return body
 
-    async def follow(
-        self, call: kubeapi_protocol.Call
-    ) -> AsyncIterator[kubeapi_protocol.WatchEvent]:
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
         seconds, version = call.timeout_seconds + WATCH_SLACK, call.resource_version
         async with self._send(http_call(call, self._form), seconds, lasting=True) as response:
             try:
-                yield kubeapi_protocol.WatchEvent(
-                    "BOOKMARK", {"metadata": {"resourceVersion": version}}
-                )
+                yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": version}})
                 kind = response.header("content-type")
                 async for event in self._form.events(kind, response.chunks()):
                     yield event

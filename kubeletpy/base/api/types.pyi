@@ -2,8 +2,8 @@
 
 Made by tools/gen_api_types.py from the API's OpenAPI schema; do not edit. Every field is optional
 here, as it is on the wire: read with ``.get`` what may be absent. Quantities and times stay strings
-(:mod:`kubeletpy.api.quantity`, :mod:`kubeletpy.api.times` read them). Objects that arrive are
-shared: never change one in place.
+(:mod:`kubeletpy.base.api.quantity`, :mod:`kubeletpy.base.api.times` read them). Objects that arrive
+are shared: never change one in place.
 """
 
 from __future__ import annotations
