@@ -1,2 +1,4 @@
-"""What a pod may have of its node: admission, allocation, placement, cgroups, devices and
-claims."""
+"""The resources of a node that a pod may have.
+
+Admission, allocation, placement, cgroups, devices, claims and the plugins that provide them.
+"""

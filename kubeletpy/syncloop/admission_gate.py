@@ -329,7 +329,9 @@ class AdmissionGate:
         await run_all(*(self._kill_victim(victim, signal) for victim in chosen))
 
     async def _kill_victim(self, victim: Pod, signal: str) -> None:
-        self._recorder.event(pod_reference(victim), WARNING, Reason.PREEMPTING, checks.MESSAGE)
+        self._recorder.event(
+            pod_reference(victim), WARNING, Reason.PREEMPTING, checks.PREEMPTED_MESSAGE
+        )
         now = self._clock.now()
         options = KillOptions(
             evict=True,

@@ -1,4 +1,4 @@
-"""Which pods of a node its agent would not admit at its next start. Pure.
+"""Predicts which pods of a node its agent would not admit at its next start. Pure.
 
 A start admits each pod anew, whether or not it runs, in the order of :func:`seniority`. A running
 pod that no longer fits ends: its node's labels or taints have changed, or the node offers less. The
@@ -24,12 +24,12 @@ class Refusal(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Both, for people."""
+        """The reason and the message, as one line."""
         return f"{self.reason}: {self.message}"
 
 
 def seniority(pod: Pod) -> tuple[bool, str]:
-    """Pods that a kubelet has accepted before, then the oldest: they keep their place."""
+    """The sort key by which pods are admitted: accepted ones first, and of these the oldest."""
     return not pod.status.get("startTime"), pod.metadata.get("creationTimestamp") or ""
 
 
@@ -43,10 +43,9 @@ def judge_any(
     needs_of: checks.NeedsOf,
     held: Mapping[str, int],
 ) -> checks.Verdict:
-    """The verdict of :func:`~kubeletpy.resources.admission.handlers.judge`; an invalid quantity is
-    a refusal.
+    """Judge a pod, and refuse it for an invalid quantity, which ``judge`` raises.
 
-    ``needs_of``: for the others; the pod itself takes what it requests.
+    ``needs_of`` is for the others; the pod itself takes what it requests.
     """
     try:
         return judge(
@@ -71,7 +70,7 @@ def refused_at_start(
     needs_of: checks.NeedsOf = checks.needs_in_force,
     place: Callable[[Pod], checks.Rejection | None] = lambda pod: None,
 ) -> dict[str, Refusal]:
-    """The pods that would not be admitted, or would be preempted, by uid.
+    """Return the pods that would not be admitted, or would be preempted, by uid.
 
     Args:
         pods: all of the node without mirrors, as they are allocated. Static pods come first: their
@@ -109,7 +108,9 @@ def refused_at_start(
                     return
                 for victim in chosen:
                     admitted.remove(victim)
-                    refused[victim.uid] = Refusal(checks.REASON, f"{checks.MESSAGE} {pod.key}")
+                    refused[victim.uid] = Refusal(
+                        checks.PREEMPTED_REASON, f"{checks.PREEMPTED_MESSAGE} {pod.key}"
+                    )
                 admitted.append(pod)
 
     for pod in sorted(pods, key=lambda each: (not each.is_static, *seniority(each))):

@@ -1,7 +1,8 @@
-"""Whether a node has enough left for what a pod requests.
+"""The rules of admission, each by itself, and the values that they take and return. Pure.
 
-Pure. Amounts are whole numbers: cpu in millicores, all else in units, rounded up. Source:
-docs/reference/behaviour.md, l.
+They cover resources, host ports, node affinity, sysctls, taints, and preemption for critical pods.
+Amounts are whole numbers: cpu in millicores, all else in units, rounded up. Source:
+docs/reference/behaviour.md, l, j4.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from kubeletpy.pods.resources import (
     qos_class,
     requests_in_force,
 )
-
-# The possible outcomes of admission.
 
 UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 
@@ -60,6 +59,9 @@ class Shortage(Struct, frozen=True):
             f"Node didn't have enough resource: {self.resource}, requested: {self.requested}, "
             f"used: {self.used}, capacity: {self.capacity}",
         )
+
+
+# The possible verdicts.
 
 
 class Admitted(Struct, frozen=True):
@@ -95,6 +97,33 @@ def predicate(name: AdmissionReason, text: str) -> Rejection:
     return Rejection(name, f"Predicate {name} failed: {text}")
 
 
+# Inputs of admission about the node besides its object: constant unless noted.
+
+
+class NodeState(Struct, frozen=True):
+    """The node's settings and capabilities."""
+
+    allowed_unsafe_sysctls: Sequence[str] = ()
+    kernel_version: str = ""
+    """The release in ``uname -r``; empty: unknown, then only sysctls safe on every kernel are
+    safe."""
+    apparmor: bool = True
+    """Whether the kernel enforces AppArmor profiles."""
+    pod_level_resources: bool = True
+    """The feature gate PodLevelResources."""
+    declared_features: Sequence[str] | None = None
+    """The features that the node declares; None: it declares none, and pods are not checked."""
+    version: KubernetesVersion = NEWEST
+    """The one whose features a pod may need."""
+    pressures: Sequence[str] = ()
+    """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
+    let_in: Collection[str] = ()
+    """Uids of pods that have anything in the runtime; known while there is pressure."""
+    shutting_down: bool = False
+
+
+# Resources: whether the node has enough left.
+
 Needs = Mapping[str, int]
 NeedsOf = Callable[[Pod], Needs]
 PODS = "pods"
@@ -111,12 +140,15 @@ def pod_needs(pod: Pod) -> Needs:
 
 
 def needs_in_force(pod: Pod) -> Needs:
-    """The resources that a pod already on the node takes. Raises ValueError: see above."""
+    """The resources that a pod already on the node takes.
+
+    Raises ValueError for an invalid quantity.
+    """
     return needs_of_requests(requests_in_force(pod))
 
 
 def needs_of_requests(requests: Amounts) -> Needs:
-    """Requests in whole units: cpu in thousandths."""
+    """Requests in whole units, cpu in millicores."""
     return {
         name: whole(amount * 1000 if name == "cpu" else amount) for name, amount in requests.items()
     }
@@ -198,32 +230,7 @@ def _counts(name: str, allocatable: Mapping[str, str]) -> bool:
     return name in _FIRST or name.startswith(HUGEPAGES_PREFIX) or "/" in name
 
 
-# Inputs of admission about the node besides its object: constant unless noted.
-
-
-class NodeState(Struct, frozen=True):
-    """The node's settings and capabilities."""
-
-    allowed_unsafe_sysctls: Sequence[str] = ()
-    kernel_version: str = ""
-    """The release in ``uname -r``; empty: unknown, then only sysctls safe on every kernel are
-    safe."""
-    apparmor: bool = True
-    """Whether the kernel enforces AppArmor profiles."""
-    pod_level_resources: bool = True
-    """The feature gate PodLevelResources."""
-    declared_features: Sequence[str] | None = None
-    """The features that the node declares; None: it declares none, and pods are not checked."""
-    version: KubernetesVersion = NEWEST
-    """The one whose features a pod may need."""
-    pressures: Sequence[str] = ()
-    """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
-    let_in: Collection[str] = ()
-    """Uids of pods that have anything in the runtime; known while there is pressure."""
-    shutting_down: bool = False
-
-
-# Whether two pods request the same port of the node.
+# Host ports: whether two pods request the same one.
 
 EVERYWHERE = ("", "0.0.0.0")
 """Addresses that stand for all addresses of the node."""
@@ -244,7 +251,7 @@ def host_ports(pod: Pod) -> Iterator[HostPort]:
 
 
 def holders(pod: Pod, others: Iterable[Pod]) -> Iterator[tuple[HostPort, Pod]]:
-    """Which requested host ports other pods have, and which pods."""
+    """The requested host ports that other pods have, each with the pod that has it."""
     requested = list(host_ports(pod))
     for other in others if requested else ():
         for have in host_ports(other):
@@ -258,13 +265,11 @@ def clash(pod: Pod, others: Iterable[Pod]) -> bool:
     return any(True for _ in holders(pod, others))
 
 
-# Whether a pod's nodeSelector and required node affinity match a node.
-#
-#  Source: docs/reference/behaviour.md, l; API conventions for node selectors.
+# Node affinity.
 
 
 def selects(pod: Pod, node: api.Node) -> bool:
-    """Whether the node matches what the pod requires."""
+    """Whether the node matches the pod's nodeSelector and required node affinity."""
     labels = node["metadata"].get("labels") or {}
     for key, label in (pod.spec.get("nodeSelector") or {}).items():
         if labels.get(key) != label:
@@ -276,11 +281,9 @@ def selects(pod: Pod, node: api.Node) -> bool:
     return matches(required, labels, node["metadata"].get("name", ""))
 
 
-# Which sysctls a pod may set: those that are namespaced and don't affect other pods.
-#
-#  Source: docs/reference/behaviour.md, j4.
+# Sysctls: a pod may set those that are namespaced and don't affect other pods.
 
-_SAFE = {
+_SAFE_SYSCTLS = {
     "kernel.shm_rmid_forced": "",
     "net.ipv4.ip_local_port_range": "",
     "net.ipv4.tcp_syncookies": "",
@@ -301,27 +304,30 @@ _SAFE = {
 
 def safe_sysctls(kernel_version: str) -> Iterator[str]:
     """The sysctls that are safe on a kernel (``6.1.0-13-amd64``; empty: unknown)."""
-    running = _version(kernel_version)
-    for name, since in _SAFE.items():
-        if running >= _version(since):
+    running = _kernel_version(kernel_version)
+    for name, since in _SAFE_SYSCTLS.items():
+        if running >= _kernel_version(since):
             yield name
 
 
-def forbidden(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection | None:
-    """Why a pod's sysctls are refused. ``unsafe``: allowedUnsafeSysctls, already validated."""
+def forbidden_sysctl(pod: Pod, unsafe: Iterable[str], kernel_version: str) -> Rejection | None:
+    """Return the rejection for a pod's sysctls, or None.
+
+    ``unsafe`` is allowedUnsafeSysctls, already validated.
+    """
     context = pod.spec.get("securityContext") or {}
     sysctls = context.get("sysctls") or ()
     allowed = {*safe_sysctls(kernel_version), *map(normalize, unsafe)}
     prefixes = tuple(name.removesuffix("*") for name in allowed if name.endswith("*"))
     for sysctl in sysctls:
         name = normalize(sysctl.get("name") or "")
-        problem = _problem(pod, name, name in allowed or name.startswith(prefixes))
+        problem = _sysctl_problem(pod, name, name in allowed or name.startswith(prefixes))
         if problem:
             return Rejection(AdmissionReason.SYSCTL_FORBIDDEN, f"forbidden sysctl: {problem}")
     return None
 
 
-def _problem(pod: Pod, name: str, allowed: bool) -> str:
+def _sysctl_problem(pod: Pod, name: str, allowed: bool) -> str:
     namespace = namespace_of(name, pattern=True)
     if not allowed or namespace is None:
         return f'"{name}" not allowlisted'
@@ -331,12 +337,12 @@ def _problem(pod: Pod, name: str, allowed: bool) -> str:
     return ""
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _kernel_version(text: str) -> tuple[int, ...]:
     found = re.match(r"(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else ()
 
 
-# Which of a node's taints a pod tolerates.
+# Taints.
 
 
 def untolerated(
@@ -349,10 +355,10 @@ def untolerated(
 def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:
     """Whether one of the pod's tolerations matches a taint; for how long does not matter."""
     tolerations: Iterable[Mapping[str, Any]] = pod.spec.get("tolerations") or ()
-    return any(_is_for(toleration, taint) for toleration in tolerations)
+    return any(_matches_taint(toleration, taint) for toleration in tolerations)
 
 
-def _is_for(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+def _matches_taint(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     for name in ("effect", "key"):
         desired = toleration.get(name)
         if desired and desired != taint.get(name):
@@ -366,17 +372,12 @@ def _is_for(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
             return False
 
 
-# Which pods are preempted for a critical one that does not fit.
-#
-#  It selects as few as possible, lower QoS first, and among equals those that request least.
-# Source: docs/reference/behaviour.md, l.
+# Preemption of other pods for a critical one that does not fit.
 
-REASON = "Preempting"
-MESSAGE = "Preempted in order to admit critical pod"
-CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
-
-
-FAILED_TO_RECOVER = (
+PREEMPTED_REASON = "Preempting"
+PREEMPTED_MESSAGE = "Preempted in order to admit critical pod"
+_CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+_FAILED_TO_RECOVER = (
     "Unexpected error while attempting to recover from admission failure: "
     "preemption: error finding a set of pods to preempt"
 )
@@ -391,6 +392,9 @@ def victims(
 ) -> list[Pod]:
     """The pods to kill to make a critical pod fit.
 
+    These are as few as possible, of the lowest QoS classes, and among equals those that request
+    least.
+
     Raises:
         NoVictims: there is no such set.
         ValueError: a request is not a quantity.
@@ -398,7 +402,7 @@ def victims(
     missing = {shortage.resource: shortage.missing for shortage in shortages}
     classes: dict[QoSClass, list[Pod]] = {quality: [] for quality in QoSClass}
     for other in others:
-        if yields(other, pod):
+        if may_be_preempted(other, pod):
             classes[qos_class(other)].append(other)
     best_effort = classes[QoSClass.BEST_EFFORT]
     burstable = classes[QoSClass.BURSTABLE]
@@ -427,10 +431,10 @@ def victims_or_refusal(
     try:
         return victims(pod, others, shortages, needs_of)
     except NoVictims as error:
-        return Rejection(UNEXPECTED, f"{FAILED_TO_RECOVER}: {error}")
+        return Rejection(UNEXPECTED, f"{_FAILED_TO_RECOVER}: {error}")
 
 
-def yields(other: Pod, pod: Pod) -> bool:
+def may_be_preempted(other: Pod, pod: Pod) -> bool:
     """Whether ``other`` may be killed for ``pod``: it is not critical, or of lower priority."""
     if is_critical(pod) and not is_critical(other):
         return True
@@ -440,12 +444,12 @@ def yields(other: Pod, pod: Pod) -> bool:
 
 def preempted(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:
     """A killed pod's status, with the reason. ``now`` in Unix seconds."""
-    conditions = with_disruption(status, CONDITION_MESSAGE, now, generation)
+    conditions = with_disruption(status, _CONDITION_MESSAGE, now, generation)
     return {
         **status,
         "phase": "Failed",
-        "reason": REASON,
-        "message": MESSAGE,
+        "reason": PREEMPTED_REASON,
+        "message": PREEMPTED_MESSAGE,
         "conditions": conditions,
     }
 
@@ -469,7 +473,9 @@ def _nearest(pods: Iterable[Pod], missing: Mapping[str, int], needs_of: NeedsOf)
     left, rest, chosen = list(pods), dict(missing), list[Pod]()
     while rest:
         if not left:
-            raise NoVictims(f"no set of running pods found to reclaim resources: {_text(rest)}")
+            raise NoVictims(
+                f"no set of running pods found to reclaim resources: {_missing_text(rest)}"
+            )
 
         def cost(pod: Pod, rest: Mapping[str, int] = rest) -> tuple[float, int, int]:
             needs = needs_of(pod)
@@ -486,5 +492,5 @@ def _nearest(pods: Iterable[Pod], missing: Mapping[str, int], needs_of: NeedsOf)
     return chosen
 
 
-def _text(missing: Mapping[str, int]) -> str:
+def _missing_text(missing: Mapping[str, int]) -> str:
     return "[" + "".join(f"(res: {name}, q: {n}), " for name, n in missing.items()) + "]"

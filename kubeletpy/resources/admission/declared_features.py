@@ -1,6 +1,6 @@
-"""Features that a node declares in its status, so that it gets no pod that needs others.
+"""Features that a node declares in its status, so that it gets no pod that needs others. Pure.
 
-Pure. Source: docs/reference/declared-features.csv; docs/reference/behaviour.md, l, o1.
+Source: docs/reference/declared-features.csv; docs/reference/behaviour.md, l, o1.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ RestartAllContainersOnContainerExits gate gate gate
 UserNamespacesHostNetworkSupport - user_namespaces_host_network user_namespaces_host_network
 VolumeBindMountOptions - - mount_options
 """
-"""A line for each feature: its name, then what declares it in each of SUPPORTED. ``gate``: the gate
-of the same name; ``cpus``: see :func:`_resizes_exclusive_cpus`; any other word: that gate, and the
-field of the CRI's RuntimeFeatures. "-": the version does not have the feature."""
+"""A line for each feature: its name, then its condition in each of SUPPORTED.
+
+``gate`` is the gate of the same name, and ``cpus`` is :func:`_resizes_exclusive_cpus`. Any other
+word is that gate and that field of the CRI's RuntimeFeatures. "-": the version lacks the feature.
+"""
 
 
 class NodeConfiguration(Struct, frozen=True):

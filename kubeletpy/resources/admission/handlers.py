@@ -1,7 +1,7 @@
-"""May this pod run on this node? The kubelet's checks, in its order; the first "no" counts.
+"""The kubelet's admission handlers, in its order: the first rejection counts. Pure.
 
-Pure. Source: docs/reference/behaviour.md, l. Must never reject a pod for something that another
-part of the cluster is responsible for (scheduling preferences, taints that only repel new pods).
+Source: docs/reference/behaviour.md, l. They never reject a pod for something that another part of
+the cluster is responsible for, such as scheduling preferences and taints that only repel new pods.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ def judge(
         return checks.Refused(rejection)
     assert node is not None, "a node that is not known was refused"
     allocatable = checks.no_fewer((node.get("status") or {}).get("allocatable") or {}, held)
-    lacking = checks.shortages(pod, others, allocatable, needs_of)
+    shortages = checks.shortages(pod, others, allocatable, needs_of)
     mismatches = _mismatches(pod, others, node)
-    only_affinity = not lacking and mismatches == [AFFINITY_MISMATCH]
+    only_affinity = not shortages and mismatches == [AFFINITY_MISMATCH]
     if only_affinity and not node_is_newest:
         return checks.AskForNode(AFFINITY_MISMATCH)
     if is_critical(pod):
         if mismatches:
             return checks.Refused(mismatches[0])
-    elif lacking or mismatches:
-        return checks.Refused(lacking[0].rejection() if lacking else mismatches[0])
+    elif shortages or mismatches:
+        return checks.Refused(shortages[0].rejection() if shortages else mismatches[0])
     for late in (_apparmor, _features, _declared, _shutdown):
         if rejection := late(pod, state):
             return checks.Refused(rejection)
-    return checks.Preempt(tuple(lacking)) if lacking else checks.Admitted()
+    return checks.Preempt(tuple(shortages)) if shortages else checks.Admitted()
 
 
 def before_placement(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     """The checks that come before a pod is assigned any of the machine's resources."""
-    return _pressure(pod, state) or checks.forbidden(
+    return _pressure(pod, state) or checks.forbidden_sysctl(
         pod, state.allowed_unsafe_sysctls, state.kernel_version
     )
 
 
 def _pressure(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
-    """A pod that this node admitted before stays: eviction is decided by what pods use.
+    """Rejects new pods under pressure; one that this node admitted before is left to eviction.
 
     The API may not show that yet: the agent may have died before it wrote the status.
     """

@@ -19,6 +19,7 @@ from kubeletpy.resources.admission.checks import (
     Rejection,
     Shortage,
     is_extended,
+    may_be_preempted,
     no_fewer,
     pod_needs,
     preempted,
@@ -26,7 +27,6 @@ from kubeletpy.resources.admission.checks import (
     selects,
     shortages,
     victims,
-    yields,
 )
 from kubeletpy.resources.admission.handlers import judge
 from tests.unit.resources.cgroups.pods import container, fixed, pod
@@ -729,7 +729,7 @@ def test_no_victims() -> None:
 def test_which_pods_yield_to_which(
     theirs: dict[str, Any], ours: dict[str, Any], gives_way: bool
 ) -> None:
-    assert yields(pod(**theirs), pod(**ours)) is gives_way
+    assert may_be_preempted(pod(**theirs), pod(**ours)) is gives_way
 
 
 def test_the_status_of_a_victim_contains_the_reason() -> None:
