@@ -159,5 +159,5 @@ async def finish(world: World, cluster: Cluster) -> None:
         world.user.delete(obj["metadata"]["name"])
     await world.converges(EMPTY_WITHIN, lambda: [p for p in world.remains() if "tasks" not in p])
     await world.stop()
-    cluster.signer.stop()
+    await cluster.signer.stop()
     world.history.check()

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.base.host import files
+from kubeletpy.base.tasks import Lasting, cancel_tasks, run_all
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
 from kubeletpy_up.controllers.device_claims import DeviceClaims
@@ -62,8 +63,8 @@ class Controller(Protocol):
         """Start."""
         ...
 
-    def stop(self) -> None:
-        """Stop."""
+    async def stop(self) -> None:
+        """End what was started, and wait until it has ended."""
         ...
 
 
@@ -138,6 +139,7 @@ class LocalApi:
         self._compress_watches = compress_watches
         self._only_node = node_name if single_node else ""
         self._gates = feature_gates
+        self._threads = Lasting()
         self._controllers: list[Controller] = []
         self._certificates: CertificateController
         self.registry: Registry
@@ -152,11 +154,9 @@ class LocalApi:
             ValueError: the host is not loopback.
         """
         self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        tls = await asyncio.to_thread(
-            certificates.ensure, self._dir / "pki", self._node_name, self._clock.now()
-        )
-        self._store = Store(str(self._dir / "api.db"), self._clock)
         try:
+            tls = await self._ensure_certificates()
+            self._store = Store(str(self._dir / "api.db"), self._clock)
             return await self._serve(self._store, tls)
         except BaseException:
             await self.stop()
@@ -221,9 +221,7 @@ class LocalApi:
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
-                tls = await asyncio.to_thread(
-                    certificates.ensure, self._dir / "pki", self._node_name, self._clock.now()
-                )
+                tls = await self._ensure_certificates()
                 tls.reload(*self._contexts)
                 if tls.ca_pem() != ca_pem:
                     ca_pem = tls.ca_pem()
@@ -234,6 +232,13 @@ class LocalApi:
                     "The API's certificates could not be renewed", extra={"error": str(error)}
                 )
 
+    async def _ensure_certificates(self) -> certificates.Certificates:
+        return await self._threads.finish(
+            asyncio.to_thread(
+                certificates.ensure, self._dir / "pki", self._node_name, self._clock.now()
+            )
+        )
+
     def _expire(self) -> None:
         self.registry.expire_events()
         self._certificates.expire()
@@ -241,18 +246,16 @@ class LocalApi:
 
     async def stop(self) -> None:
         """Stop serving; watches end at once. May be called more than once."""
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.wait([self._renewal])
-            self._renewal = None
+        await cancel_tasks((self._renewal,))
+        self._renewal = None
+        await self._threads.close()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
         if self._server is not None:
             await self._server.stop()
             self._server = None
-        for controller in self._controllers:
-            controller.stop()
+        await run_all(*(controller.stop() for controller in self._controllers))
         self._controllers = []
         if self._store is not None:
             self._store.close()

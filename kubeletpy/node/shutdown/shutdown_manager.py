@@ -145,9 +145,10 @@ class ShutdownManager:
                     reported = True
                 await asyncio.sleep(RECONNECT_S)
         finally:
-            if self._ending is not None:
-                self._ending.cancel()
-            self._release()
+            try:
+                await cancel_tasks((self._ending,))
+            finally:
+                self._release()
 
     async def _connect_and_follow(self) -> None:
         logind = await self._connect()

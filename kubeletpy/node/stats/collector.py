@@ -60,10 +60,11 @@ class Shared(Generic[V]):
         self._make = make
         self._at = 0.0
         self._made: asyncio.Future[V] | None = None
+        self._running: set[asyncio.Future[V]] = set()
 
     async def close(self) -> None:
-        """Cancel the value that is being made."""
-        await cancel_tasks((self._made,))
+        """Cancel the values that are being made."""
+        await cancel_tasks(self._running)
 
     async def get(self, begun_after: float = -math.inf) -> V:
         """The value, from a making that began after a time of the loop's clock."""
@@ -76,6 +77,8 @@ class Shared(Generic[V]):
             or (made.done() and (now - self._at >= MAX_AGE_S or made.exception() is not None))
         ):
             made = self._made = asyncio.ensure_future(self._make())
+            self._running.add(made)
+            made.add_done_callback(self._running.discard)
             self._at = now
         # one client that disconnects must not cancel the answer that others wait for
         return await asyncio.shield(made)

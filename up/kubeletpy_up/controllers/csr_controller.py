@@ -16,6 +16,7 @@ from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.pki import csr_rules
 from kubeletpy_up.pki.csr_rules import REQUESTS
@@ -48,6 +49,8 @@ class CertificateController:
         self._authority = authority
         self._lifetime = lifetime
         self._waiting: dict[str, None] = {}
+        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._threads = Lasting()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -60,14 +63,17 @@ class CertificateController:
         self._woken.set()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
 
-    def stop(self) -> None:
-        """Stop. Requests are left unchanged."""
+    async def stop(self) -> None:
+        """Stop, and wait for a signature that is being made. Requests are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        task, self._task = self._task, None
+        await cancel_tasks((task,))
+        await self._threads.close()
 
     def expire(self) -> None:
         """Remove requests that have been kept long enough."""
@@ -92,6 +98,16 @@ class CertificateController:
             self._waiting[name] = None
             self._woken.set()
 
+    def _retry_later(self, name: str) -> None:
+        if (earlier := self._retries.get(name)) is not None:
+            earlier.cancel()
+        loop = asyncio.get_running_loop()
+        self._retries[name] = loop.call_later(RETRY_S, self._retry, name)
+
+    def _retry(self, name: str) -> None:
+        del self._retries[name]
+        self._again(name)
+
     async def _run(self) -> None:
         while True:
             await self._woken.wait()
@@ -107,7 +123,7 @@ class CertificateController:
                         extra={"csr": name, "error": str(error)},
                     )
                     if isinstance(error, OSError):  # such as a full disk
-                        asyncio.get_running_loop().call_later(RETRY_S, self._again, name)
+                        self._retry_later(name)
                 except Exception:  # the boundary of a request: the next one is handled anyway
                     logger.exception("Signing a certificate request failed", extra={"csr": name})
 
@@ -122,7 +138,7 @@ class CertificateController:
 
         pem = _request(found)
         try:
-            names = await asyncio.to_thread(x509.read_request, pem)
+            names = await self._threads.finish(asyncio.to_thread(x509.read_request, pem))
         except CertificateError as error:
             self._fail(found, str(error))
             return
@@ -145,14 +161,16 @@ class CertificateController:
         lifetime = min(self._lifetime, desired) if desired else self._lifetime
         begin = now if lifetime < SHORT_S else now - BACKDATE_S
         try:
-            certificate = await asyncio.to_thread(
-                x509.sign_request,
-                pem,
-                self._authority,
-                names,
-                usages=found["spec"]["usages"],
-                not_before=begin,
-                not_after=begin + lifetime,
+            certificate = await self._threads.finish(
+                asyncio.to_thread(
+                    x509.sign_request,
+                    pem,
+                    self._authority,
+                    names,
+                    usages=found["spec"]["usages"],
+                    not_before=begin,
+                    not_after=begin + lifetime,
+                )
             )
         except CertificateError as error:
             self._fail(found, str(error))

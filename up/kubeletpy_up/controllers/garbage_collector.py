@@ -49,7 +49,7 @@ class GarbageCollector:
                     self._soon((resource, *key))
         self._unsubscribe = store.subscribe(self._on_change)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop. Objects are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()

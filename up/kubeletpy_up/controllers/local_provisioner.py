@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import remove_tree
+from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy_up.controllers import claim_matching as matching
 from kubeletpy_up.controllers import local_volumes as local
 from kubeletpy_up.controllers.reconciler import RETRY_S, Key, Reconciler, key_of
@@ -47,6 +49,7 @@ class LocalProvisioner(Reconciler):
         self._node_name = node_name
         self._working: dict[Key, asyncio.Task[None]] = {}
         self._missed: set[Key] = set()
+        self._threads = Lasting()
 
     def start(self) -> None:
         """Start, and create the StorageClass unless the API has one of that name."""
@@ -56,12 +59,13 @@ class LocalProvisioner(Reconciler):
             self.registry.create(CONTROLLER, CLASSES, made)
         super().start()
 
-    def stop(self) -> None:
-        """Stop. A thread finishes its current task; the next start checks everything again."""
-        super().stop()
-        for task in self._working.values():
-            task.cancel()
+    async def stop(self) -> None:
+        """Stop once threads have finished; the next start checks everything again."""
+        await super().stop()
+        await cancel_tasks(self._working.values())
         self._working.clear()
+        await self._threads.close()
+        self._missed.clear()
 
     def everything(self) -> Iterable[Key]:
         """All volumes and claims."""
@@ -88,7 +92,7 @@ class LocalProvisioner(Reconciler):
             return
         if key[0] == VOLUMES:
             if local.is_to_be_deleted(found):
-                self._work(key, self._delete(key, found))
+                self._work(key, partial(self._delete, key, found))
             elif _is_left(found):
                 self.write(VOLUMES, local.released(found), old=found)
         elif matching.is_completed(found):
@@ -118,7 +122,7 @@ class LocalProvisioner(Reconciler):
             return
         path = self._directory / local.name_for(claim)
         volume = local.volume(claim, storage_class, node, str(path))
-        self._work(key, self._make(key, claim, volume, path))
+        self._work(key, partial(self._make, key, claim, volume, path))
 
     def _failed(self, claim: JSON, why: str) -> None:
         name = class_of(claim)
@@ -127,14 +131,14 @@ class LocalProvisioner(Reconciler):
 
     async def _make(self, key: Key, claim: JSON, volume: JSON, path: Path) -> None:
         try:
-            await asyncio.to_thread(_make_directory, path)
+            await self._threads.finish(asyncio.to_thread(_make_directory, path))
         except OSError as error:
             self._failed(claim, f"{path}: {error.strerror or error}")
             self.later(key, RETRY_S)
             return
         now = self.find(key)
         if now is None or now["metadata"]["uid"] != claim["metadata"]["uid"]:
-            await asyncio.to_thread(_remove_directory, path)
+            await self._threads.finish(asyncio.to_thread(_remove_directory, path))
             return
         self.registry.create(CONTROLLER, VOLUMES, volume)
         name = volume["metadata"]["name"]
@@ -173,7 +177,7 @@ class LocalProvisioner(Reconciler):
             )
         else:
             try:
-                await asyncio.to_thread(_remove_directory, path)
+                await self._threads.finish(asyncio.to_thread(_remove_directory, path))
             except OSError as error:
                 why = f"{error.filename or path}: {error.strerror or error}"
                 self.later(key, RETRY_S)
@@ -189,12 +193,12 @@ class LocalProvisioner(Reconciler):
             now = self.registry.delete(CONTROLLER, VOLUMES, name, options=options)
         self.write(VOLUMES, local.released(now), old=now)
 
-    def _work(self, key: Key, doing: Coroutine[None, None, None]) -> None:
-        self._working[key] = asyncio.ensure_future(self._guarded(key, doing))
+    def _work(self, key: Key, work: Callable[[], Awaitable[None]]) -> None:
+        self._working[key] = asyncio.create_task(self._guarded(key, work))
 
-    async def _guarded(self, key: Key, doing: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, key: Key, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await doing
+            await work()
         except ApiError as error:
             about = {"resource": key[0], "object": key[2], "error": str(error)}
             logger.warning("A volume's object can't be written", extra=about)

@@ -111,7 +111,7 @@ class NodeLifecycle:
             self._heard_of(name)
             self._soon(name)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop. Conditions are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()

@@ -55,7 +55,7 @@ class Reconciler:
         self._unsubscribe = self.registry.store.subscribe(self._on_change)
         self.again(self.everything())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop. Objects are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()

@@ -62,7 +62,7 @@ class Scheduler:
         self._unsubscribe = self._registry.store.subscribe(self._on_change)
         self._soon()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop. Pods are left unchanged."""
         if self._unsubscribe is not None:
             self._unsubscribe()

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubeletpy_up.controllers import local_provisioner
 from kubeletpy_up.controllers import local_volumes as local
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
@@ -246,3 +248,30 @@ def test_an_invalid_uid_names_no_directory(uid: str) -> None:
     claim = _claim()
     claim["metadata"]["uid"] = uid
     assert "no uid" in local.problem(claim, _CLASS, node())
+
+
+async def test_a_stop_waits_for_threads_and_leaves_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = make_registry()
+    registry.create(ADMIN, "nodes", node())
+    binder, provisioner = Binder(registry), LocalProvisioner(registry, tmp_path, "n1")
+    binder.start()
+    provisioner.start()
+    loop, began, proceed, made = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), []
+
+    def make(path: Path) -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert proceed.wait(20)
+        made.append(path)
+
+    monkeypatch.setattr(local_provisioner, "_make_directory", make)
+    registry.create(ADMIN, CLASSES, _CLASS)
+    registry.create(ADMIN, CLAIMS, {"metadata": {"name": "c"}, "spec": _claim()["spec"]}, "default")
+    await asyncio.wait_for(began.wait(), 20)
+    loop.call_later(0.05, proceed.set)
+    await asyncio.wait_for(provisioner.stop(), 20)
+    assert len(made) == 1
+    await binder.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert registry.list(ADMIN, VOLUMES)["items"] == []

@@ -110,7 +110,7 @@ async def test_after_a_restart_a_silent_node_is_detected_too() -> None:
     lifecycle.start()
     await asyncio.sleep(41)
     assert _ready(registry) == "Unknown"
-    lifecycle.stop()
+    await lifecycle.stop()
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     registry.patch(NODE, "nodes", "n1", ready, subresource="status")
     await asyncio.sleep(100)

@@ -162,7 +162,7 @@ async def test_pods_of_other_schedulers_and_gated_pods_are_left_alone() -> None:
     assert [_where(registry, name) for name in ("other", "gated")] == ["", ""]
     gated = registry.get(ADMIN, "pods", "gated", "default")
     assert gated["status"]["conditions"][0]["reason"] == "SchedulingGated"
-    scheduler.stop()
+    await scheduler.stop()
     registry.create(ADMIN, "pods", pod("late"), "default")
     await settle()
     assert _where(registry, "late") == ""

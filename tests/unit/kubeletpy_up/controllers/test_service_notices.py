@@ -56,7 +56,7 @@ async def test_a_new_service_has_one_warning(spec: dict[str, Any], begin: str) -
     registry.patch(ADMIN, "services", "s", labels, "default", patch_type=merge)
     await settle()
     assert events_of(registry) == [("Warning", "NotProxied", begin + INSTEAD)]
-    controller.stop()
+    await controller.stop()
 
 
 @on_virtual_time
@@ -67,4 +67,4 @@ async def test_a_restart_does_not_repeat_the_warning() -> None:
     controller.start()
     await settle()
     assert events_of(registry) == []
-    controller.stop()
+    await controller.stop()

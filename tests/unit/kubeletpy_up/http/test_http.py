@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -385,6 +386,26 @@ async def test_a_running_api_serves_with_a_new_authority_in_time(
         assert found["data"]["ca.crt"].encode() == _authority(endpoint) != old
     finally:
         await local.stop()
+
+
+async def test_a_stop_waits_for_certificates_that_are_being_renewed(
+    tmp_path: Path, pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, began, proceed = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    renewed = []
+
+    def renew(*_: object) -> None:
+        loop.call_soon_threadsafe(began.set)
+        assert proceed.wait(20)
+        renewed.append(1)
+
+    monkeypatch.setattr("kubeletpy_up.api._RENEW_SECONDS", 0.0)
+    async with serving(tmp_path, pki) as (api, _, _):
+        monkeypatch.setattr(certificates, "ensure", renew)
+        await asyncio.wait_for(began.wait(), 20)
+        loop.call_later(0.05, proceed.set)
+        await asyncio.wait_for(api.stop(), 20)
+        assert renewed
 
 
 def _authority(endpoint: Endpoint) -> bytes:

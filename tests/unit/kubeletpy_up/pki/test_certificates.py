@@ -6,6 +6,7 @@ import asyncio
 import base64
 import random
 import ssl
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -190,7 +191,7 @@ async def controller(
     made = CertificateController(registry, authority, lifetime=1000.0)
     made.start()
     yield made
-    made.stop()
+    await made.stop()
 
 
 async def decided(registry: Registry, name: str) -> JSON:
@@ -359,3 +360,28 @@ def test_tls_server_accepts_an_optional_client_certificate(tmp_path: Path) -> No
 
     made = certificates.ensure(tmp_path, "n")
     assert made.server_context().verify_mode is ssl.CERT_OPTIONAL
+
+
+async def test_a_stop_waits_for_a_signature_and_stores_none(
+    registry: Registry, authority: KeyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, began, proceed = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    signed = []
+
+    def sign(*_: object, **_more: object) -> bytes:
+        loop.call_soon_threadsafe(began.set)
+        assert proceed.wait(20)
+        signed.append(1)
+        return b"a certificate"
+
+    monkeypatch.setattr(x509, "sign_request", sign)
+    controller = CertificateController(registry, authority)
+    controller.start()
+    obj, _ = make_request("a", NODE, request.CLIENT_SIGNER)
+    registry.create(JOINING, REQUESTS, obj)
+    await asyncio.wait_for(began.wait(), 20)
+    loop.call_later(0.05, proceed.set)
+    await asyncio.wait_for(controller.stop(), 20)
+    assert signed
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert "certificate" not in registry.get(ADMIN, REQUESTS, "a")["status"]

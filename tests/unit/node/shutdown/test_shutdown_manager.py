@@ -160,6 +160,27 @@ async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path)
 
 
 @on_virtual_time
+async def test_a_stop_waits_until_no_pod_is_being_ended(tmp_path: Path) -> None:
+    node, ended = Node(tmp_path, {"a": (0, 3)}), []
+
+    async def kill(pod: Pod, options: KillOptions) -> None:
+        try:
+            await asyncio.sleep(3)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(pod.name)
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await asyncio.sleep(1)
+
+    node.manager._kill = kill
+    await during(node, work)
+    assert ended == ["a"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@on_virtual_time
 async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
     tmp_path: Path,
 ) -> None:

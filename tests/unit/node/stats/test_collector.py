@@ -474,3 +474,17 @@ def test_a_canceled_waiter_does_not_cancel_the_shared_collection() -> None:
         assert await shared.get() == 3, "an error is not kept"
 
     check()
+
+
+@on_virtual_time
+async def test_a_close_cancels_a_collection_that_a_later_one_replaced() -> None:
+    async def make() -> int:
+        return await asyncio.sleep(10, 1)
+
+    shared = Shared(make)
+    waiters = [asyncio.create_task(shared.get(begun_after=at)) for at in (-1.0, 1.0)]
+    await asyncio.sleep(0)
+    await shared.close()
+    await asyncio.wait(waiters)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert all(waiter.cancelled() for waiter in waiters)
