@@ -1,7 +1,7 @@
 """The kubelet's admission handlers, in its order: the first rejection counts. Pure.
 
-Source: docs/reference/behaviour.md, l. They never reject a pod for something that another part of
-the cluster is responsible for, such as scheduling preferences and taints that only repel new pods.
+They never reject a pod for something that another part of the cluster is responsible for, such as
+scheduling preferences and taints that only repel new pods. Source: docs/reference/behaviour.md, l.
 """
 
 from __future__ import annotations

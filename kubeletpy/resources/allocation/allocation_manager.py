@@ -1,14 +1,15 @@
-"""Keeps what is allocated to each pod, and allocates resizes that are requested and fit.
+"""Keeps the allocation of each pod, and allocates requested resizes that fit.
 
 A pod's worker only ever sees the pod as allocated. A change to the spec's resources is a resize
 that waits here until it is allocated; then the worker carries it out and reports the result. An
 infeasible resize is reported and dropped; one that only lacks room is retried whenever room may
-have become free. Source: docs/reference/behaviour.md, c10; KEP-1287. Must never wait, nor decide
-what admission, feasibility and order decide (pure modules of their own).
+have become free. Nothing here waits. ``resources`` decides on feasibility and order, and admission
+decides what fits.
 
 The allocation of a pod is recorded when it is admitted, unless the pod can never be resized because
 it names no cpu or memory. The record is necessary: a pod whose spec changed while the agent was
-down must not be judged, let alone rejected, by what it requests now.
+down must not be judged, let alone rejected, by what it requests now. Source:
+docs/reference/behaviour.md, c10; KEP-1287.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ PERIODIC = "periodic_retry"
 
 
 class AllocationManager:
-    """Use it inside the event loop only; every method returns at once."""
+    """The allocations of a node's pods, and the resizes that wait for one.
+
+    Use it inside the event loop only; every method returns at once.
+    """
 
     def __init__(
         self,
@@ -65,13 +69,15 @@ class AllocationManager:
         sources_ready: Callable[[], bool] = lambda: True,
         decided: Decided = lambda uid, decisions: None,
     ) -> None:
-        """Args:
-        state: what is allocated; survives restarts.
-        judge: why a pod would not fit beside the other pods as allocated; None: it fits.
-        current: the newest object of a pod in the configuration.
-        sync: wakes a pod's worker.
-        sources_ready: whether all sources are ready: until then, nothing is allocated.
-        decided: called with what was decided about a pod.
+        """Start with the allocations of ``state`` and no waiting resize.
+
+        Args:
+            state: what is allocated; survives restarts.
+            judge: why a pod would not fit beside the other pods as allocated; None: it fits.
+            current: the newest object of a pod in the configuration.
+            sync: wakes a pod's worker.
+            sources_ready: whether all sources are ready: until then, nothing is allocated.
+            decided: called with what was decided about a pod.
         """
         self._state = state
         self._rules = rules or allocation_resources.ResizeRules()
@@ -90,14 +96,14 @@ class AllocationManager:
 
     def allocated(self, pod: Pod) -> Pod:
         """The pod as it is to be run: with the cpu and memory allocated to it."""
-        supplied = self._state.find(pod.uid)
-        if supplied is None:
+        recorded = self._state.find(pod.uid)
+        if recorded is None:
             return pod
         kept = self._views.get(pod.uid)
-        if kept is not None and kept[0] is pod.object and kept[1] is supplied:
+        if kept is not None and kept[0] is pod.object and kept[1] is recorded:
             return kept[2]
-        view = allocation_resources.with_resources(pod, supplied)
-        self._views[pod.uid] = (pod.object, supplied, view)
+        view = allocation_resources.with_resources(pod, recorded)
+        self._views[pod.uid] = (pod.object, recorded, view)
         return view
 
     def resized(self, desired: Pod) -> Pod | allocation_resources.Infeasible:
@@ -117,17 +123,17 @@ class AllocationManager:
 
     def admitted(self, pod: Pod) -> None:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
-        supplied, desired = self._state.find(pod.uid), self._requested_resources(pod)
-        if supplied is None:
+        recorded, desired = self._state.find(pod.uid), self._requested_resources(pod)
+        if recorded is None:
             if not allocation_resources.never_resized(desired):
                 self._state.put(pod.uid, desired)
-        elif desired.volumes.keys() - supplied.volumes:  # recorded before sizes could be changed
+        elif desired.volumes.keys() - recorded.volumes:  # recorded before sizes could be changed
             self._state.put(
-                pod.uid, replace(supplied, volumes={**desired.volumes, **supplied.volumes})
+                pod.uid, replace(recorded, volumes={**desired.volumes, **recorded.volumes})
             )
 
     def refused(self, uid: str) -> None:
-        """A pod was rejected."""
+        """Forget a pod that was rejected."""
         self._forget(uid)
 
     # -- what happens to pods ----------------------------------------------------------------
@@ -181,7 +187,7 @@ class AllocationManager:
             self._forget(uid)
 
     def close(self) -> None:
-        """Stop periodic retries."""
+        """Stop the timer of periodic retries."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -200,8 +206,8 @@ class AllocationManager:
         """
         if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
             return False
-        supplied = self._state.find(pod.uid)
-        if supplied is not None and allocation_resources.with_resources(pod, supplied) is not pod:
+        recorded = self._state.find(pod.uid)
+        if recorded is not None and allocation_resources.with_resources(pod, recorded) is not pod:
             return False  # a newer resize has been allocated since; this result is outdated
         return self._reports.synced(pod, outcome)
 
@@ -220,7 +226,7 @@ class AllocationManager:
         if not self._sources_ready():
             self._try_later(FIRST_RETRY_S)
             return
-        for one in self._ordered():
+        for one in self._waiting_resizes():
             uid = one.desired.uid
             before = self._reports.conditions(uid)
             allocated = self._try(one, trigger)
@@ -233,7 +239,7 @@ class AllocationManager:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(delay, self.retry, PERIODIC)
 
-    def _ordered(self) -> list[allocation_resources.WaitingResize]:
+    def _waiting_resizes(self) -> list[allocation_resources.WaitingResize]:
         waiting = []
         for uid in list(self._queue):
             desired = self._current(uid)
@@ -245,7 +251,7 @@ class AllocationManager:
                 allocation_resources.WaitingResize(desired, self.allocated(desired), since)
             )
         try:
-            return allocation_resources.in_order(waiting)
+            return allocation_resources.order_resizes(waiting)
         except ValueError as error:
             log.error(
                 "pending resizes are retried in their order of arrival", extra={"why": str(error)}
@@ -263,10 +269,8 @@ class AllocationManager:
             never = allocation_resources.infeasible(desired, one.allocated, self._rules)
             rejection = None if never is not None else self._judge(desired)
         except ValueError as error:
-            never, rejection = (
-                None,
-                Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, str(error)),
-            )
+            never = None
+            rejection = Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, str(error))
         if never is not None:
             del self._queue[uid]
             self._metrics.infeasible.labels(never.detail).inc()
@@ -285,7 +289,9 @@ class AllocationManager:
     # -- helpers -----------------------------------------------------------------------------
 
     def _requested_resources(self, pod: Pod) -> allocation_resources.PodResources:
-        return allocation_resources.of_pod(pod, memory_volumes=self._rules.memory_volumes)
+        return allocation_resources.requested_resources(
+            pod, memory_volumes=self._rules.memory_volumes
+        )
 
     def _has_requested_resources(self, pod: Pod) -> bool:
         return self.allocated(pod).object is pod.object

@@ -1,8 +1,8 @@
-"""Per-pod resource records that outlive the agent: what is allocated, and what is actuated.
+"""Records of pods' resources that outlive the agent: those allocated, and those actuated.
 
-Neither the API nor the runtime keeps this state. A spec states what is requested, a container what
-it has, and neither states what this node has promised. There are two of these records, as the
-kubelet keeps two files.
+Neither the API nor the runtime keeps this state. A spec contains what is requested, a container has
+what is in force, and neither shows what this node has promised. There are two of these records, as
+the kubelet keeps two files.
 
 A change is in the journal when a setter returns: one append to an open file, about 20 µs and
 without waiting for the disk. So records survive the agent's death at any instant. They need not
@@ -10,7 +10,7 @@ survive the machine's: then nothing runs any more. Soon after, a thread writes t
 the kubelet's format and starts a new journal.
 
 A file that cannot be used is reported once and ignored: then ``complete`` is false, and what was
-allocated to pods has to be taken from the API. Must never keep the agent from starting, nor a pod
+allocated to pods has to be taken from the API. So no file keeps the agent from starting, or a pod
 from running.
 """
 
@@ -48,7 +48,10 @@ class ResourceState:
     """
 
     def __init__(self, path: Path | None = None, *, memory_volumes: bool = True) -> None:
-        """``memory_volumes``: False: sizes of volumes that the files contain are ignored."""
+        """Load the files of ``path``.
+
+        Without ``memory_volumes``, sizes of volumes that the files contain are ignored.
+        """
         self._path = path
         self._memory_volumes = memory_volumes
         self._pods: dict[str, PodResources] = {}
@@ -60,7 +63,7 @@ class ResourceState:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._closed = False
-        self._unwell = False
+        self._write_failing = False
         """A write failed; logged once, until one succeeds."""
         if path is not None:
             self._load(path)
@@ -68,7 +71,7 @@ class ResourceState:
     # -- records -----------------------------------------------------------------------------
 
     def find(self, uid: str) -> PodResources | None:
-        """Everything recorded for a pod."""
+        """Return everything recorded for a pod, or None."""
         return self._pods.get(uid)
 
     def get(self, uid: str, container: str) -> Requirements | None:
@@ -113,12 +116,12 @@ class ResourceState:
             self._note(checkpoint_file.journal_line(uid, found))
 
     def remove(self, uid: str) -> None:
-        """Forget a pod."""
+        """Drop the record of a pod."""
         if self._pods.pop(uid, None) is not None:
             self._note(checkpoint_file.journal_line(uid, None))
 
     def forget_others(self, uids: Iterable[str]) -> None:
-        """Forget all pods but these."""
+        """Drop the records of all pods but these."""
         kept = set(uids)
         for uid in [each for each in self._pods if each not in kept]:
             self.remove(uid)
@@ -160,7 +163,7 @@ class ResourceState:
 
     def _due(self) -> None:
         self._timer = None
-        assert self._path is not None, "what has no path is never due"
+        assert self._path is not None, "a state without a path is never due"
         self._writing = asyncio.get_running_loop().create_task(
             self._snapshot(self._path), name=f"write {self._path.name}"
         )
@@ -173,7 +176,7 @@ class ResourceState:
             # changes made meanwhile are not in the snapshot: the new journal begins with them
             self._lines = self._lines[count:]
             self._restart_journal(path)
-            self._unwell = False
+            self._write_failing = False
             again = SNAPSHOT_AFTER_S if self._lines else None
         except OSError as error:
             self._log_unwritable(error)
@@ -204,8 +207,8 @@ class ResourceState:
         self._journal = descriptor
 
     def _log_unwritable(self, error: OSError) -> None:
-        if not self._unwell:
-            self._unwell = True
+        if not self._write_failing:
+            self._write_failing = True
             log.warning(
                 "allocated resources can't be written; trying again",
                 extra={"path": str(self._path), "why": str(error)},

@@ -1,10 +1,10 @@
-"""How recorded resources are stored: a snapshot in the kubelet's own format, and a journal.
+"""The files of recorded resources: a snapshot in the kubelet's own format, and a journal. Pure.
 
-Pure. The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like the kubelet's state
+The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like the kubelet's state
 files, so that either agent can take over the other's node. The journal has one JSON line per
 change, ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its
-first line, it yields the same state. Source: docs/reference/names.csv: checkpoint. Must never raise
-for a file's content: what cannot be read is reported as a problem.
+first line, it yields the same state. Unreadable content raises BadAllocationState or is counted.
+Source: docs/reference/names.csv: checkpoint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BadAllocationState(ValueError):
 
 
 def snapshot(pods: Mapping[str, PodResources]) -> str:
-    """The state file's text."""
+    """Return the text of a state file with these records."""
     entries = {uid: _entry(pods[uid]) for uid in sorted(pods)}
     data = json.dumps({"entries": entries} if entries else {}, separators=(",", ":"))
     return json.dumps({"data": data, "checksum": checksum(data)}, separators=(",", ":"))
@@ -55,7 +55,7 @@ def checksum(data: str) -> int:
 
 
 def journal_line(uid: str, found: PodResources | None) -> bytes:
-    """One change: what is recorded for a pod now; None: the record is removed."""
+    """Return the line of one change: the pod's new record, or None for a removed one."""
     entry = None if found is None else _entry(found)
     return json.dumps([uid, entry], separators=(",", ":")).encode() + b"\n"
 

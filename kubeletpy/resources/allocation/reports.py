@@ -1,7 +1,7 @@
-"""How resizes are reported: conditions, events, metrics, decisions.
+"""Reports resizes as conditions, events, metrics and recorded decisions.
 
-Keeps the two conditions of each pod that has one. Must never decide whether a resize is allocated
-or done: the caller decides.
+It keeps the two conditions of each pod that has one. The caller decides whether a resize is
+allocated or done.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ from kubeletpy.metrics.pods import ACCEPTED, REVERTED, TERMINATED, ResizeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, ResizeOutcome
 from kubeletpy.resources.allocation import conditions
-from kubeletpy.resources.allocation.conditions import DEFERRED, INFEASIBLE, NONE, ResizeConditions
-from kubeletpy.resources.allocation.resources import COMPLETED, FAILED, STARTED, resize_message
+from kubeletpy.resources.allocation.conditions import (
+    COMPLETED,
+    DEFERRED,
+    FAILED,
+    INFEASIBLE,
+    NONE,
+    STARTED,
+    ResizeConditions,
+    resize_message,
+)
 
 Decided = Callable[[str, Sequence[Decision]], None]
 
@@ -59,17 +67,17 @@ class ResizeReports:
         self._set_conditions(pod.uid, found)
 
     def forget(self, uid: str) -> None:
-        """A pod is not resized any more."""
+        """Drop the conditions of a pod that is not resized any more."""
         self._measure(uid, TERMINATED)
         self._set_conditions(uid, NONE)
 
     def not_pending(self, uid: str) -> None:
-        """A pod requests again what it is allocated."""
+        """Drop the pending condition of a pod that again requests what it is allocated."""
         self._measure(uid, REVERTED)
         self._set_conditions(uid, ResizeConditions(None, self.conditions(uid).in_progress))
 
     def allocated(self, pod: Pod) -> None:
-        """The resize that ``pod`` requests was allocated. Errors of earlier ones are forgotten."""
+        """Report that the resize ``pod`` requests was allocated; earlier errors are dropped."""
         uid, generation = pod.uid, pod.generation
         self._measure(uid, ACCEPTED)
         began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
@@ -78,11 +86,11 @@ class ResizeReports:
         self._record_decision(uid, "allocate the resize", f"it fits (generation {generation})")
 
     def infeasible(self, pod: Pod, message: str) -> None:
-        """A resize is infeasible."""
+        """Report a resize that will never be allocated, and why."""
         self._pending(pod, INFEASIBLE, INFEASIBLE, message)
 
     def deferred(self, pod: Pod, why: str, message: str) -> None:
-        """A resize does not fit now. ``why``: the reason that admission gave."""
+        """Report a resize that does not fit now; ``why`` is the reason of admission."""
         self._pending(pod, DEFERRED, why, message)
 
     def _measure(self, uid: str, resolution: str) -> None:

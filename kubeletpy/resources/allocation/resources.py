@@ -1,14 +1,13 @@
-"""Which of a pod's resources are allocated to it, and the pod with its allocation applied.
+"""The resources allocated to a pod, and the rules of a resize: is it one, is it feasible? Pure.
 
-Pure. Amounts are compared by value ("1" is "1000m"). Resources other than cpu and memory cannot be
-resized and are passed through unchanged. Must never change an object in place. Source:
+Amounts are compared by value ("1" is "1000m"). Resources other than cpu and memory cannot be
+resized and are passed through unchanged. No function changes an object in place. Source:
 docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod level).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +18,6 @@ from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import Pod, replaced_containers
-from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
 
 KINDS = ("requests", "limits")
 
@@ -37,8 +35,8 @@ class PodResources(Struct, frozen=True):
     volumes: Mapping[str, str] = field(default_factory=dict)
 
 
-def of_pod(pod: Pod, *, memory_volumes: bool = False) -> PodResources:
-    """The resources in a pod's spec; with the sizes of its volumes in memory if requested."""
+def requested_resources(pod: Pod, *, memory_volumes: bool = False) -> PodResources:
+    """Return the resources in a pod's spec, with ``memory_volumes`` also those volumes' sizes."""
     return PodResources(
         {c["name"]: c.get("resources") or {} for c in (*pod.init_containers, *pod.containers)},
         pod.spec.get("resources"),
@@ -60,7 +58,7 @@ def never_resized(found: PodResources) -> bool:
 
 
 def same(one: Requirements | None, other: Requirements | None) -> bool:
-    """Whether two requirements mean the same amounts. None equals no amounts."""
+    """Whether two requirements contain the same amounts. None equals no amounts."""
     if one == other:
         return True
     first, second = one or Requirements(), other or Requirements()
@@ -82,19 +80,19 @@ def _same_amounts(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
         return False
 
 
-def with_resources(pod: Pod, supplied: PodResources) -> Pod:
-    """The pod with its allocation in place of its requests; itself if they are equal.
+def with_resources(pod: Pod, allocated: PodResources) -> Pod:
+    """Return the pod with its allocation in place of its requests, or itself if they are equal.
 
     A container without a record keeps its requests.
     """
     changed = replaced_containers(
-        pod, lambda container, init: _with(container, supplied.containers.get(container["name"]))
+        pod, lambda container, init: _with(container, allocated.containers.get(container["name"]))
     )
     drop_pod_level = False
-    if not same(pod.spec.get("resources"), supplied.pod):
-        drop_pod_level = supplied.pod is None
-        changed["resources"] = supplied.pod
-    if (volumes := pods_resources.with_size_limits(pod, supplied.volumes)) is not None:
+    if not same(pod.spec.get("resources"), allocated.pod):
+        drop_pod_level = allocated.pod is None
+        changed["resources"] = allocated.pod
+    if (volumes := pods_resources.with_size_limits(pod, allocated.volumes)) is not None:
         changed["volumes"] = volumes
     if not changed:
         return pod
@@ -104,24 +102,24 @@ def with_resources(pod: Pod, supplied: PodResources) -> Pod:
     return Pod({**pod.object, "spec": spec})  # type: ignore[typeddict-item]
 
 
-def _with(container: api.Container, supplied: Requirements | None) -> api.Container:
-    if supplied is None or same(container.get("resources"), supplied):
+def _with(container: api.Container, allocated: Requirements | None) -> api.Container:
+    if allocated is None or same(container.get("resources"), allocated):
         return container
-    return {**container, "resources": supplied}
+    return {**container, "resources": allocated}
 
 
-# Finds the resources allocated to a pod, as far as its status in the API shows them.
-#
-# For a running pod that is in no readable state file: the node ran an agent without one before,
-# or the file is lost.
+# What a pod's status in the API shows of its allocation.
 
 
 def reported_resources(pod: Pod) -> PodResources:
     """Requests (as allocated) and limits (in force) as reported; for the rest, the spec's.
 
+    It is for a running pod that is in no readable state file: the node ran an agent without one
+    before, or the file is lost.
+
     Limits of containers with claims are the spec's: those in force contain what the claims add.
     """
-    desired = of_pod(pod)
+    desired = requested_resources(pod)
     reported = {
         status.get("name") or "": status
         for key in ("containerStatuses", "initContainerStatuses")
@@ -157,30 +155,31 @@ def _reported(
 def _overlaid(
     desired: Requirements, reported: Requirements, allocated: dict[str, str] | None
 ) -> Requirements:
-    """``desired`` with the compute amounts that are shown; no resource is added or dropped."""
+    """Return ``desired`` with the reported cpu and memory; no resource is added or dropped."""
     made: dict[str, Any] = {**desired}
     for kind, amounts in (
         ("requests", {**(reported.get("requests") or {}), **(allocated or {})}),
         ("limits", reported.get("limits") or {}),
     ):
         requested: dict[str, str] = desired.get(kind) or {}  # type: ignore[assignment]
-        supplied = {
+        overlay = {
             name: amounts[name]
             for name in pods_resources.COMPUTE
             if name in amounts and name in requested
         }
-        if supplied:
-            made[kind] = {**requested, **supplied}
+        if overlay:
+            made[kind] = {**requested, **overlay}
     return made  # type: ignore[return-value]
 
 
-# The resources that a pod update resizes: for the metric, and to decide whether it is a resize.
-#
-#  Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
+# The resources that an update of a pod resizes, for the metric and to recognize a resize.
 
 
 class ResourceChange(Struct, frozen=True):
-    """One amount in one container that an update changes."""
+    """One amount in one container that an update changes.
+
+    Source: docs/reference/metrics.csv: kubelet_container_requested_resizes_total.
+    """
 
     resource: str
     """cpu or memory."""
@@ -191,10 +190,13 @@ class ResourceChange(Struct, frozen=True):
 
 
 def resource_changes(old: Pod, new: Pod) -> Iterator[ResourceChange]:
-    """The changes in resources between two versions of a pod. ValueError: an invalid quantity."""
+    """Yield the changes in resources between two versions of a pod.
+
+    Raises ValueError for an invalid quantity.
+    """
     if old.spec is new.spec:
         return
-    before, after = of_pod(old).containers, of_pod(new).containers
+    before, after = requested_resources(old).containers, requested_resources(new).containers
     for name, desired in after.items():
         had = before.get(name)
         if had is None:
@@ -233,14 +235,10 @@ def _operation(was: Decimal, will: Decimal) -> str:
     return "increase" if will > was else "decrease"
 
 
-# Whether a resize is ever feasible on this node. Mere lack of room is not decided here.
-#
-#  Source: docs/reference/behaviour.md, c10. Must never refuse what would be admitted without a
-# resize.
+# Whether a resize is ever feasible on this node.
 
-STATIC = "static"
-"""The cpuManagerPolicy that gives exclusive cpus to Guaranteed pods."""
-STATIC_MEMORY = "Static"
+_STATIC_CPU_POLICY = "static"
+_STATIC_MEMORY_POLICY = "Static"
 
 
 class ResizeRules(Struct, frozen=True):
@@ -279,7 +277,7 @@ class ResizeRules(Struct, frozen=True):
             pod_level=gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
             cpu_manager_policy=settings.cpu_manager_policy,
             memory_manager_policy=settings.memory_manager_policy,
-            memory_volumes=gates.enabled(MEMORY_VOLUMES),
+            memory_volumes=gates.enabled(pods_resources.MEMORY_VOLUMES_GATE),
             cgroup_v2=cgroup_v2,
             may_swap=may_swap,
             bound=unreserved if version_facts(gates.version).resize_bounded_by_node else {},
@@ -295,7 +293,10 @@ class Infeasible(Struct, frozen=True):
 
 
 def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
-    """Why ``desired`` can never follow ``allocated``; None: it can, given enough room.
+    """Return why ``desired`` can never follow ``allocated``, or None.
+
+    Lack of free resources is not a reason, nor is anything with which the pod would be admitted
+    without a resize.
 
     Raises ValueError for an invalid quantity.
     """
@@ -314,25 +315,26 @@ def infeasible(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible |
         pinned = _pinned(desired, allocated, rules)
         if pinned is not None:
             return pinned
-    return _beyond(desired, rules.bound)
+    return _exceeds_node(desired, rules.bound)
 
 
 def _pinned(desired: Pod, allocated: Pod, rules: ResizeRules) -> Infeasible | None:
     """Why a Guaranteed pod can't be resized: a static policy has assigned its resources."""
-    for name, word, policy, static in (
-        ("cpu", "CPU", rules.cpu_manager_policy, STATIC),
-        ("memory", "Memory", rules.memory_manager_policy, STATIC_MEMORY),
+    for name, title, policy, static in (
+        ("cpu", "CPU", rules.cpu_manager_policy, _STATIC_CPU_POLICY),
+        ("memory", "Memory", rules.memory_manager_policy, _STATIC_MEMORY_POLICY),
     ):
         if policy == static and any(
-            _request(new, name) != _request(old, name) for new, old in _pairs(desired, allocated)
+            _requested(new, name) != _requested(old, name)
+            for new, old in _pairs(desired, allocated)
         ):
-            manager = f'{word} Manager policy "{policy}"'
+            manager = f'{title} Manager policy "{policy}"'
             message = f"Resize is infeasible for Guaranteed Pods alongside {manager}"
             return Infeasible(f"guaranteed_pod_{name}_manager_static_policy", message)
     return None
 
 
-def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
+def _exceeds_node(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
     if not bound:
         return None
     requests = pods_resources.pod_requests(desired)
@@ -348,7 +350,7 @@ def _beyond(desired: Pod, bound: Mapping[str, Decimal]) -> Infeasible | None:
 
 def _resizes_swap(desired: Pod, allocated: Pod, rules: ResizeRules) -> bool:
     return any(
-        _request(new, "memory") != _request(old, "memory")
+        _requested(new, "memory") != _requested(old, "memory")
         and not _restarts_for_memory(old)
         and (rules.may_swap(desired, new) or rules.may_swap(allocated, old))
         for new, old in _pairs(desired, allocated)
@@ -369,14 +371,11 @@ def _pairs(desired: Pod, allocated: Pod) -> Iterator[tuple[api.Container, api.Co
         yield container, before.get(container["name"], container)
 
 
-def _request(container: api.Container, name: str) -> object:
-    text = ((container.get("resources") or {}).get("requests") or {}).get(name)
-    return parse(text or "0")
+def _requested(container: api.Container, name: str) -> Decimal:
+    return _amount(amounts(container.get("resources") or {}, "requests"), name)
 
 
-# The order in which waiting resizes are tried: those that free resources or cost nothing first.
-#
-#  Source: docs/reference/behaviour.md, c10.
+# The order in which waiting resizes are tried.
 
 
 class WaitingResize(Struct, frozen=True):
@@ -388,8 +387,10 @@ class WaitingResize(Struct, frozen=True):
     """Since when it is pending, as an API timestamp; empty: it has not been tried yet."""
 
 
-def in_order(waiting: Iterable[WaitingResize]) -> list[WaitingResize]:
-    """Resizes that don't request more first, then by priority, Guaranteed, and waiting time.
+def order_resizes(waiting: Iterable[WaitingResize]) -> list[WaitingResize]:
+    """Sort waiting resizes: those that don't request more first, since they free resources.
+
+    Then they are ordered by priority, Guaranteed, and waiting time.
 
     Equals stay in order of arrival. Raises ValueError for an invalid quantity.
     """
@@ -414,48 +415,3 @@ def _rank(one: WaitingResize) -> tuple[bool, int, bool, bool, str]:
         not one.since,
         one.since,
     )
-
-
-# Messages of events about a resize: which resources, for which generation, and what went wrong.
-#
-#  Source: docs/reference/events.csv: ResizeStarted, ResizeCompleted, ResizeError,
-# ResizeDeferred, ResizeInfeasible.
-
-STARTED = "Pod resize started"
-COMPLETED = "Pod resize completed"
-FAILED = "Pod resize error"
-
-
-def resize_message(parts: str, pod: Pod, generation: int, error: str = "") -> str:
-    """The event's message: ``parts`` and a JSON summary of what the pod requests.
-
-    ``resources`` beside the containers are those of the pod itself.
-    """
-    summary: dict[str, Any] = {}
-    if pod.init_containers:
-        summary["initContainers"] = _listed(pod.init_containers)
-    summary["containers"] = _listed(pod.containers)
-    if own := _resources(pod.spec):
-        summary["resources"] = own
-    summary["generation"] = generation
-    if error:
-        summary["error"] = error
-    return f"{parts}: {json.dumps(summary, separators=(',', ':'), ensure_ascii=False)}"
-
-
-def _listed(containers: Sequence[api.Container]) -> list[dict[str, Any]]:
-    return [
-        {"name": container["name"], "resources": _resources(container)} for container in containers
-    ]
-
-
-def _resources(container: api.Container | api.PodSpec) -> dict[str, Any]:
-    resources = container.get("resources") or {}
-    reported: dict[str, Any] = {}
-    for kind in ("limits", "requests"):
-        amounts: dict[str, str] = resources.get(kind) or {}  # type: ignore[assignment]
-        if amounts:
-            reported[kind] = {name: amounts[name] for name in sorted(amounts)}
-    if resources.get("claims"):
-        reported["claims"] = resources["claims"]
-    return reported

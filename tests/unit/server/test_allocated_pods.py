@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.allocation.resources import of_pod, with_resources
+from kubeletpy.resources.allocation.resources import requested_resources, with_resources
 from kubeletpy.server.settings import AccessSettings, EndpointSettings
 from tests.unit.server.helpers import Pki, make_view, serving
 
@@ -38,7 +38,7 @@ async def test_specs_as_allocated_without_status(pki: Pki, tmp_path: Path) -> No
     """``a`` has a resize that waits; ``removed`` no longer uses the node."""
     desired, other = pod("a", "2"), pod("b", "1")
     objects: list[Any] = [each.object for each in (desired, other, pod("gone", "1"))]
-    allocated = with_resources(desired, of_pod(pod("a", "1")))
+    allocated = with_resources(desired, requested_resources(pod("a", "1")))
     view = replace(make_view(tmp_path, *objects), allocated=lambda: [allocated, other])
     async with serving(view, None, pki, OPEN, endpoints=ON) as server:
 

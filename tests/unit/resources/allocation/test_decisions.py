@@ -17,8 +17,8 @@ from kubeletpy.resources.allocation.conditions import DEFERRED, ERROR, INFEASIBL
 from kubeletpy.resources.allocation.resources import (
     ResizeRules,
     WaitingResize,
-    in_order,
     infeasible,
+    order_resizes,
     requests_more,
 )
 from tests.unit.resources.allocation.pods import needs, pod
@@ -203,7 +203,7 @@ def test_the_order_of_the_queue() -> None:
         waits("less", less, "", priority=-5),
         waits("limits", "cpu=1 memory=1Gi", ""),
     ]
-    assert [one.desired.uid for one in in_order(queue)] == [
+    assert [one.desired.uid for one in order_resizes(queue)] == [
         "limits",
         "less",
         "important",
@@ -231,9 +231,9 @@ def test_a_pending_resize_moves_when_its_reason_changes() -> None:
         "lastProbeTime": T1,
         "lastTransitionTime": T1,
     }
-    other_words, changes = conditions.pending(first, DEFERRED, "no memory", 2, now=NOW2)
+    other_message, changes = conditions.pending(first, DEFERRED, "no memory", 2, now=NOW2)
     assert not changes
-    assert (other_words["message"], other_words["lastTransitionTime"]) == ("no memory", T1)
+    assert (other_message["message"], other_message["lastTransitionTime"]) == ("no memory", T1)
     newer, changes = conditions.pending(first, DEFERRED, "no cpu", 3, now=NOW2)
     assert changes
     assert (newer["observedGeneration"], newer["lastTransitionTime"]) == (3, T1)

@@ -10,14 +10,14 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
+from kubeletpy.resources.allocation.conditions import resize_message
 from kubeletpy.resources.allocation.resources import (
     PodResources,
     ResourceChange,
     never_resized,
-    of_pod,
     pod_level_changes,
     reported_resources,
-    resize_message,
+    requested_resources,
     resource_changes,
     same,
     with_resources,
@@ -59,12 +59,12 @@ def test_resources_are_compared_by_value(
     ],
 )
 def test_a_pod_without_cpu_and_memory_is_never_resized(supplied: Pod, nothing: bool) -> None:
-    assert never_resized(of_pod(supplied)) is nothing
+    assert never_resized(requested_resources(supplied)) is nothing
 
 
 def test_a_pod_that_has_its_requests_is_not_copied() -> None:
     desired = pod(a=needs("cpu=1"), init={"i": needs("cpu=2")}, pod_level=needs("cpu=3"))
-    assert with_resources(desired, of_pod(desired)) is desired
+    assert with_resources(desired, requested_resources(desired)) is desired
     in_other_words = PodResources(
         {"a": needs("cpu=1000m"), "i": needs("cpu=2000m")}, needs("cpu=3000m")
     )
