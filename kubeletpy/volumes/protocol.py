@@ -1,4 +1,8 @@
-"""The volume manager as seen by the pod workers. Pure."""
+"""The interface of the volume manager that the pod workers call. Pure.
+
+Apart from its implementation (:mod:`kubeletpy.volumes.node.node_volumes`): a pod worker, and a test
+of one, load no other volume code.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kubeletpy.volumes.claims.resolve import Attached, NodeObservation
 from kubeletpy.volumes.operations.executor import VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume, VolumeNotices
-from kubeletpy.volumes.operations.runner import VolumeActs
+from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time
@@ -32,7 +32,7 @@ class Node:
         self.woken: list[str] = []
         self.failures: list[str] = []
         self.operations = VolumeOperations(
-            [self.plugin],
+            VolumeState({self.plugin.name: self.plugin}),
             self.observe,
             VolumeActs(
                 Expander(None, None, None, "n"),  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def volume(name: str) -> VolumeSpec:
 
 async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
     node = Node(disk, seed)
-    await node.operations.take_over()
+    await node.operations.reconstruct()
     return node
 
 

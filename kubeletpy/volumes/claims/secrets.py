@@ -1,6 +1,8 @@
 """The secrets that volumes name in their sources. Read at the moment of use.
 
-Must never log one, or put one into an error. Source: docs/reference/behaviour-storage.md, sk, st.
+Apart from the other modules of claims, which are pure: only CSI and iSCSI volumes that name a
+secret load it. Must never log a secret, or put one into an error. Source:
+docs/reference/behaviour-storage.md, sk, st.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Carries out plans of volume operations: as soon as anything changes, without polling.
 
 Each operation is a task of its own with exclusive use of its volume (or one pod's part of it): a
-hanging driver delays only its own volumes. Must never decide: what is done next is
-:mod:`kubeletpy.volumes.operations.plan`. Source: docs/reference/behaviour-storage.md, sd, sg, sn.
+hanging driver delays only its own volumes. :mod:`kubeletpy.volumes.operations.plan` decides which
+operation is next. Source: docs/reference/behaviour-storage.md, sd, sg, sn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims import model as claims
@@ -26,87 +25,20 @@ from kubeletpy.volumes.operations.runner import (
     VolumeState,
 )
 
-# Which tasks wait for the volumes of a pod, for what, and since when.
+log = logging.getLogger(__name__)
 
 WaitKey = tuple[str, str]
 """Pod uid, name of its volume."""
-
-
-class VolumeWaiters:
-    """Tasks that wait for a change of a pod's volumes."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, set[asyncio.Event]] = {}
-
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._waiting
-
-    @contextmanager
-    def at(self, uid: str) -> Iterator[asyncio.Event]:
-        """An event that is set on the next change."""
-        happened = asyncio.Event()
-        self._waiting.setdefault(uid, set()).add(happened)
-        try:
-            yield happened
-        finally:
-            self._waiting[uid].discard(happened)
-            if not self._waiting[uid]:
-                del self._waiting[uid]
-
-    def happened(self, uid: str) -> bool:
-        """Wake a pod's waiting tasks; whether there were any."""
-        for each in self._waiting.get(uid, ()):
-            each.set()
-        return uid in self._waiting
-
-
-class WaitTimes:
-    """Since when each volume has been waiting for its current cause."""
-
-    def __init__(self) -> None:
-        self._since: dict[WaitKey, tuple[object, float]] = {}
-
-    def update(self, waits: Mapping[WaitKey, claims.Waits], now: float) -> None:
-        """Replace all waits by these."""
-        since = {}
-        for key, wait in waits.items():
-            # the attempts of one call, and the times between them, are one wait
-            about = wait.call or (wait.cause, wait.object)
-            known = self._since.get(key)
-            since[key] = known if known is not None and known[0] == about else (about, now)
-        self._since = since
-
-    def began_at(self, key: WaitKey) -> float | None:
-        """Event-loop time in seconds."""
-        found = self._since.get(key)
-        return None if found is None else found[1]
-
-
-def parts_of(waits: Mapping[WaitKey, claims.Waits], uids: set[str]) -> dict[str, frozenset[object]]:
-    """The waits of each pod's volumes, for comparison."""
-    parts: dict[str, set[object]] = {uid: set() for uid in uids}
-    for (uid, name), wait in waits.items():
-        parts[uid].add((name, wait.cause, wait.message))
-    return {uid: frozenset(each) for uid, each in parts.items()}
-
-
-def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
-    """Whether an operation is in progress."""
-    return any(wait.cause is claims.WaitCause.BUSY for wait in waits.values())
-
-
-log = logging.getLogger(__name__)
-
 PATIENCE_S = 5.0
 """How long a pod's sync waits for operations in progress; it is woken when they end later."""
 
 
 class VolumeOperations:
-    """The operations of this node. Make it inside a running event loop."""
+    """The volume operations of this node. Make it inside a running event loop."""
 
     def __init__(
         self,
-        plugins: Sequence[claims.VolumePlugin],
+        state: VolumeState,
         observe: Observe,
         carry_out: CarryOut,
         listener: OperationListener,
@@ -114,16 +46,18 @@ class VolumeOperations:
         changed: Callable[[str], None],
         in_use_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args:
-        plugins: each kind of volume.
-        observe: returns what the API shows of this node, for the volumes passed to it.
-        carry_out: does one operation.
-        listener: notified of the result of each.
-        changed: called with the uid of a pod whose volumes are ready, or wait for something
-            else.
-        in_use_changed: called when ``volumes_in_use`` has changed.
+        """Follow the plugins of ``state``; nothing runs before ``reconstruct``.
+
+        Args:
+            state: this node's volumes; nothing else replaces what is in it.
+            observe: returns what the API shows of this node, for the volumes passed to it.
+            carry_out: does one operation.
+            listener: notified of the result of each.
+            changed: called with the uid of a pod whose volumes are ready, or wait for something
+                else.
+            in_use_changed: called when ``volumes_in_use`` has changed.
         """
-        self.state = VolumeState({plugin.name: plugin for plugin in plugins})
+        self.state = state
         self._observe = observe
         self._listener = listener
         self._changed = changed
@@ -148,7 +82,7 @@ class VolumeOperations:
         self.leftovers_judged = False
         self.known = asyncio.Event()
         """Set once the volumes left by a previous agent are known."""
-        for plugin in plugins:
+        for plugin in state.plugins.values():
             plugin.on_change(self.driver_changed)
 
     # -- what pods need ----------------------------------------------------------------------
@@ -162,7 +96,7 @@ class VolumeOperations:
             return
         self.state.pods[pod.uid] = pod
         self.state.demands[pod.uid] = operations.PodDemand(pod.uid, tuple(specs), dict(waits))
-        self._recognise(pod.uid)
+        self._recognize(pod.uid)
         self.replan_soon()
 
     async def settled(self, uid: str) -> Mapping[str, claims.Waits]:
@@ -237,13 +171,13 @@ class VolumeOperations:
         return self._in_use.report()
 
     def volumes_in_use_written(self) -> None:
-        """The API has the node's status with the volumes that were given last."""
+        """The API has the node's status with the volumes that were reported last."""
         if self._in_use.written():
             self.replan_soon()
 
     # -- what happens ------------------------------------------------------------------------
 
-    async def take_over(self) -> None:
+    async def reconstruct(self) -> None:
         """Find the volumes left by a previous agent. Call it once, at the start."""
         for plugin in self.state.plugins.values():
             try:
@@ -255,9 +189,9 @@ class VolumeOperations:
                 )
                 continue
             self._listener.leftovers_found(found)
-            self.state.actual = operations.taken_over(self.state.actual, plugin.name, found)
+            self.state.actual = operations.reconstructed(self.state.actual, plugin.name, found)
         for uid in self.state.demands:
-            self._recognise(uid)
+            self._recognize(uid)
         self.known.set()
         self.replan_soon()
 
@@ -268,12 +202,6 @@ class VolumeOperations:
             if demand.waits:
                 self._changed(uid)
         self.replan_soon()
-
-    def hold_expansion(self, unique_name: str) -> None:
-        """A volume cannot be expanded while it is in use."""
-        volume = self.state.actual.get(unique_name)
-        if volume is not None:
-            self.state.actual[unique_name] = replace(volume, expansion_held=True)
 
     def replan_soon(self) -> None:
         """Plan again in the next turn of the event loop."""
@@ -315,12 +243,12 @@ class VolumeOperations:
                 self._reported.pop(uid, None)
         self._wake_pods()
 
-    def _recognise(self, uid: str) -> None:
+    def _recognize(self, uid: str) -> None:
         self._spell([spec.unique_name for spec in self.state.demands[uid].specs])
         for spec in self.state.demands[uid].specs:
             plugin = self.state.plugins[spec.plugin]
             mount, staged = plugin.published(spec, uid), plugin.staged(spec)
-            self.state.actual = operations.recognised(self.state.actual, mount, staged)
+            self.state.actual = operations.recognized(self.state.actual, mount, staged)
 
     def _spell(self, names: Collection[str]) -> None:
         busy = {each.operation.unique_name for each in self.state.running.values()}
@@ -369,10 +297,10 @@ class VolumeOperations:
 
     def _wake_pods(self) -> None:
         """Wake the pods whose volumes now wait for something else."""
-        for uid, parts in parts_of(self._plan.waits, set(self.state.demands)).items():
-            if self._reported.get(uid, frozenset()) == parts:
+        for uid, waits in waits_by_pod(self._plan.waits, set(self.state.demands)).items():
+            if self._reported.get(uid, frozenset()) == waits:
                 continue
-            self._reported[uid] = parts
+            self._reported[uid] = waits
             if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
                 self._changed(uid)
 
@@ -388,3 +316,71 @@ class VolumeOperations:
         if operation.kind is operations.OperationKind.UNPUBLISH and not waited:
             self._changed(operation.pod_uid)
         self.replan_soon()
+
+
+# Which tasks wait for the volumes of a pod, for what, and since when.
+
+
+class VolumeWaiters:
+    """Tasks that wait for a change of a pod's volumes."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._waiting
+
+    @contextmanager
+    def at(self, uid: str) -> Iterator[asyncio.Event]:
+        """An event that is set on the next change."""
+        happened = asyncio.Event()
+        self._waiting.setdefault(uid, set()).add(happened)
+        try:
+            yield happened
+        finally:
+            self._waiting[uid].discard(happened)
+            if not self._waiting[uid]:
+                del self._waiting[uid]
+
+    def happened(self, uid: str) -> bool:
+        """Wake a pod's waiting tasks; whether there were any."""
+        for each in self._waiting.get(uid, ()):
+            each.set()
+        return uid in self._waiting
+
+
+class WaitTimes:
+    """Since when each volume has been waiting for its current cause."""
+
+    def __init__(self) -> None:
+        self._since: dict[WaitKey, tuple[object, float]] = {}
+
+    def update(self, waits: Mapping[WaitKey, claims.Waits], now: float) -> None:
+        """Replace all waits by these."""
+        since = {}
+        for key, wait in waits.items():
+            # the attempts of one call, and the times between them, are one wait
+            about = wait.call or (wait.cause, wait.object)
+            known = self._since.get(key)
+            since[key] = known if known is not None and known[0] == about else (about, now)
+        self._since = since
+
+    def began_at(self, key: WaitKey) -> float | None:
+        """When a wait began, in event-loop time; None: the volume does not wait."""
+        found = self._since.get(key)
+        return None if found is None else found[1]
+
+
+def waits_by_pod(
+    waits: Mapping[WaitKey, claims.Waits], uids: set[str]
+) -> dict[str, frozenset[object]]:
+    """The waits of each pod's volumes, for comparison."""
+    by_pod: dict[str, set[object]] = {uid: set() for uid in uids}
+    for (uid, name), wait in waits.items():
+        by_pod[uid].add((name, wait.cause, wait.message))
+    return {uid: frozenset(each) for uid, each in by_pod.items()}
+
+
+def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
+    """Whether an operation is in progress."""
+    return any(wait.cause is claims.WaitCause.BUSY for wait in waits.values())

@@ -51,22 +51,28 @@ class _ClaimChanged(Exception):
 
 
 class Expander:
-    """Node expansion."""
+    """Expands volumes on this node, and patches the status of their claims."""
 
     def __init__(
-        self, api: KubeApi | None, recorder: EventRecorder, clock: Clock, node_name: str
+        self,
+        api: KubeApi | None,
+        recorder: EventRecorder,
+        clock: Clock,
+        node_name: str,
+        *,
+        hold: Callable[[str], None] = lambda unique_name: None,
     ) -> None:
+        """``hold`` is called with a volume that can't be expanded while it is in use."""
         self._api = api
         self._recorder = recorder
         self._clock = clock
         self._node_name = node_name
-        self.hold: Callable[[str], None] = lambda unique_name: None
-        """Called with a volume that can't be expanded while it is in use."""
+        self._hold = hold
         self._refused: set[str] = set()
         """Volumes (unique names) whose last expansion their drivers have refused (table so3)."""
 
     def refused(self, spec: VolumeSpec, use: PodUse) -> None:
-        """The pod has the volume read-only."""
+        """Report that a volume cannot be expanded because the pod has it read-only."""
         message = f"volume {spec.spec_name} can't be expanded: the pod uses it read-only"
         self._emit_events(spec, use, WARNING, Reason.FILE_SYSTEM_RESIZE_FAILED, message)
 
@@ -135,7 +141,7 @@ class Expander:
             spec, plan.failed(message, now, infeasible=infeasible and recovers), quiet=True
         )
         if error.problem is ExpansionProblem.IN_USE:
-            self.hold(spec.unique_name)
+            self._hold(spec.unique_name)
             return claimed_size(spec)
         raise OperationFailed(
             FailureOutcome.UNCERTAIN, error.message, event_word=_EVENT_WORD, call=error.call

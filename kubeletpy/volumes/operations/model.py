@@ -1,6 +1,8 @@
-"""Desired volumes, existing volumes and possible operations. Pure.
+"""The data of volume operations: desired and existing volumes, operations, failures. Pure.
 
-Source: docs/reference/behaviour-storage.md, sa1, sd1, sg.
+A previous agent's volumes, and names that are spelled in two ways, are brought into that form here.
+Source: docs/reference/behaviour-storage.md, sa1, sc1, sd1, sd2, se2, sg, sn1, sq, ss, sv;
+kubernetes/kubelet 39.
 """
 
 from __future__ import annotations
@@ -196,9 +198,7 @@ class OperationsPlan(Struct, frozen=True):
     """When time alone will change the plan, in event-loop time."""
 
 
-# When failed operations may be retried.
-#
-# Source: docs/reference/behaviour-storage.md, sd2; kubernetes/kubelet 39.
+# When failed operations may be retried (table sd2).
 
 FIRST_MS = 500
 LAST_MS = 122_000
@@ -248,12 +248,10 @@ class Backoffs:
         return None
 
 
-# Unique names of one volume that are spelled in two ways.
+# Unique names of one volume that are spelled in two ways (tables sc1, sq).
 #
-# The disk does not show how the API spells a name. On disk, the portal of an iSCSI volume always
-# has its port, and names of Fibre Channel disks have underscores for blanks and dashes between
-# them. The kubelet treats them as two volumes. Source: docs/reference/behaviour-storage.md, sc1,
-# sq.
+# On disk, the portal of an iSCSI volume always has its port, and names of Fibre Channel disks have
+# underscores for blanks and dashes between them. The kubelet treats them as two volumes.
 
 _ISCSI = re.compile(r"(kubernetes\.io/iscsi/)(.+?):((?:iqn|eui|naa)\..+)")
 _FC = re.compile(r"(kubernetes\.io/fc/\[)([^\]]*)(\].*)")
@@ -283,11 +281,11 @@ def spelled(
     for name, volume in actual.items():
         new = desired.get(canonical(name), name)
         free = name not in names and name not in busy
-        there[new if free else name] = _called(volume, new) if free and new != name else volume
+        there[new if free else name] = _renamed(volume, new) if free and new != name else volume
     return there
 
 
-def _called(volume: Volume, name: str) -> Volume:
+def _renamed(volume: Volume, name: str) -> Volume:
     pods = {
         uid: replace(mount, left=replace(mount.left, unique_name=name))
         for uid, mount in volume.pods.items()
@@ -296,13 +294,13 @@ def _called(volume: Volume, name: str) -> Volume:
     return replace(volume, unique_name=name, pods=pods, staged=staged)
 
 
-# The state of volumes left by a previous agent.
-#
-# Nothing found is certain: the other agent may have been killed at any instant. Source:
-# docs/reference/behaviour-storage.md, sn1.
+# Volumes left by a previous agent (table sn1). Nothing found is certain: that agent may have been
+# killed at any instant.
 
 
-def taken_over(actual: Mapping[str, Volume], plugin: str, found: claims.Found) -> dict[str, Volume]:
+def reconstructed(
+    actual: Mapping[str, Volume], plugin: str, found: claims.Found
+) -> dict[str, Volume]:
     """All known volumes, with those that one plugin has found."""
     there = dict(actual)
     for left in found.published:
@@ -317,7 +315,7 @@ def taken_over(actual: Mapping[str, Volume], plugin: str, found: claims.Found) -
     return there
 
 
-def recognised(
+def recognized(
     actual: Mapping[str, Volume], mount: claims.PublishedOnDisk, staged: claims.StagedOnDisk
 ) -> dict[str, Volume]:
     """All known volumes, when a pod needs the volume that has, or will have, these paths.
@@ -350,14 +348,12 @@ def recognised(
     return there
 
 
-# ``volumesInUse`` of this node: what was reported, what must be, what that delays.
-#
-# A volume leaves the list only when nothing of it is left here: the controller detaches unlisted
-# volumes even if they are mounted. Source: docs/reference/behaviour-storage.md, se2, sv.
-
-
 class InUse:
-    """The list."""
+    """``volumesInUse`` of this node: what was reported, what must be, what that delays.
+
+    A volume leaves the list only when nothing of it is left here: the controller detaches unlisted
+    volumes even if they are mounted (tables se2, sv).
+    """
 
     def __init__(self) -> None:
         self._listed: list[str] | None = None
@@ -426,10 +422,6 @@ def attachable_as_reported(
     }
 
 
-# Events about volume operations that have not failed: slow, odd or completed ones.
-#
-#  Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
-
 _HINT = (
     "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/"
     "security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
@@ -437,7 +429,10 @@ _HINT = (
 
 
 class VolumeNotices:
-    """Emits the events."""
+    """Emits events about operations that have not failed: slow, odd or completed ones.
+
+    Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
+    """
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
@@ -445,18 +440,18 @@ class VolumeNotices:
     def mapped(
         self, spec: claims.VolumeSpec, use: claims.PodUse, published: claims.Published
     ) -> None:
-        """A pod has got a block device."""
-        word = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
-        there = published.map_directory
-        parts = [f'globalMapPath "{there}"'] if there else []
-        parts.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
-        for part in parts:
+        """Report that a block device was mapped for a pod."""
+        succeeded = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
+        directory = published.map_directory
+        paths = [f'globalMapPath "{directory}"'] if directory else []
+        paths.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
+        for path in paths:
             self._recorder.event(
-                pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, word + part
+                pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, succeeded + path
             )
 
     def shared(self, spec: claims.VolumeSpec, use: claims.PodUse, group: int) -> None:
-        """A pod requests a volume's files for another group than the pods that have it."""
+        """Warn that a pod requests another fsGroup than the pods that have the volume."""
         message = (
             f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
             f"{group}. The volume may not be shareable."
@@ -464,14 +459,14 @@ class VolumeNotices:
         self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
 
     def owning(self, use: claims.PodUse, path: str, files: int | None) -> None:
-        """The fsGroup is still being applied: ``files`` so far; None: it takes long."""
+        """Warn that the fsGroup is still being applied: ``files`` so far; None: it takes long."""
         about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
-        stated = (
+        progress = (
             f" is taking longer than expected, {_HINT}"
             if files is None
             else f", processed {files} files."
         )
-        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + stated)
+        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + progress)
 
     def _warn(self, use: claims.PodUse, reason: Reason, message: str) -> None:
         self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -1,8 +1,9 @@
 """Plans the next volume operations, and determines what each pod waits for. Pure.
 
 Every plan guarantees two things: nothing is taken from a pod unless its own end was requested, and
-nothing is unstaged that a pod has, may have or needs. An unreadable claim causes no teardown.
-Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg.
+nothing is unstaged that a pod has, may have or needs. An unreadable claim causes no teardown. The
+state of a volume after an operation, and the patches of an expanded claim, are derived here too.
+Source: docs/reference/behaviour-storage.md, sa1, sd1, sd2, sg, so2, so3.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ def plan(
     facts: operations.Facts,
     now: float,
 ) -> operations.OperationsPlan:
-    """Decide. ``now`` is event-loop time."""
+    """The operations to start now, and what each volume waits for. ``now`` is event-loop time."""
     return _Planner(demands, actual, facts, now).plan()
 
 
 def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
-    """An operation failed, and waits for its next attempt."""
+    """The wait for the next attempt of an operation that failed."""
     retry_at, fault = failure.retry_at, failure.fault
     return claims.Waits(
         claims.WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, fault
@@ -130,7 +131,7 @@ class _Planner:
         )
 
     def _record_wait(self, uid: str, unique_name: str, wait: claims.Waits) -> None:
-        """All of a pod's names for one volume wait for the same thing."""
+        """Record a wait for each of a pod's names for one volume."""
         for demand in self._demands:
             if demand.uid == uid:
                 for spec in demand.specs:
@@ -156,7 +157,7 @@ class _Planner:
         if volume.pods or self._is_busy(name):
             return
         if name in self._desired:
-            if all(_labelled_otherwise(volume, spec) for spec in self._desired[name].values()):
+            if all(_labeled_otherwise(volume, spec) for spec in self._desired[name].values()):
                 self._unstage(volume, "a pod needs it with another SELinux label")
             return
         if volume.device is operations.Presence.ABSENT or volume.staged is None:
@@ -173,7 +174,7 @@ class _Planner:
     def _set_up(
         self, volume: operations.Volume, uid: str, spec: claims.VolumeSpec
     ) -> claims.Waits | None:
-        """Plan the next step for a pod's volume; what it waits for, None: it is ready."""
+        """Plan the next step for a pod's volume; returns what it waits for, None: it is ready."""
         mount = volume.pods.get(uid)
         if mount is not None and mount.state is operations.Presence.THERE:
             self._keep(volume, mount, uid, spec)
@@ -189,7 +190,7 @@ class _Planner:
         attachment = self._facts.attachments.get(spec.unique_name)
         if isinstance(attachment, claims.Waits):
             return attachment
-        if mount is None and _labelled_otherwise(volume, spec):
+        if mount is None and _labeled_otherwise(volume, spec):
             about = f'volume "{spec.unique_name}"'
             failure = self._facts.failures.get(
                 (operations.OperationKind.UNSTAGE, (spec.unique_name, ""))
@@ -278,7 +279,7 @@ class _Planner:
         return any(key[0] == unique_name for key in self._facts.running)
 
 
-def _labelled_otherwise(volume: operations.Volume, spec: claims.VolumeSpec) -> bool:
+def _labeled_otherwise(volume: operations.Volume, spec: claims.VolumeSpec) -> bool:
     """Whether a volume is, or may be, staged with another SELinux context than the desired one."""
     if volume.device is operations.Presence.ABSENT or volume.staged is None:
         return False
@@ -290,15 +291,15 @@ def _other(volume: operations.Volume, uid: str) -> str:
     return next((other for other in volume.pods if other != uid), "")
 
 
-# The state of a volume after an operation on it ended.
+# The state of a volume after an operation on it ended (table sg).
 #
 # Something that may exist stays so until it is made or torn down for certain. The kubelet forgets
 # it when a later attempt fails for good; but a later attempt that did nothing proves nothing
-# about the earlier one. Source: docs/reference/behaviour-storage.md, sg.
+# about the earlier one.
 
 
 class OperationDone(Struct, frozen=True):
-    """An operation succeeded."""
+    """The result of an operation that succeeded."""
 
     published: claims.Published | None = None
     size: int = 0
@@ -379,7 +380,7 @@ def _after_publish(
     pods, uid = dict(volume.pods), operation.pod_uid
     before = pods.get(uid)
     if isinstance(result, OperationDone):
-        assert left.mount is not None, "what is published has a place"
+        assert left.mount is not None, "a published volume has a path"
         pods[uid] = operations.PodMount(
             left.mount, operations.Presence.THERE, False, result.published, now
         )
@@ -392,16 +393,13 @@ def _after_publish(
     return replace(volume, pods=pods)
 
 
-# Lists what the termination of a pod waits for, volume by volume.
-
-
 def ending_waits(
     uid: str,
     actual: Mapping[str, operations.Volume],
     under_way: Iterable[tuple[operations.Operation, float]],
     failures: Mapping[operations.Tried, operations.Failure],
 ) -> Iterator[claims.VolumeWait]:
-    """The volumes that are being torn down for a pod, or could not be.
+    """The volumes of a terminating pod that still wait to be torn down, and for which call.
 
     ``under_way``: each operation, and when it began in event-loop time.
     """
@@ -414,10 +412,8 @@ def ending_waits(
         mount, key = volume.pods.get(uid), (volume.unique_name, uid)
         if mount is None:
             continue
-        about, failure = (
-            f'volume "{volume.unique_name}"',
-            failures.get((operations.OperationKind.UNPUBLISH, key)),
-        )
+        about = f'volume "{volume.unique_name}"'
+        failure = failures.get((operations.OperationKind.UNPUBLISH, key))
         if key in begun:
             operation, at = begun[key]
             wait = claims.Waits(
@@ -428,9 +424,7 @@ def ending_waits(
             yield claims.VolumeWait(mount.left.spec_name, backs_off(about, failure), failure.at)
 
 
-# Decides whether a volume is expanded on this node, and makes its claim's status.
-#
-# Source: docs/reference/behaviour-storage.md, so2, so3.
+# Whether a volume is expanded on this node, and the status of its claim (tables so2, so3).
 
 NOT_REQUIRED = "volume.kubernetes.io/node-expansion-not-required"
 _ENDED = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")

@@ -1,4 +1,4 @@
-"""Reports volume operations: events, metrics.
+"""Reports volume operations: events of pods and PersistentVolumes, metrics.
 
 Source: docs/reference/behaviour-storage.md, sr, ss; docs/reference/metrics.csv:
 storage_operation_duration_seconds.
@@ -28,7 +28,7 @@ from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDema
 
 log = logging.getLogger(__name__)
 
-_EVENT_PARTS = {
+_EVENT_STEPS = {
     OperationKind.STAGE: ("MountVolume.MountDevice", "MapVolume.SetUpDevice"),
     OperationKind.PUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
     OperationKind.REPUBLISH: ("MountVolume.SetUp", "MapVolume.MapPodDevice"),
@@ -40,7 +40,7 @@ _EVENT_PARTS = {
 
 
 class Reporter:
-    """Events and metrics of operations."""
+    """Implements :class:`~kubeletpy.volumes.operations.runner.OperationListener`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Reporter:
     def ended(
         self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
     ) -> None:
-        """An operation ended."""
+        """Report an operation that has ended; ``failed`` None: it succeeded."""
         about = operation.spec or operation.mount or operation.staged
         assert about is not None, "an operation is about something"
         plugin = self._plugins[operation.plugin].metric_name(about)
@@ -89,17 +89,17 @@ class Reporter:
                 self._metrics.first_set_up(plugin, now - requested)
 
     def leftovers_found(self, found: Found) -> None:
-        """Volumes of pods were found on disk."""
+        """Count a plugin's volumes that a previous agent has left."""
         damaged = sum(1 for left in found.published if left.damaged)
         self._metrics.reconstructed.inc(len(found.published))
         self._metrics.reconstruct_errors.inc(damaged)
 
     def owned(self, plugin: str, seconds: float, ok: bool) -> None:
-        """The fsGroup was applied to a volume."""
+        """Record how long applying the fsGroup to a volume took."""
         self._metrics.done(OWN, plugin, seconds, ok=ok)
 
     def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        """The desired or the existing volumes have changed."""
+        """Count the desired and the existing volumes, after either may have changed."""
         now = asyncio.get_running_loop().time()
         desired: Counter[str] = Counter()
         requested: dict[tuple[str, str], float] = {}
@@ -148,8 +148,8 @@ class Reporter:
         spec_name: str,
         failed: OperationFailed,
     ) -> None:
-        word = failed.event_word or _EVENT_PARTS[operation.kind][block]
-        message = f'{word} failed for volume "{spec_name}" : {failed.message}'
+        step = failed.event_word or _EVENT_STEPS[operation.kind][block]
+        message = f'{step} failed for volume "{spec_name}" : {failed.message}'
         if pod is None:
             log.warning("a volume operation failed", extra={"call": failed.call, "why": message})
             return

@@ -1,7 +1,8 @@
 """Runs volume operations, each as a task of its own, and records their results.
 
-A crash of one operation does not affect the others. Source: docs/reference/behaviour-storage.md,
-sd, sg.
+Whether it is time for an operation is decided by :mod:`kubeletpy.volumes.operations.plan`. A crash
+of one operation does not affect the others. Source: docs/reference/behaviour-storage.md, sd, sf,
+sg, so, sp.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.base.tasks import background
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims import model as claims
@@ -33,14 +34,14 @@ from kubeletpy.volumes.operations.plan import (
     pv_size,
 )
 
-# The interfaces of volume operations: who carries them out, and who is notified.
+log = logging.getLogger(__name__)
 
 CarryOut = Callable[
     [operations.Operation, claims.VolumePlugin, Pod | None, bool, Attached | None],
     Awaitable[OperationDone],
 ]
-"""Does one operation for a pod (None: removed): whether no other pod has the volume, and its
-attachment. Raises OperationFailed."""
+"""Does one operation for a pod (None: it was removed). The last two arguments are whether no other
+pod has the volume, and its attachment. Raises OperationFailed."""
 
 
 class OperationListener(Protocol):
@@ -53,23 +54,18 @@ class OperationListener(Protocol):
         seconds: float,
         failed: claims.OperationFailed | None,
     ) -> None:
-        """An operation ended."""
+        """Report an operation that has ended; ``failed`` None: it succeeded."""
         ...
 
     def leftovers_found(self, found: claims.Found) -> None:
-        """These are a plugin's volumes left by a previous agent."""
+        """Report a plugin's volumes that a previous agent has left."""
         ...
 
     def counted(
         self, demands: Sequence[operations.PodDemand], actual: Mapping[str, operations.Volume]
     ) -> None:
-        """The desired or the existing volumes have changed."""
+        """Count the desired and the existing volumes, after either may have changed."""
         ...
-
-
-# The executor's state: desired volumes, existing volumes and operations in progress.
-#
-# Other threads read it too: nothing in it is changed in place while it is read.
 
 
 class Running(Struct):
@@ -82,7 +78,10 @@ class Running(Struct):
 
 
 class VolumeState(Struct):
-    """The state of this node's volumes."""
+    """The node's desired volumes, existing volumes and operations in progress.
+
+    Other threads read it too: nothing in it is changed in place while it is read.
+    """
 
     plugins: Mapping[str, claims.VolumePlugin]
     """Name -> plugin."""
@@ -138,17 +137,23 @@ class VolumeState(Struct):
         }
         return has | gets
 
+    def hold_expansion(self, unique_name: str) -> None:
+        """Record that a volume cannot be expanded while it is in use."""
+        volume = self.actual.get(unique_name)
+        if volume is not None:
+            self.actual[unique_name] = replace(volume, expansion_held=True)
+
     def forget(self, uid: str) -> None:
         """Forget a pod that needs nothing any more and has nothing."""
         self.demands.pop(uid, None)
         self.pods.pop(uid, None)
 
 
-log = logging.getLogger(__name__)
-
-
 class OperationRunner:
-    """Use it inside a running event loop."""
+    """Starts operations as tasks, and records what each result implies for its volume.
+
+    Use it inside a running event loop.
+    """
 
     def __init__(
         self,
@@ -206,12 +211,12 @@ class OperationRunner:
         finally:
             state.running.pop(operation.key, None)
         now = loop.time()
-        self._note(operation, plugin, result, now)
-        self._count(operation, failed, now)
+        self._record_result(operation, plugin, result, now)
+        self._record_failure(operation, failed, now)
         self._listener.ended(operation, pod, now - begun, failed)
         self._ended(operation)
 
-    def _note(
+    def _record_result(
         self,
         operation: operations.Operation,
         plugin: claims.VolumePlugin,
@@ -226,7 +231,7 @@ class OperationRunner:
         actual, name = self._state.actual, operation.unique_name
         actual[name] = after(actual.get(name), operation, result, left, now)
 
-    def _count(
+    def _record_failure(
         self, operation: operations.Operation, failed: claims.OperationFailed | None, now: float
     ) -> None:
         if failed is None:
@@ -238,10 +243,7 @@ class OperationRunner:
         self._backoffs.failed((operation.kind, operation.key), failed, driver, now)
 
 
-# Does one volume operation: the plugin's call, and the agent's work around it.
-#
-# Must never decide whether it is time for it. Source: docs/reference/behaviour-storage.md, sf,
-# so, sp.
+# One operation: the plugin's call, and the agent's work around it.
 
 MAX_ENTRIES = 100_000_000
 """The most entries of a persistent volume that get the fsGroup: it delays its own volume only."""
@@ -252,7 +254,7 @@ NOTICE_S = 60.0
 
 
 class VolumeActs:
-    """Carries out operations."""
+    """Carries out single operations: calls the plugin, applies the fsGroup, expands."""
 
     def __init__(
         self,
@@ -274,9 +276,9 @@ class VolumeActs:
         alone: bool,
         attached: Attached | None,
     ) -> OperationDone:
-        """Do it. Raises OperationFailed."""
+        """Do one operation; ``alone``: no other pod has the volume. Raises OperationFailed."""
         if operation.kind in (operations.OperationKind.UNPUBLISH, operations.OperationKind.UNSTAGE):
-            return await self._take_away(operation, plugin)
+            return await self._tear_down(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
             raise claims.OperationFailed(
@@ -297,10 +299,10 @@ class VolumeActs:
             self._notices.mapped(spec, use, published)
         if published.shared_group is not None:
             self._notices.shared(spec, use, published.shared_group)
-        await self._give(plugin, spec, use, published)
+        await self._apply_group(plugin, spec, use, published)
         return OperationDone(published, await self._size(plugin, spec, use, remount=remount))
 
-    async def _take_away(
+    async def _tear_down(
         self, operation: operations.Operation, plugin: claims.VolumePlugin
     ) -> OperationDone:
         """Unpublish or unstage; a refusal of one that is in use names who uses it."""
@@ -309,7 +311,7 @@ class VolumeActs:
             if operation.kind is operations.OperationKind.UNSTAGE
             else operation.mount
         )
-        assert left is not None, "something is taken away"
+        assert left is not None, "teardown has something to remove"
         try:
             if isinstance(left, claims.StagedOnDisk):
                 await plugin.unstage(left)
@@ -322,7 +324,7 @@ class VolumeActs:
             raise
         return OperationDone()
 
-    async def _give(
+    async def _apply_group(
         self,
         plugin: claims.VolumePlugin,
         spec: claims.VolumeSpec,
@@ -335,8 +337,9 @@ class VolumeActs:
         begun, done = time.perf_counter(), False
         try:
             progress, policy = Progress(), use.fs_group_change_policy
+            work = partial(_apply_group, published.path, group, policy, progress)
             async with self._watched(use, published.path, progress):
-                await self._patient.run(partial(_give, published.path, group, policy, progress))
+                await self._patient.run(work)
             done = True
         except OSError as error:
             raise claims.OperationFailed(
@@ -352,7 +355,7 @@ class VolumeActs:
     async def _watched(
         self, use: claims.PodUse, path: str, progress: Progress
     ) -> AsyncIterator[None]:
-        """Emit events while it is going on."""
+        """Emit events while the fsGroup is being applied."""
 
         async def report_progress() -> None:
             await asyncio.sleep(FIRST_NOTICE_S)
@@ -397,8 +400,8 @@ def pod_use(pod: Pod, *, alone: bool = True, selinux_context: str | None = None)
     )
 
 
-def _give(path: str, group: int, policy: str | None, progress: Progress) -> None:
-    """Blocks. Raises OSError."""
+def _apply_group(path: str, group: int, policy: str | None, progress: Progress) -> None:
+    """Apply a group to a volume's files, unless the policy finds it applied. Blocks; OSError."""
     if policy == "OnRootMismatch" and belongs_to(path, group, read_only=False):
         return
     give_to_group(path, group, read_only=False, max_entries=MAX_ENTRIES, progress=progress)

@@ -26,7 +26,7 @@ from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.operations.executor import PATIENCE_S, VolumeOperations
 from kubeletpy.volumes.operations.expander import Expander
 from kubeletpy.volumes.operations.model import VolumeNotices
-from kubeletpy.volumes.operations.runner import VolumeActs
+from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import eventually, on_virtual_time, settle, timed
 
@@ -50,7 +50,11 @@ class Node:
         no: Any = None
         acts = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no))
         return VolumeOperations(
-            [self.plugin], self.observe, acts.carry_out, self, changed=lambda uid: None
+            VolumeState({self.plugin.name: self.plugin}),
+            self.observe,
+            acts.carry_out,
+            self,
+            changed=lambda uid: None,
         )
 
     async def _run(self, program: str, args: Sequence[str], *, call: str, **more: Any) -> str:
@@ -101,7 +105,7 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
 ) -> None:
     node.dead = {"dead"}
     operations = node.operations()
-    await operations.take_over()
+    await operations.reconstruct()
     for n in range(40):
         operations.demand(pod(f"d{n}"), [volume("dead", f"d{n}")], {})
     operations.demand(pod("u"), [volume("live", "u")], {})
@@ -128,7 +132,7 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
 @on_virtual_time
 async def test_volumes_of_a_dead_server_are_unmounted_by_force(node: Node) -> None:
     operations = node.operations()
-    await operations.take_over()
+    await operations.reconstruct()
     operations.demand(pod("u"), [volume("server", "u")], {})
     await operations.settled("u")
     node.dead, node.calls = {"server"}, []

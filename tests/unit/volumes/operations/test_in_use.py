@@ -21,7 +21,7 @@ from kubeletpy.volumes.operations.model import (
     VolumeNotices,
     attachable_as_reported,
 )
-from kubeletpy.volumes.operations.runner import VolumeActs
+from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time, settle
@@ -33,8 +33,9 @@ class Node:
     def __init__(self, disk: SimulatedDisk) -> None:
         self.reported: frozenset[str] | None = None
         no: Any = None
+        plugin = SimulatedPlugin(disk, random.Random(1))
         self.operations = VolumeOperations(
-            [SimulatedPlugin(disk, random.Random(1))],
+            VolumeState({plugin.name: plugin}),
             self.observe,
             VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no)).carry_out,
             self,
@@ -67,7 +68,7 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     disk = SimulatedDisk()
     disk.staged = {"va", "vb"}
     node = Node(disk)
-    await node.operations.take_over()
+    await node.operations.reconstruct()
     await settle()
     assert node.operations.volumes_in_use() is None, "the API's list stays"
     node.reported = frozenset({"va", "gone"})
@@ -85,7 +86,7 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
 async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
     node = Node(SimulatedDisk())
     node.reported = frozenset({"va"})  # from the time when another pod had it
-    await node.operations.take_over()
+    await node.operations.reconstruct()
     await settle()
     assert node.operations.volumes_in_use() == []
     node.operations.demand(pod("u1"), [attachable("va")], {})
@@ -112,7 +113,7 @@ class NobodyAttaches(Node):
 async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
     node = NobodyAttaches(SimulatedDisk())
     node.reported = frozenset()
-    await node.operations.take_over()
+    await node.operations.reconstruct()
     node.operations.demand(pod("u1"), [attachable("va")], {})
     assert (await node.operations.settled("u1"))["va"].cause is WaitCause.NOT_ATTACHED
     assert node.operations.volumes_in_use() == ["va"]

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import Found, PublishedOnDisk, StagedOnDisk
-from kubeletpy.volumes.operations.model import PodMount, Presence, Volume, recognised, taken_over
+from kubeletpy.volumes.operations.model import PodMount, Presence, Volume, recognized, reconstructed
 
 MOUNT = PublishedOnDisk("csi", "d^h", "u1", "pv", "/pods/u1/pv/mount", driver="d", handle="h")
 STAGED = StagedOnDisk("csi", "d^h", "/key/globalmount", driver="d", handle="h")
@@ -20,7 +20,7 @@ HALF = Volume("d^h", "csi", {"u1": PodMount(MOUNT, Presence.UNCERTAIN, found=Tru
 def left(*found: Any) -> dict[str, Volume]:
     published = tuple(each for each in found if isinstance(each, PublishedOnDisk))
     staged = tuple(each for each in found if isinstance(each, StagedOnDisk))
-    return taken_over({}, "csi", Found(published, staged))
+    return reconstructed({}, "csi", Found(published, staged))
 
 
 def reported(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
@@ -48,11 +48,11 @@ def reported(actual: dict[str, Volume]) -> dict[str, tuple[list[str], bool]]:
     ],
 )
 def test_a_volume_without_a_name_is_recognized_by_its_path(found: Any, is_then: Any) -> None:
-    assert reported(recognised(left(*found), MOUNT, STAGED)) == is_then
+    assert reported(recognized(left(*found), MOUNT, STAGED)) == is_then
 
 
 def test_a_recognized_volume_is_taken_down_by_its_driver() -> None:
-    assert recognised(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED) == {
+    assert recognized(left(NAMELESS, NAMELESS_STAGED), MOUNT, STAGED) == {
         "u1-pv": Volume("u1-pv", "csi"),
         "d^key": Volume("d^key", "csi"),
         "d^h": replace(HALF, device=Presence.UNCERTAIN, staged=STAGED, device_found=True),
@@ -65,7 +65,7 @@ def test_own_volumes_are_not_recognized_as_left_by_another_agent() -> None:
         "u1-pv": Volume("u1-pv", "csi", {"u1": own}),
         "d^key": Volume("d^key", "csi", {}, Presence.UNCERTAIN, NAMELESS_STAGED),
     }
-    assert recognised(actual, MOUNT, STAGED) == actual
+    assert recognized(actual, MOUNT, STAGED) == actual
 
 
 def test_all_that_is_found_of_a_volume_is_one_volume() -> None:
@@ -76,13 +76,13 @@ def test_all_that_is_found_of_a_volume_is_one_volume() -> None:
     }
     found = Volume("d^h", "csi", both, Presence.UNCERTAIN, STAGED, device_found=True)
     assert left(MOUNT, other, STAGED) == {"d^h": found}
-    assert taken_over(left(STAGED, MOUNT), "csi", Found((other,), ())) == {"d^h": found}
+    assert reconstructed(left(STAGED, MOUNT), "csi", Found((other,), ())) == {"d^h": found}
 
 
 def test_known_volumes_stay() -> None:
     there = PodMount(MOUNT, Presence.THERE)
     actual = left(NAMELESS) | {"d^h": Volume("d^h", "csi", {"u1": there})}
-    assert recognised(actual, MOUNT, STAGED)["d^h"].pods == {"u1": there}
+    assert recognized(actual, MOUNT, STAGED)["d^h"].pods == {"u1": there}
     staged = Volume("d^h", "csi", {}, Presence.THERE, STAGED)
     actual = left(NAMELESS_STAGED) | {"d^h": staged}
-    assert recognised(actual, MOUNT, STAGED) == {"d^key": Volume("d^key", "csi"), "d^h": staged}
+    assert recognized(actual, MOUNT, STAGED) == {"d^key": Volume("d^key", "csi"), "d^h": staged}
