@@ -11,8 +11,9 @@ punctuation mark: "Pure.", "Pure: time is an argument." A package that does so i
   It may use only those functions of ``datetime`` and ``uuid`` that compute.
 
 Conversely, a module that satisfies all of this without declaring it breaks the contract, too: a
-decision that is pure today stays pure. Imports only for type checking do not count, as in the other
-contracts. Used by the ``imports`` section of ``./test.sh``; configured in ``pyproject.toml``.
+decision that is pure today stays pure. For type checking alone a pure module may import anything of
+a library, but no impure module of ours. Used by the ``imports`` section of ``./test.sh``;
+configured in ``pyproject.toml``.
 """
 
 from __future__ import annotations

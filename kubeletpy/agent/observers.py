@@ -92,7 +92,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     node = NodeQueries(
         core.node_name,
         core.state.pods,
-        core.outside.images,
+        core.outside.images.image_status,
         judge=core.admission.gate.foresee,
         others=loop.admitted_pods,
         place=core.placement.preview,

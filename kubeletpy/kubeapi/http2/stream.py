@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kubeletpy.kubeapi.http2.limits import STREAM_WINDOW
 from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, TransportError, decompressed
-
-if TYPE_CHECKING:
-    from kubeletpy.kubeapi.http2.connection import Http2Connection
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -19,10 +16,26 @@ class StreamRefused(TransportError):
     """The server has not begun with the request: it can be sent again."""
 
 
+class StreamOwner(Protocol):
+    """Methods of a connection that its streams call."""
+
+    def give_back(self, stream: Stream, size: int) -> None:
+        """Let the server send ``size`` more bytes on a stream."""
+        ...
+
+    def cancel(self, stream: Stream) -> None:
+        """End a stream that nobody reads."""
+        ...
+
+    def unanswered(self, stream: Stream) -> None:
+        """Check whether the server is alive: no answer came before the stream's deadline."""
+        ...
+
+
 class Stream:
     """A response (:class:`~kubeletpy.kubeapi.transport.Response`), once its head is there."""
 
-    def __init__(self, owner: Http2Connection, number: int, deadline: float) -> None:
+    def __init__(self, owner: StreamOwner, number: int, deadline: float) -> None:
         """``deadline``: on the loop's clock; then it is cancelled."""
         loop = asyncio.get_running_loop()
         self._owner = owner

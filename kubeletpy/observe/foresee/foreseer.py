@@ -242,7 +242,7 @@ class Foreseer:
 
     async def _has(self, image: str) -> foresee_model.PresentImage | None:
         try:
-            answer = await self._node.images.image_status(cri.ImageSpec(image=image))
+            answer = await self._node.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
         found = answer.image

@@ -12,12 +12,11 @@ from kubeletpy.metrics.trace.model import Name, PodTrace, TraceCall
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 if TYPE_CHECKING:
-    from kubeletpy.metrics.trace.model import PodTrace
     from kubeletpy.node.eviction.report import EvictionOrder
     from kubeletpy.pods.pod import Pod
     from kubeletpy.pods.pod_manager import PodManager
     from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, ProbeResults, SyncIntent
-    from kubeletpy.remote.protocol import ImageService
+    from kubeletpy.remote.generated import api_pb2 as cri
     from kubeletpy.resources.admission.checks import Verdict
     from kubeletpy.resources.allocation.resources import Infeasible
 
@@ -257,6 +256,7 @@ class NodeQueries(Struct, frozen=True):
     """The queries that the foreseer makes of the agent.
 
     Attributes:
+        image_status: an image that the runtime may have; raises CRIError.
         judge: would a pod be admitted beside the others, and whom would it preempt?
         others: the admitted pods but one, by uid.
         place: where on the machine a pod would go; raises AllocationRefused.
@@ -275,7 +275,7 @@ class NodeQueries(Struct, frozen=True):
 
     node_name: str
     pods: PodManager
-    images: ImageService
+    image_status: Callable[[cri.ImageSpec], Awaitable[cri.ImageStatusResponse]]
     judge: Callable[[Pod, Sequence[Pod]], tuple[Verdict, Sequence[Pod]]]
     others: Callable[[str], Sequence[Pod]]
     place: Callable[[Pod], Sequence[Decision]]

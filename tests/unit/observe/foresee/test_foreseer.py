@@ -81,7 +81,7 @@ class FakeNode:
         self.queries = NodeQueries(
             "n1",
             pods,
-            self.images,  # type: ignore[arg-type]
+            self.images.image_status,
             judge=lambda requested, others: (self.verdict, self.victims),
             others=lambda uid: (),
             place=self._place,
