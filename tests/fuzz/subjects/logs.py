@@ -51,6 +51,6 @@ def log_times(data: bytes) -> None:
 
 
 @target(seeds=(LINE * 3,), parts=(LINE, PART, DOCKER))
-def last_message(data: bytes) -> None:
+def last_words(data: bytes) -> None:
     """The last lines of a log, as a termination message."""
     last_log_text(data)

@@ -58,7 +58,7 @@ def names_read() -> tuple[frozenset[str], frozenset[str]]:
     attributes, texts = set(), set()
     for file in PACKAGE.rglob("*.py"):
         parts = file.relative_to(PACKAGE).parts
-        if parts[:1] == ("config",) and parts[-1] != "host.py":
+        if parts[:1] == ("config",) and parts[-1] != "rules.py":
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Attribute):

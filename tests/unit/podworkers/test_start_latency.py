@@ -73,30 +73,32 @@ class Setup:
         return float(found[1])
 
 
-NEW = (1, "shown", pod())
-UP = (9, "shown", pod(RUNNING))
+NEW = (1, "reported", pod())
+UP = (9, "reported", pod(RUNNING))
 UNSCHEDULED = {"conditions": [{"type": "PodScheduled", "status": "False"}]}
 HOST_PATH = [{"name": "v", "hostPath": {"path": "/"}}]
 
 CASES: dict[str, tuple[list[Any], int, float, int, float]] = {
     # events -> starts and their seconds; those of the SLI and theirs
-    "a pod": ([NEW, (5, "shown", pod(WAITING)), UP], 1, 9, 1, 9),
-    "once only": ([NEW, UP, (20, "shown", pod(RUNNING))], 1, 9, 1, 9),
-    "not before all run": ([NEW, (5, "shown", pod(RUNNING, WAITING))], 0, 0, 0, 0),
-    "all run": ([NEW, (5, "shown", pod(RUNNING, WAITING)), (8, "shown", pod(RUNNING, RUNNING))],
+    "a pod": ([NEW, (5, "reported", pod(WAITING)), UP], 1, 9, 1, 9),
+    "once only": ([NEW, UP, (20, "reported", pod(RUNNING))], 1, 9, 1, 9),
+    "not before all run": ([NEW, (5, "reported", pod(RUNNING, WAITING))], 0, 0, 0, 0),
+    "all run": ([NEW, (5, "reported", pod(RUNNING, WAITING)),
+                 (8, "reported", pod(RUNNING, RUNNING))],
                 1, 8, 1, 8),
-    "not without statuses of containers": ([NEW, (5, "shown", pod())], 0, 0, 0, 0),
-    "ran before this agent": ([(1, "shown", pod(status={"startTime": format_time(EPOCH)})), UP],
+    "not without statuses of containers": ([NEW, (5, "reported", pod())], 0, 0, 0, 0),
+    "ran before this agent": ([(1, "reported", pod(status={"startTime": format_time(EPOCH)})), UP],
                               0, 0, 0, 0),
     "first seen running": ([UP], 0, 0, 0, 0),
-    "waited to be scheduled": ([(1, "shown", pod(status=UNSCHEDULED)), UP], 0, 0, 0, 0),
-    "turns out to have waited": ([NEW, (2, "shown", pod(status=UNSCHEDULED)), UP], 0, 0, 0, 0),
-    "ended at once": ([NEW, (2, "shown", pod(ENDED)), (3, "shown",
+    "waited to be scheduled": ([(1, "reported", pod(status=UNSCHEDULED)), UP], 0, 0, 0, 0),
+    "turns out to have waited": ([NEW, (2, "reported", pod(status=UNSCHEDULED)), UP], 0, 0, 0, 0),
+    "ended at once": ([NEW, (2, "reported", pod(ENDED)), (3, "reported",
                        pod(ENDED, status={"phase": "Succeeded"})), UP], 0, 0, 0, 0),
-    "a refused pod": ([NEW, (2, "shown", pod(status={"phase": "Failed"})), UP], 0, 0, 0, 0),
-    "a static pod": ([(1, "shown", make_static("web", "u")), (2, "shown", make_static("web", "u"))],
+    "a refused pod": ([NEW, (2, "reported", pod(status={"phase": "Failed"})), UP], 0, 0, 0, 0),
+    "a static pod": ([(1, "reported", make_static("web", "u")),
+                      (2, "reported", make_static("web", "u"))],
                      0, 0, 0, 0),
-    "a stateful pod": ([NEW, (9, "shown", pod(RUNNING, volumes=HOST_PATH))], 1, 9, 0, 0),
+    "a stateful pod": ([NEW, (9, "reported", pod(RUNNING, volumes=HOST_PATH))], 1, 9, 0, 0),
     "a pull": ([NEW, (2, "pull_began", "u", "a"), (6, "image_there", "u", "a"), UP], 1, 9, 1, 5),
     "pulls that overlap": (
         [NEW, (2, "pull_began", "u", "a"), (3, "pull_began", "u", "b"),
@@ -108,29 +110,29 @@ CASES: dict[str, tuple[list[Any], int, float, int, float]] = {
     "a pull of another pod": (
         [NEW, (2, "pull_began", "other", "a"), (6, "image_there", "other", "a"), UP], 1, 9, 1, 9),
     "an init container": (
-        [NEW, (5, "looked_at", pod(initContainers=INIT),
+        [NEW, (5, "checked_at", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 2, 4.5),))), UP],
         1, 9, 1, 6.5),
     "an init container is seen again and fails first": (
-        [NEW, (3, "looked_at", pod(initContainers=INIT),
+        [NEW, (3, "checked_at", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 2, 3),))),
-         (6, "looked_at", pod(initContainers=INIT),
+         (6, "checked_at", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d",
                            containers=(ran("2", "init", 5, 6), ran("1", "init", 2, 3)))),
-         (7, "looked_at", pod(initContainers=INIT),
+         (7, "checked_at", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d", containers=(ran("2", "init", 5, 6),))), UP],
         1, 9, 1, 7),
     "sidecars, those that run and containers are no init containers": (
-        [NEW, (5, "looked_at", pod(initContainers=INIT),
+        [NEW, (5, "checked_at", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(
                    ran("1", "init", 2, 0), ran("2", "side", 2, 4), ran("3", "main", 2, 4)))), UP],
         1, 9, 1, 9),
     "a pull while an init container runs counts once": (
         [NEW, (2, "pull_began", "u", "a"), (6, "image_there", "u", "a"),
-         (7, "looked_at", pod(initContainers=INIT),
+         (7, "checked_at", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 3, 7),))), UP],
         1, 9, 1, 4),
-    "a clock that goes back": ([NEW, (-5, "shown", pod(RUNNING))], 1, 0, 1, 0),
+    "a clock that goes back": ([NEW, (-5, "reported", pod(RUNNING))], 1, 0, 1, 0),
     "forgotten and back": ([NEW, (2, "forget_except", []), UP], 0, 0, 0, 0),
     "others are forgotten": ([NEW, (2, "forget_except", ["u"]), UP], 1, 9, 1, 9),
 }  # fmt: skip
@@ -151,7 +153,7 @@ def test_the_first_pod_with_a_network_of_its_own_is_shown() -> None:
     host = {"hostNetwork": True}
     stateful = {"volumes": HOST_PATH}
     for at, uid, spec in ((3, "a", host), (4, "b", stateful), (5, "c", {}), (6, "d", {})):
-        setup.play([(1, "shown", pod(uid=uid)), (at, "shown", pod(RUNNING, uid=uid, **spec))])
+        setup.play([(1, "reported", pod(uid=uid)), (at, "reported", pod(RUNNING, uid=uid, **spec))])
         assert setup.first_network == (5 if at >= 5 else 0)
 
 
@@ -166,7 +168,7 @@ def test_a_pod_that_fails_for_hours_does_not_use_more_memory() -> None:
                 (turn + 1, "pull_began", "u", f"{turn} again"),
                 (turn + 1, "pull_began", "u", f"{turn}"),
                 (turn + 1.5, "image_there", "u", f"{turn}"),
-                (turn + 2, "looked_at", pod(initContainers=INIT), status),
+                (turn + 2, "checked_at", pod(initContainers=INIT), status),
             ]
         )
     start = setup.starts._starts["u"]

@@ -255,7 +255,7 @@ async def test_ranges(
 async def test_queries_that_are_answered_from_files(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kubeletpy.server.node_logs.handler.UNITS_COMMAND", ("no-such-program",))
+    monkeypatch.setattr("kubeletpy.server.node_logs.query.UNITS_COMMAND", ("no-such-program",))
     assert (await get(server, "/logs/?query=svc"))[1].startswith(b"line 0\n")
     assert (await get(server, "/logs/?query=nested"))[1] == b"nested\n"
     assert (await get(server, "/logs/?query=svc.log&query=nested"))[1].endswith(b"\nnested\n")

@@ -50,13 +50,13 @@ def test_a_pod_all_of_whose_containers_were_removed_to_start_again_has_not_faile
 
 
 def test_the_exit_that_caused_the_restart_is_kept() -> None:
-    old = whole(requests=ENDED, other=RUNS)
+    old = whole(asks=ENDED, other=RUNS)
     of = pod({**ASKS, "restartPolicy": "Never"}, "other", restartPolicy="Never")
     status = generate_api_pod_status(inputs(of, runtime(), old=old))
-    requests = next(each for each in status["containerStatuses"] if each["name"] == "asks")
-    assert requests["state"]["waiting"]["reason"] == "RestartingAllContainers"
-    assert requests["lastState"]["terminated"]["exitCode"] == 42
-    assert requests["restartCount"] == 1
+    asks = next(each for each in status["containerStatuses"] if each["name"] == "asks")
+    assert asks["state"]["waiting"]["reason"] == "RestartingAllContainers"
+    assert asks["lastState"]["terminated"]["exitCode"] == 42
+    assert asks["restartCount"] == 1
     notified = {each["type"]: each["status"] for each in status["conditions"]}
     assert notified["AllContainersRestarting"] == "False"
     # the next status, still with nothing started, counts nothing twice

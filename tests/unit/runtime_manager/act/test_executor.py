@@ -328,7 +328,7 @@ async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
     reported: Any = {}
     if last_count is not None:
         reported["containerStatuses"] = [{"name": "app", "restartCount": last_count}]
-    await node.sync(make_pod(), reported=reported)
+    await node.sync(make_pod(), api_status=reported)
     assert list(node.runtime.containers) == [f"container-{made}"]
 
 

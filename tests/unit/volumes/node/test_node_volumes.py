@@ -153,7 +153,7 @@ async def test_a_sync_without_changes_is_cheap(node: Node, monkeypatch: pytest.M
     def touched(*_: Any) -> Any:
         raise AssertionError("files were read")
 
-    monkeypatch.setattr("kubeletpy.volumes.node.node_volumes.set_up_all", touched)
+    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.set_up.set_up_all", touched)
     begun = time.process_time()
     for _ in range(100):
         await node.volumes.set_up(pod)
@@ -306,7 +306,7 @@ async def test_a_kill_during_set_up_is_recovered(
     with monkeypatch.context() as patch:
         for name in ("mkdir", "chmod", "symlink_to", "replace", "touch"):
             patch.setattr(Path, name, dying(getattr(Path, name)))
-        patch.setattr("kubeletpy.volumes.pod_volumes.set_up.mount", dying(_mount))
+        patch.setattr("kubeletpy.volumes.files.disk.mount", dying(_mount))
         patch.setattr("kubeletpy.volumes.pod_volumes.set_up.give_to_group", dying(_give))
         with contextlib.suppress(Kill):
             await node.volumes.set_up(pod)
@@ -540,7 +540,7 @@ async def test_a_canceled_set_up_ends_before_the_take_down(
         assert go_on.wait(10)
         return set_up_all(*supplied)
 
-    monkeypatch.setattr("kubeletpy.volumes.node.node_volumes.set_up_all", slow)
+    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.set_up.set_up_all", slow)
     task = asyncio.create_task(node.volumes.set_up(pod_of(SECRET)))
     await begun.wait()
     task.cancel()
