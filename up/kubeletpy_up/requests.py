@@ -1,4 +1,4 @@
-"""Callers of the API, and the options of writes and deletes. Pure.
+"""Requests to the API: callers, paths, and the options of writes and deletes. Pure.
 
 Must never read a request body's object: only its options.
 """
@@ -9,9 +9,10 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from kubeletpy_up.errors import bad_request, invalid_options
-from kubeletpy_up.resources import ResourceInfo
+from kubeletpy_up.resources import ResourceInfo, find_in_group
 
 _REPORTED = 60
 """How many characters of a wrong option a refusal shows."""
@@ -181,3 +182,56 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
         dry_run=is_dry_run(query.get("dryRun") or supplied.get("dryRun"), "DeleteOptions"),
         propagation=policy,
     )
+
+
+# Request paths.
+
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A resource path. ``namespace`` None is all namespaces, or a cluster-wide resource."""
+
+    info: ResourceInfo
+    namespace: str | None = None
+    name: str = ""
+    subresource: str = ""
+    watch: bool = False
+
+
+def split_path(raw_path: str) -> list[str]:
+    """The path's parts, unquoted one by one; empty parts are dropped."""
+    return [unquote(part) for part in raw_path.split("/") if part]
+
+
+def parse_path(parts: list[str]) -> Route | None:
+    """Read the parts of a resource path; None if it names nothing that is served."""
+    if len(parts) >= 3 and parts[0] == "api":
+        return _resource("", parts[1], parts[2:])
+    if len(parts) >= 4 and parts[0] == "apis":
+        return _resource(parts[1], parts[2], parts[3:])
+    return None
+
+
+def _goes_on(info: ResourceInfo, subresource: str) -> bool:
+    """Whether a path of the node's own server follows the subresource."""
+    return subresource == "proxy" and info.is_proxied(subresource)
+
+
+def _resource(group: str, version: str, rest: list[str]) -> Route | None:
+    watch = rest[0] == "watch"
+    if watch:
+        rest = rest[1:]
+    namespace: str | None = None
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
+        namespace, rest = rest[1], rest[2:]
+    info = find_in_group(group, version, rest[0]) if rest else None
+    if info is None or (len(rest) > 3 and not _goes_on(info, rest[2])):
+        return None
+    if namespace is not None and not info.namespaced:
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    if name and info.namespaced and namespace is None:
+        return None
+    return Route(info, namespace, name, rest[2] if len(rest) > 2 else "", watch)

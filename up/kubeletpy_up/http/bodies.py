@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import unquote
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.wire.api_objects import MEDIA_TYPE
@@ -17,7 +16,7 @@ from kubeletpy_up.errors import (
 )
 from kubeletpy_up.printers import tables
 from kubeletpy_up.printers.tables import IncludeObject
-from kubeletpy_up.resources import ResourceInfo, find_in_group
+from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.decode import parse_json
 from kubeletpy_up.schema.formats import LARGE, MAX_VALUES, check_count, check_values
@@ -124,61 +123,6 @@ def _loader(yaml: Any) -> Any:
     }
     # JSON has no dates: text that resembles one stays text.
     return type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
-
-
-# Parsing of request paths into resource, object and subresource.
-#
-#  A path that names nothing we serve yields None: the caller answers 404.
-
-_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A resource path. ``namespace`` None is all namespaces, or a cluster-wide resource."""
-
-    info: ResourceInfo
-    namespace: str | None = None
-    name: str = ""
-    subresource: str = ""
-    watch: bool = False
-
-
-def split(raw_path: str) -> list[str]:
-    """The path's parts, unquoted one by one; empty parts are dropped."""
-    return [unquote(part) for part in raw_path.split("/") if part]
-
-
-def parse(parts: list[str]) -> Route | None:
-    """Read the parts of a resource path, or None."""
-    if len(parts) >= 3 and parts[0] == "api":
-        return _resource("", parts[1], parts[2:])
-    if len(parts) >= 4 and parts[0] == "apis":
-        return _resource(parts[1], parts[2], parts[3:])
-    return None
-
-
-def _goes_on(info: ResourceInfo, subresource: str) -> bool:
-    """Whether a path of the node's own server follows the subresource."""
-    return subresource == "proxy" and info.is_proxied(subresource)
-
-
-def _resource(group: str, version: str, rest: list[str]) -> Route | None:
-    watch = rest[0] == "watch"
-    if watch:
-        rest = rest[1:]
-    namespace: str | None = None
-    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_SUBRESOURCES:
-        namespace, rest = rest[1], rest[2:]
-    info = find_in_group(group, version, rest[0]) if rest else None
-    if info is None or (len(rest) > 3 and not _goes_on(info, rest[2])):
-        return None
-    if namespace is not None and not info.namespaced:
-        return None
-    name = rest[1] if len(rest) > 1 else ""
-    if name and info.namespaced and namespace is None:
-        return None
-    return Route(info, namespace, name, rest[2] if len(rest) > 2 else "", watch)
 
 
 # Content negotiation: the Accept header, and answers in the form that the client requests.

@@ -36,7 +36,14 @@ from kubeletpy_up.pki.csr_rules import REQUESTS
 from kubeletpy_up.registry.list_options import read_revision
 from kubeletpy_up.registry.reading import Begin
 from kubeletpy_up.registry.registry import Registry
-from kubeletpy_up.requests import Caller, WriteOptions, read_delete_options
+from kubeletpy_up.requests import (
+    Caller,
+    Route,
+    WriteOptions,
+    parse_path,
+    read_delete_options,
+    split_path,
+)
 from kubeletpy_up.resources import METRICS_GROUP
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.formats import BODY_LIMIT, LARGE
@@ -103,7 +110,7 @@ class Handler:
             return error_response(request, errors.internal("the server broke on this request"))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        parts = bodies.split(request.rel_url.raw_path)
+        parts = split_path(request.rel_url.raw_path)
         if parts and parts[0] in _PUBLIC:
             return responses.public(request, parts)
         caller = self._authenticate(request)
@@ -111,7 +118,7 @@ class Handler:
             request.transport, caller.user
         ):
             raise errors.too_many_connections(caller.user)
-        route = bodies.parse(parts)
+        route = parse_path(parts)
         if route is None and parts[:1] == ["openapi"]:
             return await self._workshop.call(responses.answer, request, parts)
         if route is None:
@@ -135,7 +142,7 @@ class Handler:
         return found[0]
 
     async def _resource(
-        self, request: web.Request, caller: Caller, route: bodies.Route
+        self, request: web.Request, caller: Caller, route: Route
     ) -> web.StreamResponse:
         if route.subresource and route.info.subresource(route.subresource) is None:
             raise errors.unknown_path()
@@ -198,7 +205,7 @@ class Handler:
     async def _do(self, work: Callable[[Registry], T], *, large: bool) -> T:
         return await self._workshop.write(work) if large else work(self._registry)
 
-    def _is_large(self, route: bodies.Route) -> bool:
+    def _is_large(self, route: Route) -> bool:
         """Whether the object or list at a path is large."""
         store, key = self._registry.store, route.info.storage_key
         namespace = route.namespace or ""
@@ -211,9 +218,7 @@ class Handler:
         """Refuse further large requests and wait for those under way."""
         await self._workshop.close()
 
-    async def _read_metrics(
-        self, request: web.Request, caller: Caller, route: bodies.Route
-    ) -> JSON:
+    async def _read_metrics(self, request: web.Request, caller: Caller, route: Route) -> JSON:
         if self._metrics is None:
             raise errors.unavailable("this API has no way to its nodes")
         query = request.query
@@ -221,9 +226,7 @@ class Handler:
             caller, route, query.get("labelSelector", ""), query.get("fieldSelector", "")
         )
 
-    def _read(
-        self, registry: Registry, request: web.Request, caller: Caller, route: bodies.Route
-    ) -> JSON:
+    def _read(self, registry: Registry, request: web.Request, caller: Caller, route: Route) -> JSON:
         query, key = request.query, route.info.key
         if route.name:
             read_revision(query.get("resourceVersion", ""))
@@ -242,7 +245,7 @@ class Handler:
         registry: Registry,
         request: web.Request,
         caller: Caller,
-        route: bodies.Route,
+        route: Route,
         sent: Any,
         *,
         options: WriteOptions,
@@ -279,7 +282,7 @@ class Handler:
         registry: Registry,
         request: web.Request,
         caller: Caller,
-        route: bodies.Route,
+        route: Route,
         sent: Any,
     ) -> JSON:
         query = request.query
@@ -300,7 +303,7 @@ class Handler:
         self,
         request: web.Request,
         form: bodies.Form,
-        route: bodies.Route,
+        route: Route,
         answer: JSON,
         *,
         status: int = 200,
@@ -323,7 +326,7 @@ class Handler:
         self,
         request: web.Request,
         caller: Caller,
-        route: bodies.Route,
+        route: Route,
         form: bodies.Form,
     ) -> web.StreamResponse:
         options = query_options.of_watch(request.query, route.name)

@@ -25,11 +25,10 @@ from kubeletpy_up.node.usage_samples import (
     used,
 )
 from kubeletpy_up.registry.list_options import ListOptions
-from kubeletpy_up.requests import CONTROLLER, Caller
+from kubeletpy_up.requests import CONTROLLER, Caller, Route
 from kubeletpy_up.resources import ResourceInfo
 
 if TYPE_CHECKING:
-    from kubeletpy_up.http.bodies import Route
     from kubeletpy_up.node.proxy import NodeProxy
     from kubeletpy_up.registry.registry import Registry
 

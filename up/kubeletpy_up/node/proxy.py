@@ -33,9 +33,8 @@ from kubeletpy_up.schema.formats import BODY_LIMIT
 if TYPE_CHECKING:
     import aiohttp
 
-    from kubeletpy_up.http.bodies import Route
     from kubeletpy_up.registry.registry import Registry
-    from kubeletpy_up.requests import Caller
+    from kubeletpy_up.requests import Caller, Route
 
 CONNECT_S = 30.0
 BLOCK = 256 << 10

@@ -67,6 +67,10 @@ class Cluster:
         entry = self.store.get(resource, namespace, name)
         return entry.object if entry else None
 
+    def names(self, resource: str, namespace: str | None = None) -> list[str]:
+        """The names of a resource's objects; of one namespace or of all (None)."""
+        return [name for (_, name), _ in self.store.entries(resource, namespace)]
+
     def pods_on(self, node_name: str) -> Iterable[JSON]:
         """All pods bound to a node."""
         for _, entry in self.store.entries("pods"):

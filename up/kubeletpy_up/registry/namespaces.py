@@ -1,38 +1,74 @@
-"""The life of a namespace: what every one gets, and how one is deleted with all its content.
+"""Namespaces: what a cluster has from the start, what each gets, and how one is deleted.
 
 Event driven: fed with the store's changes. Must never touch a namespace that is not terminating,
-except to restore what every one has. Pure: the registry that it changes is an argument.
+except to restore what every one has. Pure: the registry that it changes is an argument
+(:class:`Api`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.requests import CONTROLLER, DeleteOptions
+from kubeletpy_up.requests import CONTROLLER, Caller, DeleteOptions
 from kubeletpy_up.resources import all_resources
 from kubeletpy_up.storage.history import Change
-
-if TYPE_CHECKING:
-    from kubeletpy_up.registry.registry import Registry
-
 
 BOOTSTRAP = ("default", "kube-node-lease", "kube-public", "kube-system")
 IMMORTAL = frozenset({"default", "kube-public", "kube-system"})
 ROOT_CA_NAME = "kube-root-ca.crt"
 
 
+class Api(Protocol):
+    """What namespaces need of the registry; all methods raise ApiError."""
+
+    service_cidr: str
+
+    def find(self, resource: str, namespace: str, name: str) -> JSON | None:
+        """One stored object by resource key."""
+        ...
+
+    def names(self, resource: str, namespace: str | None = None) -> list[str]:
+        """The names of a resource's objects; of one namespace, or of all."""
+        ...
+
+    def create(
+        self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
+    ) -> JSON:
+        """Create an object."""
+        ...
+
+    def update(
+        self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
+    ) -> JSON:
+        """Replace an object."""
+        ...
+
+    def delete(
+        self,
+        caller: Caller,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        options: DeleteOptions | None = None,
+    ) -> JSON:
+        """Delete an object, or mark it for deletion."""
+        ...
+
+
 class NamespaceController:
     """Fills new namespaces, empties old ones. Call :meth:`on_change` for every change of the store.
 
     Args:
+        remove: removes a namespace from the store, once it is empty.
         root_ca: PEM text for the ``kube-root-ca.crt`` configMap; it may be empty.
     """
 
-    def __init__(self, registry: Registry, root_ca: str) -> None:
-        self._store = registry.store
-        self._registry = registry
+    def __init__(self, api: Api, remove: Callable[[str], object], root_ca: str) -> None:
+        self._api = api
+        self._remove = remove
         self._root_data: JSON = {"ca.crt": root_ca}
 
     def replace_root_ca(self, root_ca: str) -> None:
@@ -42,8 +78,9 @@ class NamespaceController:
 
     def reconcile_all(self) -> None:
         """Catch up after a start."""
-        for (_, name), entry in list(self._store.entries("namespaces")):
-            if entry.object["metadata"].get("deletionTimestamp"):
+        for name in self._api.names("namespaces"):
+            found = self._api.find("namespaces", "", name)
+            if found is not None and found["metadata"].get("deletionTimestamp"):
                 self._empty(name)
             else:
                 self._provide(name)
@@ -62,25 +99,23 @@ class NamespaceController:
         namespace = meta.get("namespace", "")
         if change.type != "DELETED" or not namespace:
             return
-        entry = self._store.get("namespaces", "", namespace)
-        if entry is None:
+        found = self._api.find("namespaces", "", namespace)
+        if found is None:
             return
-        if entry.object["metadata"].get("deletionTimestamp"):
+        if found["metadata"].get("deletionTimestamp"):
             self._remove_if_empty(namespace)
         elif change.resource in ("serviceaccounts", "configmaps"):
             self._provide(namespace)
 
     def _provide(self, namespace: str) -> None:
-        if self._store.get("serviceaccounts", namespace, "default") is None:
+        if self._api.find("serviceaccounts", namespace, "default") is None:
             account: JSON = {"metadata": {"name": "default"}}
-            self._registry.create(CONTROLLER, "serviceaccounts", account, namespace)
-        entry, data = self._store.get("configmaps", namespace, ROOT_CA_NAME), self._root_data
-        if entry is not None and entry.object.get("data") != data:
+            self._api.create(CONTROLLER, "serviceaccounts", account, namespace)
+        found, data = self._api.find("configmaps", namespace, ROOT_CA_NAME), self._root_data
+        if found is not None and found.get("data") != data:
             # of an authority that was replaced
-            self._registry.update(
-                CONTROLLER, "configmaps", {**entry.object, "data": data}, namespace
-            )
-        if entry is None:
+            self._api.update(CONTROLLER, "configmaps", {**found, "data": data}, namespace)
+        if found is None:
             about = (
                 "Contains a CA bundle that can be used to verify the kube-apiserver when using "
                 "internal endpoints such as the internal service IP or kubernetes.default.svc."
@@ -92,7 +127,7 @@ class NamespaceController:
                 },
                 "data": data,
             }
-            self._registry.create(CONTROLLER, "configmaps", config_map, namespace)
+            self._api.create(CONTROLLER, "configmaps", config_map, namespace)
 
     def _empty(self, namespace: str) -> None:
         for key in _stored_namespaced():
@@ -100,24 +135,24 @@ class NamespaceController:
         self._remove_if_empty(namespace)
 
     def _delete_all(self, key: str, namespace: str) -> None:
-        for (_, name), _entry in list(self._store.entries(key, namespace)):
+        for name in self._api.names(key, namespace):
             try:
-                self._registry.delete(CONTROLLER, key, name, namespace, DeleteOptions())
+                self._api.delete(CONTROLLER, key, name, namespace, DeleteOptions())
             except ApiError as error:
                 if error.code != 404:
                     raise
 
     def _remove_if_empty(self, namespace: str) -> None:
-        entry = self._store.get("namespaces", "", namespace)
-        if entry is None or entry.object["metadata"].get("finalizers"):
+        found = self._api.find("namespaces", "", namespace)
+        if found is None or found["metadata"].get("finalizers"):
             return
         for key in _stored_namespaced():
-            if key != "events" and any(True for _ in self._store.entries(key, namespace)):
+            if key != "events" and self._api.names(key, namespace):
                 return
         # its pods' deletions made more events, which must not hold it up
         self._delete_all("events", namespace)
-        if self._store.get("namespaces", "", namespace) is not None:
-            self._store.remove("namespaces", "", namespace)
+        if self._api.find("namespaces", "", namespace) is not None:
+            self._remove(namespace)
 
 
 def _stored_namespaced() -> list[str]:
@@ -132,8 +167,6 @@ def terminating(namespace: JSON) -> JSON:
 
 
 # Objects that every new cluster has: namespaces, priority classes, the API's service.
-#
-# Pure: the registry that it changes is an argument.
 
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _CRITICAL = (
@@ -151,14 +184,14 @@ _CRITICAL = (
 )
 
 
-def create_missing(registry: Registry) -> None:
+def create_missing(api: Api) -> None:
     """Create what does not exist yet; does nothing on a second start."""
     for name in BOOTSTRAP:
-        if registry.find("namespaces", "", name) is None:
-            registry.create(CONTROLLER, "namespaces", {"metadata": {"name": name}})
+        if api.find("namespaces", "", name) is None:
+            api.create(CONTROLLER, "namespaces", {"metadata": {"name": name}})
     for name, value, description in _CRITICAL:
-        if registry.find(_PRIORITY_CLASSES, "", name) is None:
-            registry.create(
+        if api.find(_PRIORITY_CLASSES, "", name) is None:
+            api.create(
                 CONTROLLER,
                 _PRIORITY_CLASSES,
                 {
@@ -168,15 +201,15 @@ def create_missing(registry: Registry) -> None:
                     "preemptionPolicy": "PreemptLowerPriority",
                 },
             )
-    if registry.find("services", "default", "kubernetes") is None:
+    if api.find("services", "default", "kubernetes") is None:
         labels = {"component": "apiserver", "provider": "kubernetes"}
         port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}
-        registry.create(
+        api.create(
             CONTROLLER,
             "services",
             {
                 "metadata": {"name": "kubernetes", "labels": labels},
-                "spec": {"ports": [port], "clusterIP": _first_address(registry.service_cidr)},
+                "spec": {"ports": [port], "clusterIP": _first_address(api.service_cidr)},
             },
             "default",
         )

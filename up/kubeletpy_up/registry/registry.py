@@ -69,7 +69,9 @@ class Registry(Cluster):
             only_node=only_node,
             feature_gates=feature_gates,
         )
-        self._namespaces = NamespaceController(self, root_ca)
+        self._namespaces = NamespaceController(
+            self, lambda name: store.remove("namespaces", "", name), root_ca
+        )
         self._remover = Remover(self)
         self._writer = Writer(self, self._remover)
         self._events = EventRetention(store)

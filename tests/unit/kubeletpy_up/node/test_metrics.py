@@ -12,11 +12,10 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy_up import errors
 from kubeletpy_up.discovery import groups as discovery
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.http import bodies
 from kubeletpy_up.node.metrics import APART_S, OLD_S, NodeMetrics
 from kubeletpy_up.node.usage_samples import NODE, has_unreported, parse, pod_usages, used
 from kubeletpy_up.printers import tables
-from kubeletpy_up.requests import ADMIN, node_caller
+from kubeletpy_up.requests import ADMIN, Route, node_caller, parse_path, split_path
 from tests.unit.kubeletpy_up.helpers import make_registry
 from tests.unit.proportion import is_linear
 from tests.virtual_time import EPOCH, LoopClock, on_virtual_time, timed
@@ -132,8 +131,8 @@ def cores(usage: JSON) -> float:
     return int(usage["cpu"].removesuffix("n")) / 1e9
 
 
-def route(path: str) -> bodies.Route:
-    found = bodies.parse(bodies.split(f"/apis/metrics.k8s.io/v1beta1/{path}"))
+def route(path: str) -> Route:
+    found = parse_path(split_path(f"/apis/metrics.k8s.io/v1beta1/{path}"))
     assert found is not None
     return found
 
