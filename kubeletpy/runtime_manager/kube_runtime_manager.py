@@ -131,6 +131,7 @@ class KubeRuntimeManager:
         backlog = backlog or Backlog()
         starts, stops = StartSlots(at_once, backlog), StopSlots(at_once, backlog)
         mutations = Mutations(source.now)
+        self._stop_records = StopRecords(root_dir)
         killer = Killer(
             runtime,
             source,
@@ -140,7 +141,7 @@ class KubeRuntimeManager:
                 stops,
                 recorder,
                 hooks=hooks,
-                records=StopRecords(root_dir),
+                records=self._stop_records,
             ),
             SandboxStopper(runtime, mutations, stops),
             root_dir,
@@ -373,8 +374,9 @@ class KubeRuntimeManager:
         return health_from_conditions(answer.status.conditions)
 
     async def drain(self, timeout: float) -> None:
-        """Wait for the runtime to finish the calls under way, at most ``timeout`` seconds."""
+        """Wait for the runtime's calls under way, at most ``timeout`` seconds, and for records."""
         await self._mutations.drain(timeout)
+        await self._stop_records.close()
 
     def _resized(
         self, run: SyncRun, after: runtime_status.PodRuntimeStatus

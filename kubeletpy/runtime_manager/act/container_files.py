@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import steady_now
@@ -29,6 +30,7 @@ from kubeletpy.base.host.files import (
     write_private,
     write_whole,
 )
+from kubeletpy.base.tasks import Lasting
 from kubeletpy.runtime_manager.names import UnsafeName, container_parts, digest, termination_file
 from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord
 
@@ -257,6 +259,9 @@ class StopRecords:
         """``root_dir``: the kubelet's root directory."""
         self._root = root_dir
         self._life = secrets.token_hex(8)
+        self._lasting = Lasting()
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """One per container in use: a file is read and written in the order of the calls."""
 
     def now(self) -> float:
         """Seconds, as the records have them: of Linux's monotonic clock.
@@ -270,15 +275,27 @@ class StopRecords:
         return StopRecord(container_id, self._life, self.now(), deleting)
 
     async def earlier(self, uid: str, name: str, container_id: str) -> StopRecord | None:
-        """The stop of that container that an earlier agent began; None: there is none."""
-        record = await asyncio.to_thread(self._read_record, uid, name)
+        """Return the stop of that container that an earlier agent began, or None without one."""
+        async with self._turn(uid, name):
+            record = await asyncio.to_thread(self._read_record, uid, name)
         if record is None or record.container_id != container_id or record.life == self._life:
             return None
         return record
 
     async def write(self, uid: str, name: str, record: StopRecord) -> None:
-        """Keep a record, in place of the one before."""
-        await asyncio.to_thread(self._write, uid, name, record)
+        """Keep a record in place of the previous one, also if the caller is canceled meanwhile."""
+        await self._lasting.finish(self._write_in_turn(uid, name, record))
+
+    async def close(self) -> None:
+        """Wait for the writes whose callers were canceled."""
+        await self._lasting.close()
+
+    async def _write_in_turn(self, uid: str, name: str, record: StopRecord) -> None:
+        async with self._turn(uid, name):
+            await asyncio.to_thread(self._write, uid, name, record)
+
+    def _turn(self, uid: str, name: str) -> asyncio.Lock:
+        return self._turns.setdefault((uid, name), asyncio.Lock())
 
     def _write(self, uid: str, name: str, record: StopRecord) -> None:
         text = json.dumps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,40 @@ async def test_another_container_of_that_name_has_all_its_time(tmp_path: Path) -
     await later.write("u", "a", replace(found, hook=HookState.ENDED))
     again = await StopRecords(str(tmp_path)).earlier("u", "a", "c1")
     assert again == replace(found, hook=HookState.ENDED)
+
+
+async def test_a_write_that_was_canceled_never_replaces_a_newer_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread continues: the next write and the next read of that container wait for it."""
+    records, earlier = StopRecords(str(tmp_path)), StopRecords(str(tmp_path))
+    before = earlier.new("c1", deleting=True)
+    begun, go_on = threading.Event(), threading.Event()
+    write = records._write
+
+    def slow(uid: str, name: str, record: StopRecord) -> None:
+        if record.hook is HookState.BEGUN:
+            begun.set()
+            go_on.wait(10)
+        write(uid, name, record)
+
+    monkeypatch.setattr(records, "_write", slow)
+    old = asyncio.create_task(records.write("u", "a", replace(before, hook=HookState.BEGUN)))
+    await asyncio.to_thread(begun.wait, 10)
+    old.cancel()
+    await asyncio.wait([old])
+    assert old.cancelled()
+    found = asyncio.create_task(records.earlier("u", "a", "c1"))
+    newer = asyncio.create_task(records.write("u", "a", replace(before, hook=HookState.ENDED)))
+    await records.write("u", "b", records.new("c2", deleting=True))
+    await asyncio.wait([found, newer], timeout=0.05)
+    assert not found.done()
+    assert not newer.done()
+    newer.cancel()
+    go_on.set()
+    await records.close()
+    assert await found == replace(before, hook=HookState.BEGUN)
+    assert await records.earlier("u", "a", "c1") == replace(before, hook=HookState.ENDED)
 
 
 @on_virtual_time
