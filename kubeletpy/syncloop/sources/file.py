@@ -163,6 +163,8 @@ class FileSource:
                     pass
         finally:
             self._watch.close()
+            if self._uids is not None:
+                await self._uids.close()
 
     def _note_deleted(self, name: str) -> None:
         file = str(self._path / name)

@@ -58,16 +58,20 @@ class HttpSource:
     async def run(self) -> None:
         """Poll until cancelled."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            while True:
-                try:
-                    await self.deliver(await self._fetch(session))
-                    self._log_problem("")
-                except (aiohttp.ClientError, TimeoutError) as error:
-                    self._log_problem(f"{type(error).__name__}: {error}")
-                except (ManifestError, CRIError) as error:
-                    self._log_problem(str(error))
-                await asyncio.sleep(self._check_frequency)
+        try:
+            async with aiohttp.ClientSession(timeout=timeout) as session:
+                while True:
+                    try:
+                        await self.deliver(await self._fetch(session))
+                        self._log_problem("")
+                    except (aiohttp.ClientError, TimeoutError) as error:
+                        self._log_problem(f"{type(error).__name__}: {error}")
+                    except (ManifestError, CRIError) as error:
+                        self._log_problem(str(error))
+                    await asyncio.sleep(self._check_frequency)
+        finally:
+            if self._uids is not None:
+                await self._uids.close()
 
     async def deliver(self, body: bytes) -> None:
         """Deliver what a body holds, unless it is the same as last time.

@@ -16,7 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import write_private
-from kubeletpy.base.tasks import run_together
+from kubeletpy.base.tasks import Lasting, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
@@ -59,6 +59,8 @@ class StaticUids:
         self._runtime, self._kube_api = runtime, kube_api
         self._record, self._decided = record, decided
         self._recorded = _read(record)
+        self._turn = asyncio.Lock()
+        self._lasting = Lasting()
         self._read: set[str] = set()
         """Sources that have been read."""
 
@@ -94,7 +96,7 @@ class StaticUids:
         recorded = dict(list({**kept, **adopted}.items())[-MAX_RECORDED:])
         if recorded != self._recorded:
             self._recorded = recorded
-            await asyncio.to_thread(_write, self._record, recorded)
+            await self._lasting.finish(self._write_in_turn())
         for pod, one in choices:
             if one.reason in ADOPTED:
                 log.info(
@@ -104,6 +106,15 @@ class StaticUids:
             elif one.reason in REMADE:
                 log.warning("static pod made anew", extra={"pod": pod.key, "why": one.text})
                 self._decided(pod.uid, (Decision("replace the static pod that runs", one.text),))
+
+    async def _write_in_turn(self) -> None:
+        """Write the newest uids; a canceled caller leaves no older ones behind newer ones."""
+        async with self._turn:
+            await asyncio.to_thread(_write, self._record, self._recorded)
+
+    async def close(self) -> None:
+        """Wait for a write in progress."""
+        await self._lasting.close()
 
     async def choices(
         self, source: str, pods: Sequence[Pod], changed: Mapping[str, float | None]
