@@ -1,9 +1,9 @@
-"""Finds out from new sandboxes whether the runtime uses the cgroup driver that the agent uses.
+"""Checks from new sandboxes whether the runtime uses the cgroup driver that the agent uses.
 
 A runtime with another driver puts containers where no limit of a pod holds and no statistics find
 them, or it refuses every sandbox. The node is then not Ready, also after the runtime was
-reconfigured, until no container is left outside. Must never change a cgroup, nor keep
-a pod from starting.
+reconfigured, until no container is left outside. The check changes no cgroup, and keeps no pod from
+starting.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Those of some runtimes are nowhere.
 
 
 class DriverCheck:
-    """Implements :class:`~kubeletpy.runtime_manager.protocol.SandboxWatch`."""
+    """Observes where sandboxes are, as :class:`~kubeletpy.runtime_manager.protocol.SandboxWatch`.
+
+    A mismatch is an event of the node, and the problem that keeps it from being Ready.
+    """
 
     def __init__(
         self,
@@ -51,9 +54,11 @@ class DriverCheck:
         pod_name: Callable[[str], str],
         on_change: Callable[[], None],
     ) -> None:
-        """Args:
-        pod_name: the name of the pod of a uid, for a person.
-        on_change: called when :meth:`problem` changes.
+        """Start with no driver known, and a search due.
+
+        Args:
+            pod_name: the name of the pod of a uid, for a person.
+            on_change: called when :meth:`problem` changes.
         """
         self._tree = tree
         self._recorder = recorder
@@ -69,10 +74,10 @@ class DriverCheck:
         self._unsearched = ""
         """The problem that lasts until a search shows whether any container is outside."""
         self._search_due = asyncio.Event()
-        self._search_due.set()  # the agent's previous life may have left some
+        self._search_due.set()  # containers may be outside since before the agent's start
 
     def problem(self) -> str:
-        """Why no pod can run well here; empty: nothing is known to be wrong."""
+        """Return why no pod can run well here; empty if no problem is known."""
         agent = self._tree.names.driver
         if self._used is None or self._used is agent:
             return self._unsearched or self._left
@@ -80,7 +85,7 @@ class DriverCheck:
         return mismatch(agent, self._used, self._runtime_name, reported=reported)
 
     def connection_changed(self, connected: bool) -> None:
-        """A runtime that was started again may have another driver: nothing is known of it."""
+        """Forget the driver of a runtime that was started again: it may have another one."""
         if connected:
             self._searches = 0
             self._set(None)
@@ -95,7 +100,7 @@ class DriverCheck:
             await self.search()
 
     async def search(self) -> None:
-        """See which pods have containers where a runtime with another driver put them."""
+        """Find the pods with containers where a runtime with another driver put them."""
         names, files = self._tree.names, self._tree.files
         found = await asyncio.to_thread(
             files.find_running,
@@ -109,7 +114,7 @@ class DriverCheck:
         self._report(before, is_new=not known, cgroups=found[:MAX_SEARCHES])
 
     async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
-        """A runtime has made a sandbox: see where it is. Other handlers may have other drivers."""
+        """Check where a runtime has made a sandbox. Other handlers may have other drivers."""
         agent = self._tree.names.driver
         if handler or self._used is agent:
             return
@@ -133,7 +138,7 @@ class DriverCheck:
             self._set(used, pod=pod.key, sandbox=found, expected=f"{parent}/")
 
     def refused(self, pod: Pod, handler: str, error: str) -> None:
-        """A runtime has refused to make a sandbox."""
+        """Conclude the runtime's driver from its error when it refused to make a sandbox."""
         if handler or self._used is not None:
             return
         try:

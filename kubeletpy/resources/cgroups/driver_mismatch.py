@@ -1,8 +1,8 @@
-"""Which cgroup driver a runtime used for a sandbox, and how to fix a mismatch. Pure.
+"""Concludes which cgroup driver a runtime used for a sandbox, and how to fix a mismatch. Pure.
 
 Only evidence with no other cause counts: a name that has the sandbox's id in the form of a driver,
-or an error that quotes the pod's own cgroup. Must never judge from something that is absent: a
-sandbox may have ended, and some runtimes have no cgroups.
+or an error that quotes the pod's own cgroup. The absence of a cgroup proves nothing: a sandbox may
+have ended, and some runtimes have no cgroups.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from kubeletpy.base.structs import replace
 from kubeletpy.resources.cgroups.values import SLICE, CgroupDriver, PodCgroupNames
 
 SCOPE = ".scope"
-REPORTED = 3
-"""Pods that a message names."""
+MAX_NAMED = 3
+"""The most pods that a message names."""
 _RUNC_REFUSES = (
     'expected cgroupsPath to be of format "slice:prefix:name" for systemd cgroups, got "'
 )
-_CRIO_WANTS_A_SLICE = (
+_CRIO_NEEDS_A_SLICE = (
     "configured with systemd cgroup manager, but did not receive slice as parent: "
 )
-_CRIO_WANTS_A_PATH = (
+_CRIO_NEEDS_A_PATH = (
     "configured with cgroupfs cgroup manager, but received systemd slice as parent: "
 )
 
@@ -83,10 +83,10 @@ def used_by_error(expected: CgroupDriver, pod_cgroup: str, error: str) -> Cgroup
     text = error.replace("\\", "")
     if expected is CgroupDriver.CGROUPFS:
         refused = (
-            f"{_RUNC_REFUSES}{pod_cgroup}/" in text or f"{_CRIO_WANTS_A_SLICE}{pod_cgroup}" in text
+            f"{_RUNC_REFUSES}{pod_cgroup}/" in text or f"{_CRIO_NEEDS_A_SLICE}{pod_cgroup}" in text
         )
         return CgroupDriver.SYSTEMD if refused else None
-    return CgroupDriver.CGROUPFS if f"{_CRIO_WANTS_A_PATH}{pod_cgroup}" in text else None
+    return CgroupDriver.CGROUPFS if f"{_CRIO_NEEDS_A_PATH}{pod_cgroup}" in text else None
 
 
 def mismatch(agent: CgroupDriver, used: CgroupDriver, runtime: str, *, reported: bool) -> str:
@@ -120,9 +120,9 @@ def left_running(pods: Sequence[str], kubepods: str) -> str:
     """
     if not pods:
         return ""
-    more = f" and {len(pods) - REPORTED} more" if len(pods) > REPORTED else ""
+    more = f" and {len(pods) - MAX_NAMED} more" if len(pods) > MAX_NAMED else ""
     return (
-        f"cgroup driver mismatch: containers of {', '.join(pods[:REPORTED])}{more} run outside "
+        f"cgroup driver mismatch: containers of {', '.join(pods[:MAX_NAMED])}{more} run outside "
         f"{kubepods}, where a container runtime with another cgroup driver put them, so the limits "
         "of their pods do not hold: delete these pods"
     )

@@ -1,8 +1,8 @@
-"""The edge to the kernel: directories and files of the cgroup v1 hierarchies or the v2 one.
+"""The kernel's cgroup files: directories and files of the cgroup v1 hierarchies or the v2 one.
 
-Paths are below the hierarchies' mount points and come from names.py. Every method is a few system
-calls on an in-memory file system, some tens of microseconds each. They run in place: a thread would
-cost more. Must never follow a path out of the hierarchies, nor remount anything.
+Paths are below the hierarchies' mount points and come from :mod:`.values`. Every method is a few
+system calls on an in-memory file system, some tens of microseconds each. They run in place: a
+thread would cost more. No path leads out of the hierarchies, and nothing is mounted.
 """
 
 from __future__ import annotations
@@ -45,15 +45,16 @@ _BUSY = (errno.EBUSY, errno.ENOTEMPTY)
 
 
 class CgroupFilesystem:
-    """The hierarchies of this machine. Make it with
-    :func:`~kubeletpy.resources.cgroups.filesystem.detect`."""
+    """The hierarchies of this machine, as :func:`detect` finds them."""
 
     def __init__(self, version: int, hierarchies: Mapping[str, Path], others: tuple[Path, ...]):
-        """Args:
-        version: 1 or 2.
-        hierarchies: controller -> mount point of the hierarchy that has it.
-        others: mount points of hierarchies without a controller that the agent uses; a runtime
-            makes directories there too.
+        """Use the hierarchies at their mount points.
+
+        Args:
+            version: 1 or 2.
+            hierarchies: controller -> mount point of the hierarchy that has it.
+            others: mount points of hierarchies without a controller that the agent uses; a runtime
+                makes directories there too.
         """
         self.version = version
         self.hierarchies = dict(hierarchies)
@@ -86,7 +87,7 @@ class CgroupFilesystem:
         self.write(path, resources)
 
     def write(self, path: str, resources: values.CgroupResources) -> None:
-        """Set the limits that are given and that this machine supports. Raises CgroupError."""
+        """Set those of the limits that this machine supports. Raises CgroupError."""
         path = safe_path(path)
         lines = values.v1_files(resources) if self.version == 1 else values.v2_files(resources)
         refused: list[tuple[str, str]] = []
@@ -123,7 +124,7 @@ class CgroupFilesystem:
         """
 
     async def released(self, path: str) -> None:
-        """A cgroup was removed for good: end what else keeps it. Raises CgroupError."""
+        """End whatever else keeps a cgroup that was removed for good. Raises CgroupError."""
 
     async def close(self) -> None:
         """Free what the limits needed besides files."""
@@ -149,27 +150,27 @@ class CgroupFilesystem:
             for found in _directories(mount + path)
         }
 
-    def find(self, desired: Callable[[str], bool]) -> str | None:
-        """The path of a cgroup with a requested name; None: there is none among MAX_VISITED.
+    def find(self, matches: Callable[[str], bool]) -> str | None:
+        """Return the path of a cgroup whose name matches, or None if none of MAX_VISITED does.
 
         Parents come first, so that what lies deep in one branch hides nothing. Blocking, some
         milliseconds per thousand cgroups: call it in a thread.
         """
-        return next(self._named(desired, ""), None)
+        return next(self._named(matches, ""), None)
 
-    def find_running(self, desired: Callable[[str], bool], without: str) -> list[str]:
-        """Paths of cgroups with processes with requested names, except below ``without``.
+    def find_running(self, matches: Callable[[str], bool], without: str) -> list[str]:
+        """Return the paths of cgroups that match and have processes, except below ``without``.
 
         Bounded and blocking like :meth:`find`.
         """
         mount = self._needed[0]
         return [
             path
-            for path in self._named(desired, without)
+            for path in self._named(matches, without)
             if any(_processes(directory) for directory in _walk(mount + path))
         ]
 
-    def _named(self, desired: Callable[[str], bool], without: str) -> Iterator[str]:
+    def _named(self, matches: Callable[[str], bool], without: str) -> Iterator[str]:
         mount = self._needed[0]
         waiting, seen = deque([mount]), 0
         while waiting and seen < MAX_VISITED:
@@ -178,13 +179,13 @@ class CgroupFilesystem:
                 path = directory.removeprefix(mount)
                 if path == without:
                     continue
-                if desired(path.rpartition("/")[2]):
+                if matches(path.rpartition("/")[2]):
                     yield path
                 else:
                     waiting.append(directory)
 
     def remove(self, path: str) -> bool:
-        """Remove a cgroup without processes; whether it is absent from every hierarchy.
+        """Remove a cgroup without processes; return whether it is absent from every hierarchy.
 
         Raises CgroupError.
         """
@@ -267,11 +268,11 @@ class CgroupFilesystem:
             directory = "/".join([mount, *parts[:depth]])
             try:
                 offered = Path(f"{directory}/cgroup.controllers").read_text().split()
-                supplied = Path(f"{directory}/cgroup.subtree_control").read_text().split()
+                delegated = Path(f"{directory}/cgroup.subtree_control").read_text().split()
             except OSError as error:
                 raise values.CgroupError(f"cgroup {directory} cannot be read: {error}") from error
             for name in DELEGATED:
-                if name not in offered or name in supplied:
+                if name not in offered or name in delegated:
                     continue
                 try:
                     _write(f"{directory}/cgroup.subtree_control", f"+{name}")
@@ -285,7 +286,7 @@ class CgroupFilesystem:
 
 
 def safe_path(path: str) -> str:
-    """The real path below a hierarchy's mount point. Raises CgroupError: it leads outside."""
+    """Return a path below a hierarchy's mount point. Raises CgroupError if it leads outside."""
     parts = path.split("/")
     if parts[0] or len(parts) < 2 or any(part in ("", ".", "..") for part in parts[1:]):
         raise values.CgroupError(f"not the path of a cgroup: {path[:200]!r}")
@@ -319,7 +320,7 @@ def _directories(directory: str) -> list[str]:
 
 
 def _walk(directory: str) -> Iterator[str]:
-    """A directory and all below it, parents first; at most MAX_VISITED."""
+    """Yield a directory and all below it, parents first; at most MAX_VISITED."""
     waiting, seen = [directory], 0
     while waiting and seen < MAX_VISITED:
         current = waiting.pop()
@@ -335,9 +336,7 @@ def _processes(directory: str) -> list[int]:
         return []
 
 
-# Reads a pod's cpu and memory limits from the files of its cgroup.
-#
-# Pure: the read function is passed in. Source: docs/reference/behaviour.md, c10.
+# Reading the cpu and memory limits of a pod. Source: docs/reference/behaviour.md, c10.
 
 PAGE = 4096
 _V1_UNLIMITED = 1 << 62
@@ -345,9 +344,9 @@ _V1_UNLIMITED = 1 << 62
 
 
 def read_limits(version: int, read: Callable[[str, str], str]) -> values.CgroupResources | None:
-    """Shares, quota, period and memory; None: a file is missing or malformed.
+    """Return shares, quota, period and memory, or None if a file is missing or malformed.
 
-    ``read(controller, file)`` gives a file's text, empty when it can't be read.
+    ``read(controller, file)`` returns a file's text, empty when it can't be read.
     """
     try:
         return _v1(read) if version == 1 else _v2(read)
@@ -356,7 +355,7 @@ def read_limits(version: int, read: Callable[[str, str], str]) -> values.CgroupR
 
 
 def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
-    """Bytes in use, page cache included; None: it can't be read."""
+    """Return the bytes in use, page cache included, or None if they can't be read."""
     name = "memory.usage_in_bytes" if version == 1 else "memory.current"
     return number(read("memory", name))
 
@@ -364,10 +363,10 @@ def memory_usage(version: int, read: Callable[[str, str], str]) -> int | None:
 def as_requested(
     version: int, found: values.CgroupResources, desired: values.CgroupResources
 ) -> values.CgroupResources:
-    """The limits found, as the values requested where the kernel merely rounded them.
+    """Return the limits found, as the values requested where they were merely rounded.
 
-    It keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares; systemd
-    keeps a whole percentage of a CPU.
+    The kernel keeps memory in whole pages, and cgroup v2 has fewer weights than v1 has shares;
+    systemd keeps a whole percentage of a CPU.
     """
     shares, memory = found.shares, found.memory
     if version == 2 and desired.shares is not None:
@@ -387,11 +386,11 @@ def as_requested(
 def with_more(
     known: values.CgroupResources | None, more: values.CgroupResources
 ) -> values.CgroupResources:
-    """Limits overlaid with others."""
+    """Return the known limits, replaced by those of ``more`` that are set."""
     if known is None:
         return more
-    supplied = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
-    return replace(known, **supplied)
+    changed = {name: it for name, it in structs.asdict(more).items() if it not in (None, {})}
+    return replace(known, **changed)
 
 
 def _v1(read: Callable[[str, str], str]) -> values.CgroupResources:
@@ -418,9 +417,7 @@ def _or_unlimited(text: str) -> int:
     return values.NO_LIMIT if text == "max" else int(text)
 
 
-# Lists the processes in a cgroup, and moves one there. A few system calls each.
-#
-# Must never take a process out of a cgroup that the caller did not name.
+# Processes.
 
 ROOT = "/"
 _ACCOUNTING = ("cpu", "cpuacct", "memory", "pids")
@@ -428,7 +425,7 @@ _ACCOUNTING = ("cpu", "cpuacct", "memory", "pids")
 
 
 class ProcessGroups:
-    """The processes of this machine's cgroups."""
+    """Lists the processes of this machine's cgroups, and moves one into a named cgroup."""
 
     def __init__(self, files: CgroupFilesystem) -> None:
         self._files = files
@@ -436,7 +433,7 @@ class ProcessGroups:
         self._mounts = tuple(dict.fromkeys(mount for mount in found if mount is not None))
 
     def in_none(self) -> set[int]:
-        """Processes that nobody has put into a cgroup: those in the root of each hierarchy."""
+        """Return the processes in no cgroup: those in the root of each hierarchy."""
         return set.intersection(*(self._listed(mount, ROOT) for mount in self._mounts))
 
     def create(self, path: str) -> None:
@@ -476,13 +473,13 @@ class ProcessGroups:
         return mount if path == ROOT else Path(f"{mount}{safe_path(path)}")
 
 
-# Which cgroup hierarchies this machine has, and where. Reads only; must never mount anything.
+# Detection.
 
 MOUNT_POINT = Path("/sys/fs/cgroup")
 
 
 def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
-    """The hierarchies below a mount point, with whatever layout it has.
+    """Return the hierarchies mounted below a mount point, in either version.
 
     v1 mixed with an empty v2 tree ("hybrid") is v1.
 
@@ -507,7 +504,7 @@ def detect(mount_point: Path = MOUNT_POINT) -> CgroupFilesystem:
 
 
 def _hierarchies(mount_point: Path) -> tuple[dict[str, Path], tuple[Path, ...]]:
-    """v1: controller -> hierarchy, and the hierarchies without a controller (systemd, unified)."""
+    """Return v1's hierarchy of each controller, and those without one (systemd, unified)."""
     found: dict[str, Path] = {}
     others: list[Path] = []
     try:

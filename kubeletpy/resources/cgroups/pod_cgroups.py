@@ -1,7 +1,7 @@
-"""Keeps the cgroup tree in step with the pods: creates, removes, and retries.
+"""Keeps the cgroup tree in step with the pods: creates, limits, removes, and retries.
 
-Creating a cgroup takes a few system calls and is done in place; only killing waits. Must never
-remove the cgroup of a pod that may run.
+Creating a cgroup takes a few system calls and is done in place; only killing waits. The cgroup of a
+pod that may run is never removed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,24 @@ FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
 """Killed processes take time to exit: 10 ms, doubled up to 640 ms."""
 
 
+class PodCgroupKeeper(Protocol):
+    """Keeps a cgroup for each pod, for the steps of a pod's life cycle."""
+
+    def exists(self, pod: Pod) -> bool:
+        """Whether the pod's cgroup exists."""
+        ...
+
+    async def ensure(self, pod: Pod) -> None:
+        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
+        ...
+
+    async def destroy(self, pod: Pod) -> None:
+        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
+        ...
+
+
 class PodCgroups:
-    """Implements :class:`~kubeletpy.resources.cgroups.pod_cgroups.PodCgroupKeeper` on a tree."""
+    """Keeps the cgroups of pods, and of groups of pods, in a tree."""
 
     def __init__(
         self,
@@ -57,9 +73,11 @@ class PodCgroups:
         in_use: Callable[[str], bool],
         has_volumes: Callable[[str], bool] = lambda uid: False,
     ) -> None:
-        """Args:
-        in_use: whether a source has the pod of a uid, or its containers may be running.
-        has_volumes: whether volumes of a terminated pod are still mounted.
+        """Start with no cgroup known; :meth:`run` finds existing ones.
+
+        Args:
+            in_use: whether a source has the pod of a uid, or its containers may be running.
+            has_volumes: whether volumes of a terminated pod are still mounted.
         """
         self._tree = tree
         self._recorder = recorder
@@ -120,7 +138,7 @@ class PodCgroups:
         self._limited.add(pod.uid)
 
     def resized(self, pod: Pod) -> None:
-        """A running pod's resource requests have changed."""
+        """Account for changed resource requests of a running pod."""
         self._cpu.pop(pod.uid, None)
         self._remember(pod)
         self._refresh_groups()
@@ -217,7 +235,7 @@ class PodCgroups:
                 self._enforced(reserved.what, f"Updated limits on {kind} cgroup {reserved.path}")
 
     def _refresh(self) -> None:
-        """Recount the pods: corrects whatever was lost or missed since."""
+        """Recount the pods, to correct whatever was lost or missed since."""
         self._cpu.clear()
         self._memory.clear()
         self._kept = None  # written again in case somebody changed it
@@ -361,14 +379,11 @@ class PodCgroups:
             self._metrics.cgroup_manager_duration.labels(operation).observe(elapsed)
 
 
-# Changes the limits of a pod's cgroup while the pod runs.
-#
-# Implements :class:`kubeletpy.runtime_manager.protocol.PodCgroupLimits`. Must never decide
-# which limits a pod should have, nor in which order they change.
-
-
 class KernelPodLimits:
-    """The limits in the tree that the node's pods are in."""
+    """Changes limits of running pods (:class:`kubeletpy.runtime_manager.protocol.PodCgroupLimits`).
+
+    The caller decides on the limits, and on the order in which they change.
+    """
 
     def __init__(self, tree: CgroupTree, cgroups: PodCgroups) -> None:
         self._tree = tree
@@ -396,11 +411,11 @@ class KernelPodLimits:
             return used
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Set the limits that are given. Raises PodLimitsError.
+        """Set those of the limits that are not None. Raises PodLimitsError.
 
         The kernel reclaims memory before the write returns, so this waits in a thread.
         """
-        supplied = CgroupResources(
+        resources = CgroupResources(
             shares=limits.shares,
             quota_us=limits.quota_us,
             period_us=limits.period_us,
@@ -409,9 +424,9 @@ class KernelPodLimits:
         with _as_pod_limits_error():
             path = self._tree.pod_path(pod)
             if limits.memory is None:
-                self._tree.files.write(path, supplied)
+                self._tree.files.write(path, resources)
             else:
-                await asyncio.to_thread(self._tree.files.write, path, supplied)
+                await asyncio.to_thread(self._tree.files.write, path, resources)
             await self._tree.files.settle(path)
         self._cgroups.resized(pod)
 
@@ -426,22 +441,3 @@ def _as_pod_limits_error() -> Iterator[None]:
         yield
     except CgroupError as error:
         raise PodLimitsError(str(error)) from error
-
-
-# The interface of pods' cgroups to the steps of a pod's life cycle.
-
-
-class PodCgroupKeeper(Protocol):
-    """Keeps a cgroup for each pod."""
-
-    def exists(self, pod: Pod) -> bool:
-        """Whether the pod's cgroup exists."""
-        ...
-
-    async def ensure(self, pod: Pod) -> None:
-        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
-        ...
-
-    async def destroy(self, pod: Pod) -> None:
-        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
-        ...

@@ -1,4 +1,7 @@
-"""From KubeletConfiguration to the tree of cgroups of this machine, for the composition root."""
+"""Sets up the cgroups of this machine from KubeletConfiguration and the kernel's facts.
+
+The composition root calls it once, at the start.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,18 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.resources.cgroups import values
 from kubeletpy.resources.cgroups.filesystem import MOUNT_POINT, detect
-from kubeletpy.resources.cgroups.tree import CgroupTree, ReservedCgroup, TreeOptions
-from kubeletpy.resources.cgroups.values import parse_root as parse_cgroup_root
+from kubeletpy.resources.cgroups.tree import (
+    CgroupTree,
+    ReservedCgroup,
+    SliceUnits,
+    SystemdFilesystem,
+    TreeOptions,
+)
 
-# The kernel's cgroup limits on this machine, read once at the start. Reads files only.
+log = logging.getLogger(__name__)
+
+SYSTEMD_RUNS = Path("/run/systemd/system")
+"""Exists while systemd is the init of this machine (sd_booted(3))."""
 
 
 class KernelFacts(Struct, frozen=True):
@@ -41,7 +52,7 @@ class KernelFacts(Struct, frozen=True):
 
 
 def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
-    """Read the facts below ``root``; anything unreadable counts as absent."""
+    """Read the facts from files below ``root``; anything unreadable counts as absent."""
     mounted = root / MOUNT_POINT.relative_to("/")
     controllers = _text(mounted / "cgroup.controllers")
     v2 = (mounted / "cgroup.controllers").is_file()
@@ -86,12 +97,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-log = logging.getLogger(__name__)
-
-SYSTEMD_RUNS = Path("/run/systemd/system")
-"""Exists while systemd is the init of this machine (sd_booted(3))."""
-
-
 def make_tree(
     settings: KubeletSettings,
     kernel: KernelFacts,
@@ -103,7 +108,7 @@ def make_tree(
     mount_point: Path = MOUNT_POINT,
     systemd_runs: Path = SYSTEMD_RUNS,
 ) -> CgroupTree | None:
-    """Create the groups for pods; None when pods have no cgroups (cgroupsPerQOS false).
+    """Create the groups for pods, or return None where pods have no cgroups (cgroupsPerQOS false).
 
     ``driver`` is the runtime's (``driver_reported``), else the configuration's; ``reserved_cpus``
     counts the CPUs of reservedSystemCPUs.
@@ -120,13 +125,13 @@ def make_tree(
         )
     try:
         names = values.PodCgroupNames(
-            values.CgroupDriver(driver), parse_cgroup_root(settings.cgroup_root)
+            values.CgroupDriver(driver), values.parse_root(settings.cgroup_root)
         )
         reserved = tuple(_reserved(settings, kernel))
     except values.InvalidCgroupName as error:
         raise values.CgroupError(
             f"cgroupRoot, systemReservedCgroup or kubeReservedCgroup: {error}"
-        ) from (error)
+        ) from error
     options = TreeOptions(
         names=names,
         pods=values.PodCgroupSettings(
@@ -156,8 +161,6 @@ def make_tree(
         )
     files = detect(mount_point)
     if systemd_runs.is_dir():
-        from kubeletpy.resources.cgroups.tree import SliceUnits, SystemdFilesystem
-
         files = SystemdFilesystem(files, SliceUnits(files.version))
     tree = CgroupTree(files, options)
     tree.prepare()
@@ -173,16 +176,16 @@ async def set_up(
     reserved_cpus: int = 0,
     losing_support: Callable[[], None] = lambda: None,
 ) -> CgroupTree | None:
-    """:func:`make_tree` with the driver that the runtime uses. Raises CgroupError.
+    """Make the tree with the driver that the runtime uses, see :func:`make_tree`.
 
-    ``losing_support`` is called for a runtime too old to report its driver.
+    ``losing_support`` is called for a runtime too old to report its driver. Raises CgroupError.
     """
     try:
         reported = await cgroup_driver(runtime, losing_support)
     except CRIError as error:
         raise values.CgroupError(
             f"the runtime does not report which cgroup driver it has: {error}"
-        ) from (error)
+        ) from error
     driver = reported or settings.cgroup_driver
     if driver != settings.cgroup_driver:
         log.warning(

@@ -1,7 +1,8 @@
-"""The tree of pods' cgroups on this machine: each step of adding to it and removing from it.
+"""The tree of pods' cgroups on this machine, and its limits as properties of systemd's units.
 
-Nothing here waits; :mod:`.pod_cgroups` retries. Must never touch a cgroup outside the tree, except
-for the limits of those that the configuration names.
+Each method of the tree is one step of adding to it or removing from it, and does not wait;
+:mod:`.pod_cgroups` retries. No cgroup outside the tree is touched, except for the limits of those
+that the configuration names.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ReservedCgroup(Struct, frozen=True):
     """A cgroup of the machine's owner that enforceNodeAllocatable limits."""
 
     what: str
-    """For people: "System Reserved", "Kube Reserved Compressible"."""
+    """Its title in messages: "System Reserved", "Kube Reserved Compressible"."""
     path: str
     resources: values.CgroupResources
 
@@ -109,7 +110,7 @@ class CgroupTree:
         )
 
     def protected(self) -> tuple[int, int]:
-        """Bytes now protected for Guaranteed and for Burstable pods; 0: not given."""
+        """Return the bytes protected for Guaranteed and for Burstable pods; 0 if none are."""
         both = number(self.files.read_file(self.names.kubepods, "memory", "memory.min")) or 0
         burstable = self.names.group(QoSClass.BURSTABLE)
         low = number(self.files.read_file(burstable, "memory", "memory.low")) or 0
@@ -215,11 +216,7 @@ class CgroupTree:
         return weight_to_shares(found)
 
 
-# Pods' slices and the limits of other units, kept by systemd.
-#
-# systemd writes its own limits of a unit to the kernel whenever it realizes a unit below it.
-# Limits that exist only in the cgroup's files are then lost. So each limit is also a property of
-# its unit. The files are written first, so that a limit holds at once and exactly.
+# systemd's units.
 
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = ("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
@@ -233,17 +230,22 @@ async def system_bus() -> Bus:
 
     from kubeletpy.base.host.dbus import Bus
 
-    def unwanted(_signal: Message) -> bool:
+    def no_signal(_signal: Message) -> bool:
         return False
 
-    return await Bus.connect(desired=unwanted)
+    return await Bus.connect(desired=no_signal)
 
 
 class SliceUnits:
-    """Unit properties to set and units to stop; :meth:`settle` makes the calls."""
+    """Unit properties to set and units to stop; :meth:`settle` makes the calls.
+
+    systemd writes its own limits of a unit to the kernel whenever it realizes a unit below it.
+    Limits that exist only in the cgroup's files are then lost. So each limit is also a property of
+    its unit. The files are written first, so that a limit holds at once and exactly.
+    """
 
     def __init__(self, version: int, connect: Callable[[], Awaitable[Bus]] = system_bus) -> None:
-        """``version``: of cgroups, 1 or 2."""
+        """Connect to systemd at the first call; ``version`` is that of cgroups, 1 or 2."""
         self._version = version
         self._connect = connect
         self._bus: Bus | None = None
@@ -267,7 +269,7 @@ class SliceUnits:
         self._desired[path] = with_more(self._desired.get(path), resources)
 
     def again(self, path: str) -> None:
-        """Pass a unit's limits again at the next :meth:`settle`."""
+        """Have the next :meth:`settle` pass a unit's limits again."""
         self._applied.pop(path, None)
 
     async def settle(self, path: str | None = None) -> None:

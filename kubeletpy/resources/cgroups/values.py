@@ -1,6 +1,7 @@
-"""The values written to cgroup files, and what pods, groups and the node are given.
+"""The limits and the names of pods' cgroups, as cgroup files and systemd have them. Pure.
 
-Pure. Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv: resources.
+Source: docs/reference/behaviour.md, k3, k4; docs/reference/constants.csv: resources;
+docs/reference/names.csv: cgroup.
 """
 
 from __future__ import annotations
@@ -13,6 +14,25 @@ from kubeletpy.base.api.quantity import milli_value, parse, value, whole
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import Pod
+
+
+class CgroupError(Exception):
+    """A cgroup could not be created, written or removed; the message names it and states why."""
+
+
+class CgroupBusy(CgroupError):
+    """A cgroup could not be removed yet: processes still run in it."""
+
+
+class CgroupsUnavailable(CgroupError):
+    """The machine has no cgroups for pods; the message states what to do."""
+
+
+class InvalidCgroupName(ValueError):
+    """A text that cannot be part of a cgroup's name."""
+
+
+# Limits, and the files that they are written to.
 
 NO_LIMIT = -1
 DEFAULT_PERIOD_US = 100_000
@@ -104,8 +124,11 @@ def _or_max(number: int) -> str:
     return "max" if number < 0 else str(number)
 
 
+# The limits of pods, of groups and of the node.
+
+
 def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
-    """The limits of a pod as a whole. Raises ValueError for what is not a quantity.
+    """Return the limits of a pod as a whole. Raises ValueError for an invalid quantity.
 
     A Burstable pod is limited in cpu or memory only if each of its containers is.
     """
@@ -144,9 +167,9 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
 
 
 def qos_group(cpu_milli: int, hugepage_sizes: Iterable[str] = ()) -> CgroupResources:
-    """The group of a QoS class whose pods together request ``cpu_milli`` millicores.
+    """Return the limits of a QoS class whose pods together request ``cpu_milli`` millicores.
 
-    0, for BestEffort: the minimum of cpu under contention.
+    0, for BestEffort, gives the minimum of cpu under contention.
     """
     unbounded = dict.fromkeys(hugepage_sizes, HUGEPAGES_UNBOUNDED)
     return CgroupResources(shares=pods_resources.cpu_shares(cpu_milli), hugepages=unbounded)
@@ -161,10 +184,10 @@ def kubepods_group(
     enforce: bool,
     hugepage_sizes: Iterable[str] = (),
 ) -> CgroupResources:
-    """All pods together: what is left of the node, ignoring eviction thresholds.
+    """Return the limits of all pods: what is left of the node, ignoring eviction thresholds.
 
     ``reserved`` are kubeReserved and systemReserved; ``reserved_cpus`` (of reservedSystemCPUs)
-    replaces their cpu. Without ``enforce``: all that the node has. Raises ValueError.
+    replaces their cpu. Without ``enforce`` the limits are all that the node has. Raises ValueError.
     """
     taken = list(reserved) if enforce else []
     cpu = milli_value(capacity["cpu"])
@@ -195,7 +218,7 @@ def reserved_group(
     hugepage_sizes: Iterable[str] = (),
     keep_memory: bool = False,
 ) -> CgroupResources:
-    """The cgroup of the daemons that systemReserved or kubeReserved is for. Raises ValueError.
+    """Return the limits of the daemons of systemReserved or kubeReserved. Raises ValueError.
 
     ``compressible``: cpu only, which can be reclaimed without killing anything. ``keep_memory``
     (gate MemoryQoS): protect its memory.
@@ -264,7 +287,7 @@ def memory_kept(pod: Pod) -> tuple[int, int]:
 
 
 def kept_group(guaranteed: int, burstable: int) -> CgroupResources:
-    """All pods together: a group must protect what its children are to protect.
+    """Return the protection of all pods: a group must protect what its children are to protect.
 
     The kernel ignores memory.low below a group without it, memory.min of the group included.
     """
@@ -291,17 +314,14 @@ def _memory_request(pod: Pod, *, with_claims: bool = True) -> int:
 
 
 def milli(amounts: pods_resources.Amounts, name: str) -> int:
-    """Thousandths of an amount, rounded up; 0 when there is none."""
+    """Return an amount in thousandths, rounded up, or 0 if there is none."""
     return whole(amounts[name] * 1000) if name in amounts else 0
 
 
-# Names of pods' cgroups, for both drivers.
-#
-#  A name is a tuple of plain components below the root of the hierarchy; a driver writes it as a
-# path. Must never make a path out of a text that could lead anywhere else. Source:
-# docs/reference/names.csv: cgroup.
+# Names, for both drivers. No path is made of a text that could lead out of the hierarchy.
 
 CgroupName = tuple[str, ...]
+"""Plain components below the root of the hierarchy; a driver writes them as a path."""
 
 KUBEPODS = "kubepods"
 POD_PREFIX = "pod"
@@ -314,10 +334,6 @@ class CgroupDriver(StrEnum):
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
-
-
-class InvalidCgroupName(ValueError):
-    """A text that cannot be part of a cgroup's name."""
 
 
 def parse_root(text: str) -> CgroupName:
@@ -410,25 +426,9 @@ class PodCgroupNames(Struct, frozen=True):
         return (*kubepods, quality.value.lower())
 
 
-# Errors of cgroup operations.
-
-
-class CgroupError(Exception):
-    """A cgroup could not be created, written or removed; the message names it and states why."""
-
-
-class CgroupBusy(CgroupError):
-    """A cgroup could not be removed yet: processes still run in it."""
-
-
-class CgroupsUnavailable(CgroupError):
-    """The machine has no cgroups for pods; the message states what to do."""
-
-
 # The systemd unit properties that hold a cgroup's limits.
 #
-#  Source: org.freedesktop.systemd1(5), systemd.resource-control(5); docs/reference/names.csv:
-# cgroup.
+# Source: org.freedesktop.systemd1(5), systemd.resource-control(5).
 
 Properties = dict[str, tuple[str, object]]
 """Property name -> D-Bus signature and value."""
@@ -439,7 +439,7 @@ _UNITS = (".slice", ".service", ".scope")
 
 
 def unit_name(path: str) -> str | None:
-    """The unit that owns a cgroup path; None when systemd has no unit of that name.
+    """Return the unit that owns a cgroup path, or None if systemd has no unit of that name.
 
     >>> unit_name("/kubepods.slice/kubepods-burstable.slice")
     'kubepods-burstable.slice'
@@ -460,7 +460,7 @@ def new_slice(version: int) -> Properties:
 
 
 def limit_properties(version: int, resources: CgroupResources) -> Properties:
-    """Properties of the limits that are given. systemd has none for huge pages."""
+    """Return the properties of the limits that are set. systemd has none for huge pages."""
     found: Properties = {}
     if resources.shares is not None:
         if version == 2:
