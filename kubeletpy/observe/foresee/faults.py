@@ -35,7 +35,7 @@ from kubeletpy.runtime_manager.config.settings import (
 )
 from kubeletpy.volumes.containers.pod_mounts import sub_paths
 from kubeletpy.volumes.files.paths import UnsafePath, payload_path
-from kubeletpy.volumes.pod_volumes.plan import VolumePlan, volume_source
+from kubeletpy.volumes.pod_volumes.planned import VolumePlan, volume_source
 
 CONFIG_ERROR = "CreateContainerConfigError"
 MAX_PORT = 65535

@@ -21,7 +21,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.resources.admission.checks import Admitted, Preempt, Refused, pod_needs
 from kubeletpy.resources.allocation.resources import Infeasible
 from kubeletpy.resources.placement.hints import UNEXPECTED, AllocationRefused
-from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 
 if TYPE_CHECKING:
     from kubeletpy.node.eviction.report import EvictionOrder

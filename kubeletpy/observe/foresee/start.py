@@ -14,7 +14,7 @@ from kubeletpy.images.reference import default_pull_policy
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.foresee import model as foresee
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
-from kubeletpy.volumes.pod_volumes.plan import VolumePlan
+from kubeletpy.volumes.pod_volumes.planned import VolumePlan
 
 _SOURCES = {
     "configMap": ("configMap", "name"),

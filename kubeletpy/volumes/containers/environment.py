@@ -27,7 +27,7 @@ from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
 from kubeletpy.volumes.files.safe_path import open_beneath
-from kubeletpy.volumes.pod_volumes.plan import ObjectRef, environment_objects, volume_source
+from kubeletpy.volumes.pod_volumes.planned import ObjectRef, environment_objects, volume_source
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.tracked_object import PodObjects

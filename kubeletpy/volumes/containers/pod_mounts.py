@@ -23,7 +23,7 @@ from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.pods.runtime_status import SubPathError
 from kubeletpy.volumes.claims.model import SetUp
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath, sub_path_parts
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, VolumePlan
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume, VolumePlan
 
 MAX_MISSING = 10
 """Variables that an error names."""

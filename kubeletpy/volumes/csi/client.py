@@ -24,8 +24,8 @@ from kubeletpy.volumes.claims.model import (
     OperationFailed,
     VolumeStats,
 )
-from kubeletpy.volumes.csi import answers
-from kubeletpy.volumes.csi.answers import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
+from kubeletpy.volumes.csi import messages
+from kubeletpy.volumes.csi.messages import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
 
 __all__ = ["CsiVolume", "NodeClient", "VolumeAccess"]
 
@@ -65,7 +65,7 @@ class NodeClient:
         answer = await self._call(
             "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse, self.until()
         )
-        return self._read("NodeGetInfo", answers.node_info, answer)
+        return self._read("NodeGetInfo", messages.node_info, answer)
 
     async def stages(self, until: float) -> bool:
         """Whether volumes are staged. Raises OperationFailed."""
@@ -78,7 +78,7 @@ class NodeClient:
     async def stage(self, volume: CsiVolume, staging: str, until: float) -> None:
         """NodeStageVolume. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
-        request = self._made(lambda: answers.stage(volume, staging, multi_writer=multi))
+        request = self._made(lambda: messages.stage(volume, staging, multi_writer=multi))
         kind = csi.NodeStageVolumeResponse
         await self._call(
             "NodeStageVolume", request, kind, until, volume.secrets, migrated=volume.migrated
@@ -90,7 +90,7 @@ class NodeClient:
         """NodePublishVolume; ``staging`` may be empty. Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(
-            lambda: answers.publish(
+            lambda: messages.publish(
                 volume, staging, target, read_only=read_only, multi_writer=multi
             )
         )
@@ -121,14 +121,14 @@ class NodeClient:
                 raise ExpansionFailed(problem, f"driver {self.driver} does not expand", call=call)
             multi = _RPC.SINGLE_NODE_MULTI_WRITER in can
             request = self._made(
-                lambda: answers.expand(volume, path, staging, size, multi_writer=multi)
+                lambda: messages.expand(volume, path, staging, size, multi_writer=multi)
             )
             kind = csi.NodeExpandVolumeResponse
             answer = await self._timed_call(
                 method, request, kind, until, volume.secrets, migrated=volume.migrated
             )
         except PluginCallFailed as error:
-            problem = answers.expansion_problem(error.code, answered=error.answered)
+            problem = messages.expansion_problem(error.code, answered=error.answered)
             raise ExpansionFailed(problem, str(error), call=error.call) from None
         except ExpansionFailed:
             raise
@@ -147,7 +147,7 @@ class NodeClient:
         answer = await self._call(method, request, csi.NodeGetVolumeStatsResponse, until)
         health = _RPC.VOLUME_CONDITION in can
         return self._read(
-            method, lambda found: answers.volume_stats(found, condition=health), answer
+            method, lambda found: messages.volume_stats(found, condition=health), answer
         )
 
     async def health(
@@ -167,7 +167,7 @@ class NodeClient:
             staging_target_path=staging if _RPC.STAGE_UNSTAGE_VOLUME in can else "",
         )
         method, kind = "NodeGetVolumeHealth", csi.NodeGetVolumeHealthResponse
-        return answers.volume_health(await self._call(method, request, kind, until))
+        return messages.volume_health(await self._call(method, request, kind, until))
 
     async def storage_health(self) -> list[api.JSON] | None:
         """NodeGetStorageHealth; None: the driver does not report it. Raises OperationFailed."""
@@ -176,7 +176,7 @@ class NodeClient:
             return None
         request, method = csi.NodeGetStorageHealthRequest(), "NodeGetStorageHealth"
         answer = await self._call(method, request, csi.NodeGetStorageHealthResponse, until)
-        return self._read(method, answers.storage_health, answer)
+        return self._read(method, messages.storage_health, answer)
 
     def until(self) -> float:
         """The deadline of an operation that starts now (event-loop time)."""
@@ -191,7 +191,7 @@ class NodeClient:
             answer = await self._timed_call("NodeGetCapabilities", request, kind, until)
         except PluginCallFailed as error:
             raise OperationFailed(FailureOutcome.TRANSIENT, str(error), call=error.call) from None
-        self._capabilities = answers.capabilities(answer)
+        self._capabilities = messages.capabilities(answer)
         self._capabilities_until = asyncio.get_running_loop().time() + CAPABILITIES_S
         return self._capabilities
 
@@ -208,7 +208,7 @@ class NodeClient:
         try:
             return await self._timed_call(method, request, kind, until, secrets, migrated=migrated)
         except PluginCallFailed as error:
-            outcome = answers.outcome_of(error.code, answered=error.answered)
+            outcome = messages.outcome_of(error.code, answered=error.answered)
             raise OperationFailed(outcome, str(error), call=error.call) from None
 
     async def _timed_call(

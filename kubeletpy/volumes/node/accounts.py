@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
 from kubeletpy.volumes.files.paths import plugin_name
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome
 
 

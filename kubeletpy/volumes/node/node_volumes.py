@@ -49,7 +49,7 @@ from kubeletpy.volumes.pod_volumes.payload import (
     Input,
     sources_of,
 )
-from kubeletpy.volumes.pod_volumes.plan import (
+from kubeletpy.volumes.pod_volumes.planned import (
     FILE_KINDS,
     ObjectRef,
     PlannedVolume,

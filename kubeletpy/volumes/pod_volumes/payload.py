@@ -19,7 +19,7 @@ from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, re
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.shape import MAX_USER
 from kubeletpy.volumes.files import paths
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 
 # The values of downwardAPI files: those of environment variables, and whole maps too.
 #

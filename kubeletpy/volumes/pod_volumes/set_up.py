@@ -36,7 +36,7 @@ from kubeletpy.volumes.pod_volumes.payload import (
     build_payload,
     payload_size,
 )
-from kubeletpy.volumes.pod_volumes.plan import FILE_KINDS, PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import FILE_KINDS, PlannedVolume
 
 # Tears down the volumes of a pod: unmounts what is below its directory, removes the rest.
 #

@@ -19,7 +19,7 @@ from kubeletpy.node.eviction.report import EvictionOrder
 from kubeletpy.observe.explain.server import MAX_PLAN_BYTES, ExplainServer
 from kubeletpy.observe.foresee.model import Foreseen, ForeseenOutcome, Need, NeedKind, NeedState
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 
 TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.remote.generated import csi_pb2 as csi
-from kubeletpy.volumes.csi.answers import MAX_NODE_ID, MAX_SEGMENTS, BadCsiAnswer, node_info
+from kubeletpy.volumes.csi.messages import MAX_NODE_ID, MAX_SEGMENTS, BadCsiAnswer, node_info
 from kubeletpy.volumes.files.paths import MAX_PATH, UnsafePath, sub_path_parts
 from kubeletpy.volumes.pod_volumes.payload import quoted
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, volume_objects, volume_source
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume, volume_objects, volume_source
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
 from kubeletpy.observe.foresee.model import PresentImage
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 from tests.unit.observe.foresee.pods import container, pod
 
 PRESENT = {"a:1": PresentImage(exists=True), "user:1": PresentImage(exists=True, user=7)}

@@ -11,7 +11,7 @@ from kubeletpy.observe.foresee.model import Foreseen, ForeseenOutcome, Need, Nee
 from kubeletpy.observe.foresee.render import plan
 from kubeletpy.observe.foresee.start import needs, settled
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 from tests.unit.observe.foresee.pods import container, pod
 
 

@@ -17,7 +17,7 @@ from kubeletpy.observe.foresee.model import (
     total,
 )
 from kubeletpy.observe.foresee.start import squeezed
-from kubeletpy.volumes.pod_volumes.plan import plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 from tests.unit.observe.foresee.pods import container, pod
 from tests.unit.podworkers.builders import make_pod
 

@@ -12,8 +12,8 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.claims.model import ExpansionProblem, FailureOutcome, VolumeStats
 from kubeletpy.volumes.claims.resolve import attachment_name
-from kubeletpy.volumes.csi import answers, objects
-from kubeletpy.volumes.csi.answers import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
+from kubeletpy.volumes.csi import messages, objects
+from kubeletpy.volumes.csi.messages import BadCsiAnswer, CsiVolume, NodeInfo, VolumeAccess
 from kubeletpy.volumes.csi.objects import (
     ABSENT,
     CsiPaths,
@@ -143,10 +143,10 @@ def test_lifecycles() -> None:
 )
 def test_access_modes(mode: str, single: str, multi: str) -> None:
     names = csi.VolumeCapability.AccessMode.Mode.Name
-    assert names(answers.access_mode(mode, multi_writer=False)) == single
-    assert names(answers.access_mode(mode, multi_writer=True)) == multi
+    assert names(messages.access_mode(mode, multi_writer=False)) == single
+    assert names(messages.access_mode(mode, multi_writer=True)) == multi
     with pytest.raises(ValueError, match="unknown"):
-        answers.access_mode("Sometimes", multi_writer=False)
+        messages.access_mode("Sometimes", multi_writer=False)
 
 
 VOLUME = CsiVolume(
@@ -173,13 +173,13 @@ def test_requests() -> None:
         "volume_context": {"a": "1"},
         "staging_target_path": "/stage",
     }
-    assert answers.stage(VOLUME, "/stage", multi_writer=False) == csi.NodeStageVolumeRequest(
+    assert messages.stage(VOLUME, "/stage", multi_writer=False) == csi.NodeStageVolumeRequest(
         **both  # type: ignore[arg-type]
     )
-    assert answers.publish(
+    assert messages.publish(
         VOLUME, "/stage", "/target", read_only=True, multi_writer=False
     ) == csi.NodePublishVolumeRequest(**both, target_path="/target", readonly=True)  # type: ignore[arg-type]
-    assert answers.expand(
+    assert messages.expand(
         VOLUME, "/target", "/stage", 9, multi_writer=False
     ) == csi.NodeExpandVolumeRequest(
         volume_id="h",
@@ -192,7 +192,7 @@ def test_requests() -> None:
 
 
 def test_a_device_has_no_file_system() -> None:
-    made = answers.capability(
+    made = messages.capability(
         VolumeAccess("ReadWriteMany", block=True, fs_type="x"), multi_writer=True
     )
     assert made.WhichOneof("access_type") == "block"
@@ -200,7 +200,7 @@ def test_a_device_has_no_file_system() -> None:
 
 @pytest.mark.parametrize(("group", "stated"), [(None, ""), (0, "0"), (7, "7")])
 def test_a_driver_gets_the_group_of_a_mount(group: int | None, stated: str) -> None:
-    made = answers.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
+    made = messages.capability(VolumeAccess("ReadWriteMany", group=group), multi_writer=True)
     assert made.mount.volume_mount_group == stated
 
 
@@ -210,8 +210,8 @@ UNCERTAIN = {"CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE", "RESOURCE_EXHAUSTE
 @pytest.mark.parametrize("code", list(Code))
 def test_error_classes(code: Code) -> None:
     expected = FailureOutcome.UNCERTAIN if code.value in UNCERTAIN else FailureOutcome.FINAL
-    assert answers.outcome_of(code, answered=True) is expected
-    assert answers.outcome_of(code, answered=False) is FailureOutcome.UNCERTAIN
+    assert messages.outcome_of(code, answered=True) is expected
+    assert messages.outcome_of(code, answered=False) is FailureOutcome.UNCERTAIN
     infeasible = code.value in {"INVALID_ARGUMENT", "OUT_OF_RANGE", "NOT_FOUND"}
     problem = (
         ExpansionProblem.REFUSED if expected is FailureOutcome.FINAL else ExpansionProblem.OTHER
@@ -220,8 +220,8 @@ def test_error_classes(code: Code) -> None:
         problem = ExpansionProblem.INFEASIBLE
     if code is Code.FAILED_PRECONDITION:
         problem = ExpansionProblem.IN_USE
-    assert answers.expansion_problem(code, answered=True) is problem
-    assert answers.expansion_problem(code, answered=False) is ExpansionProblem.OTHER
+    assert messages.expansion_problem(code, answered=True) is problem
+    assert messages.expansion_problem(code, answered=False) is ExpansionProblem.OTHER
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_error_classes(code: Code) -> None:
     ],
 )
 def test_node_info(notified: dict[str, Any], read: NodeInfo) -> None:
-    assert answers.node_info(csi.NodeGetInfoResponse(**notified)) == read
+    assert messages.node_info(csi.NodeGetInfoResponse(**notified)) == read
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_node_info(notified: dict[str, Any], read: NodeInfo) -> None:
 )
 def test_node_info_that_cannot_be_used(notified: dict[str, Any]) -> None:
     with pytest.raises(BadCsiAnswer):
-        answers.node_info(csi.NodeGetInfoResponse(**notified))
+        messages.node_info(csi.NodeGetInfoResponse(**notified))
 
 
 def test_a_segment_that_cannot_be_a_label_is_named() -> None:
     segments = csi.Topology(segments={"topology.x/zone": "a b"})
     with pytest.raises(BadCsiAnswer, match=r"has 'a b' for 'topology\.x/zone'.*cannot be labeled"):
-        answers.node_info(csi.NodeGetInfoResponse(node_id="n", accessible_topology=segments))
+        messages.node_info(csi.NodeGetInfoResponse(node_id="n", accessible_topology=segments))
 
 
 def test_very_long_lists_are_read_no_further_than_they_matter() -> None:
@@ -309,8 +309,8 @@ def test_very_long_lists_are_read_no_further_than_they_matter() -> None:
     many = csi.NodeGetCapabilitiesResponse(capabilities=[stage] * 256 + [late] * 150_000)
     usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES] * 16 + [INODES] * 150_000)
     began = time.thread_time()
-    assert answers.capabilities(many) == {rpc.STAGE_UNSTAGE_VOLUME}
-    assert answers.volume_stats(usage, condition=False) == VolumeStats(10, 4, 6)
+    assert messages.capabilities(many) == {rpc.STAGE_UNSTAGE_VOLUME}
+    assert messages.volume_stats(usage, condition=False) == VolumeStats(10, 4, 6)
     assert time.thread_time() - began < 0.02
 
 
@@ -324,20 +324,20 @@ def test_stats() -> None:
         usage=[BYTES, INODES, csi.VolumeUsage()], volume_condition=SICK
     )
     numbers = (10, 4, 6, 5, 2, 3)
-    assert answers.volume_stats(both, condition=False) == VolumeStats(*numbers)
-    assert answers.volume_stats(both, condition=True) == VolumeStats(*numbers, True, "sick")
+    assert messages.volume_stats(both, condition=False) == VolumeStats(*numbers)
+    assert messages.volume_stats(both, condition=True) == VolumeStats(*numbers, True, "sick")
     sick = csi.NodeGetVolumeStatsResponse(volume_condition=SICK)
-    assert answers.volume_stats(sick, condition=True).message == "sick"
+    assert messages.volume_stats(sick, condition=True).message == "sick"
     silent = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
-    assert answers.volume_stats(silent, condition=True) == VolumeStats(10, 4, 6)
+    assert messages.volume_stats(silent, condition=True) == VolumeStats(10, 4, 6)
     wordy = csi.VolumeCondition(abnormal=True, message="x" * 1024 + "y")
     long = csi.NodeGetVolumeStatsResponse(volume_condition=wordy)
-    assert answers.volume_stats(long, condition=True).message == "x" * 1024
+    assert messages.volume_stats(long, condition=True).message == "x" * 1024
     with pytest.raises(BadCsiAnswer, match="no usage"):
-        answers.volume_stats(sick, condition=False)
+        messages.volume_stats(sick, condition=False)
     odd = csi.NodeGetVolumeStatsResponse(usage=[csi.VolumeUsage(unit="BYTES", used=-1)])
     with pytest.raises(BadCsiAnswer, match=r"below zero \(used -1\)"):
-        answers.volume_stats(odd, condition=False)
+        messages.volume_stats(odd, condition=False)
 
 
 def test_capabilities_of_another_kind_are_passed_over() -> None:
@@ -348,4 +348,4 @@ def test_capabilities_of_another_kind_are_passed_over() -> None:
             csi.NodeServiceCapability(rpc=rpc(type=rpc.EXPAND_VOLUME)),
         ]
     )
-    assert answers.capabilities(answer) == {rpc.EXPAND_VOLUME}
+    assert messages.capabilities(answer) == {rpc.EXPAND_VOLUME}

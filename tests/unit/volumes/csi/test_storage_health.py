@@ -14,7 +14,7 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.plugins.model import CSI, PluginInfo
-from kubeletpy.volumes.csi import answers
+from kubeletpy.volumes.csi import messages
 from kubeletpy.volumes.csi.host import CsiDrivers, connect_by
 from kubeletpy.volumes.csi.objects import changed_storage_health
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
@@ -71,7 +71,7 @@ def condition(status: str, reason: str, **more: str) -> Any:
     ],
 )
 def test_conditions_of_an_answer(supplied: Any, expected: Any) -> None:
-    assert answers.storage_health(Response(backend_health=supplied)) == expected
+    assert messages.storage_health(Response(backend_health=supplied)) == expected
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_conditions_of_an_answer(supplied: Any, expected: Any) -> None:
 )
 def test_access_modes(mode: Any, expected: str) -> None:
     supplied = backend(TYPE.STORAGE_DEGRADED, "A", block=BLOCK, mode=mode)
-    (found,) = answers.storage_health(Response(backend_health=[supplied]))
+    (found,) = messages.storage_health(Response(backend_health=[supplied]))
     assert (found["accessMode"], found["volumeMode"]) == (expected, "Block")
 
 
@@ -107,13 +107,13 @@ def test_access_modes(mode: Any, expected: str) -> None:
     ],
 )
 def test_answers_that_the_api_refuses_cannot_be_used(supplied: Any, text: str) -> None:
-    with pytest.raises(answers.BadCsiAnswer, match=text):
-        answers.storage_health(Response(backend_health=supplied))
+    with pytest.raises(messages.BadCsiAnswer, match=text):
+        messages.storage_health(Response(backend_health=supplied))
 
 
 def test_messages_are_cut() -> None:
     supplied = Response(backend_health=[backend(TYPE.STORAGE_DEGRADED, "A", "é" * 10_000)])
-    assert len(answers.storage_health(supplied)[0]["message"].encode()) <= 1024
+    assert len(messages.storage_health(supplied)[0]["message"].encode()) <= 1024
 
 
 def timed(at: str, *conditions: Any) -> Any:

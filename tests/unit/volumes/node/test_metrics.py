@@ -21,7 +21,7 @@ from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.node.accounts import VolumeAccounts
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
-from kubeletpy.volumes.pod_volumes.plan import SUPPORTED
+from kubeletpy.volumes.pod_volumes.planned import SUPPORTED
 from kubeletpy.volumes.pod_volumes.set_up import plugin_of
 from kubeletpy.volumes.protocol import VolumeError
 from tests.unit.volumes.node.test_node_volumes import CONFIG, HUSH, SECRET, Node, node, pod_of

@@ -215,7 +215,7 @@ async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
         await node.volumes.set_up(pod)
     assert caught.value.reported, "nobody else sends an event instead"
     assert node.events == []
-    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.plan.EVENT_AFTER_S", 0.0)
+    monkeypatch.setattr("kubeletpy.volumes.pod_volumes.planned.EVENT_AFTER_S", 0.0)
     with pytest.raises(VolumeError, match="no answer"):
         await node.volumes.set_up(pod)
     (stated,) = node.events

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.kubeapi.errors import Forbidden, NoAnswerYet, Unavailable
-from kubeletpy.volumes.pod_volumes.plan import EVENT_AFTER_S, Unanswered, waits_only
+from kubeletpy.volumes.pod_volumes.planned import EVENT_AFTER_S, Unanswered, waits_only
 
 SILENT, OTHER = NoAnswerYet("no answer"), Unavailable("500")
 

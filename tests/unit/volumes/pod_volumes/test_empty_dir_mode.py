@@ -16,7 +16,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.files.disk import is_mount_point, unmount
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.pod_volumes.payload import FileOwner
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume, plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume, plan_volumes
 from kubeletpy.volumes.pod_volumes.set_up import (
     PodSetting,
     VolumeFeatures,

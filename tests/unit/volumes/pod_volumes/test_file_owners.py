@@ -18,7 +18,7 @@ from kubeletpy.volumes.files.paths import (
     TrustInput,
 )
 from kubeletpy.volumes.pod_volumes.payload import DownwardInput, FileOwner, build_payload
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 
 ABOUT: Any = {"name": "p", "namespace": "ns", "uid": "u"}
 POD = Pod({"metadata": ABOUT, "spec": {"containers": [{"name": "c"}]}})

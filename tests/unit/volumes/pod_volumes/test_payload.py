@@ -20,7 +20,7 @@ from kubeletpy.volumes.files.paths import (
     sub_path_parts,
 )
 from kubeletpy.volumes.pod_volumes.payload import DownwardInput, FileOwner, build_payload
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 
 CFG = {"metadata": {"name": "c"}, "data": {"a": "one", "b": "two"}}
 ABOUT = {"name": "p", "namespace": "ns", "uid": "u", "annotations": {"a": "\n" * 200_000}}

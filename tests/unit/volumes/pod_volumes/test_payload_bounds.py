@@ -14,7 +14,7 @@ from kubeletpy.volumes.pod_volumes.payload import (
     build_payload,
     payload_size,
 )
-from kubeletpy.volumes.pod_volumes.plan import PlannedVolume
+from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 
 POD = Pod(
     {

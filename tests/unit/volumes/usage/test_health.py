@@ -16,7 +16,7 @@ from kubeletpy.volumes.claims.model import (
     OperationFailed,
     PublishedOnDisk,
 )
-from kubeletpy.volumes.csi import answers
+from kubeletpy.volumes.csi import messages
 from kubeletpy.volumes.csi.client import NodeClient
 from kubeletpy.volumes.usage import VolumeHealthMonitor
 from tests.unit.kubeletpy_up.helpers import SetClock
@@ -56,12 +56,12 @@ def condition(status: str, reason: str, message: str = "") -> Any:
     ],
 )
 def test_the_conditions_of_an_answer(supplied: Any, expected: Any) -> None:
-    assert answers.volume_health(supplied) == expected
+    assert messages.volume_health(supplied) == expected
 
 
 def test_an_answer_without_bounds_is_cut() -> None:
     many = answer(*((TYPE.DEGRADED, f"r{number}", "é" * 10_000) for number in range(1000)))
-    found = answers.volume_health(many)
+    found = messages.volume_health(many)
     assert len(found) == 16
     assert all(len(each["message"].encode()) <= 1024 for each in found)
 

@@ -1,6 +1,6 @@
-"""Decides which volumes of a pod to set up, and which objects they and its environment need.
+"""The volumes of a pod to set up, and the objects that they and its environment need.
 
-Pure: a decision from the pod alone. Volumes that no container uses are ignored. Source:
+Pure: decided from the pod alone. Volumes that no container uses are ignored. Source:
 docs/reference/behaviour.md, i1.
 """
 
@@ -61,7 +61,7 @@ class VolumePlan(Struct, frozen=True):
 
     volumes: tuple[PlannedVolume, ...]
     problems: Mapping[str, str]
-    """Volume name -> why it is unavailable on this node, in words for the user."""
+    """Volume name -> why it is unavailable on this node, as text for the user."""
     objects: frozenset[ObjectRef]
     """Sources of volumes: followed while the pod lives."""
     env_objects: frozenset[ObjectRef]
@@ -69,11 +69,11 @@ class VolumePlan(Struct, frozen=True):
     claimed: tuple[ClaimVolume, ...] = ()
     """Volumes that the agent does not make itself: of claims, drivers, disks and servers."""
     refused: str = ""
-    """Why this node does not accept the pod, in words for the user; empty: it does."""
+    """Why this node does not accept the pod, as text for the user; empty: it does."""
 
 
 def plan_volumes(pod: Pod) -> VolumePlan:
-    """Decide what a pod needs. Never raises, whatever the spec contains."""
+    """The volumes and objects that a pod needs. Never raises, whatever the spec contains."""
     used, mounted, devices, propagated = _uses(pod)
     declared = {v.get("name"): v for v in pod.spec.get("volumes") or ()}
     volumes: list[PlannedVolume] = []
@@ -181,25 +181,24 @@ def _uses(pod: Pod) -> tuple[list[str], set[str], set[str], set[str]]:
     return list(used), mounted, devices, propagated
 
 
-# Which volumes of a pod only wait for the API's first answer. Pure: time is an argument.
-#
-# On a busy node the first answer about a config map may take longer than a reader waits for it
-# (docs/reference/constants.csv: objects, watch first sync wait). The kubelet sends an event for
-# each such volume that mounting has failed; a moment later the pod starts. This agent sends an
-# event only after EVENT_AFTER_S without an answer; ``kubeletpy explain`` shows the wait at once.
-
 EVENT_AFTER_S = 10.0
 """Seconds without an answer before an event is sent."""
 
 
 class Unanswered:
-    """The volumes of one pod."""
+    """The volumes of one pod that only wait for the API's first answer.
+
+    On a busy node the first answer about a config map may take longer than a reader waits for it
+    (docs/reference/constants.csv: objects, watch first sync wait). The kubelet sends an event for
+    each such volume that mounting has failed; a moment later the pod starts. This agent sends an
+    event only after EVENT_AFTER_S without an answer; ``kubeletpy explain`` shows the wait at once.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
     def seen(self, volumes: Collection[str], now: float) -> None:
-        """These wait now, and no others. ``now`` in seconds, of any origin."""
+        """Record that only these volumes wait now. ``now`` is in seconds, of any origin."""
         self._since = {name: self._since.get(name, now) for name in volumes}
 
     def is_event(self, volume: str, now: float) -> bool:
@@ -209,10 +208,10 @@ class Unanswered:
 
 
 def waits_only(sources: Sequence[object]) -> bool:
-    """Whether a volume lacks nothing but answers.
+    """Whether a volume waits only for answers of the API.
 
     Args:
-        sources: what is known of each; errors, and None for what does not exist.
+        sources: the state of each source: an error, or None if it does not exist.
     """
     silent = [each for each in sources if isinstance(each, NoAnswerYet)]
     wrong = [each for each in sources if each is None or isinstance(each, Exception)]

@@ -1,7 +1,8 @@
-"""Interprets drivers' answers and errors; drivers may answer anything. Pure.
+"""The messages of a CSI driver's Node service: makes requests, interprets answers and errors.
 
-Imports the CSI messages: load it with the first driver. Must never wait or keep anything. Source:
-docs/reference/behaviour-storage.md, sg, sk, so3, sr.
+Pure. Drivers may answer anything: each answer is checked and bounded. The module loads the CSI
+message classes, so it is imported with the first driver. Source:
+docs/reference/behaviour-storage.md, sg, sk, so3, sr; docs/reference/csi-v1.json.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ def node_info(answer: csi.NodeGetInfoResponse) -> NodeInfo:
         raise BadCsiAnswer("it gives no node_id")
     if len(answer.node_id.encode()) > MAX_NODE_ID or not answer.node_id.isprintable():
         raise BadCsiAnswer("what it gives as node_id cannot be one")
-    supplied = answer.accessible_topology.segments
-    if len(supplied) > MAX_SEGMENTS:
+    topology = answer.accessible_topology.segments
+    if len(topology) > MAX_SEGMENTS:
         raise BadCsiAnswer(f"it gives more than {MAX_SEGMENTS} topology segments")
-    segments = dict(supplied)
+    segments = dict(topology)
     for key, value in segments.items():
         _must_be_label(key, value)
     count, odd = answer.max_volumes_per_node, ""
@@ -164,11 +165,11 @@ def volume_stats(answer: csi.NodeGetVolumeStatsResponse, *, condition: bool) -> 
         else:
             continue
         numbers |= dict(zip(names, figures, strict=True))
-    supplied = condition and answer.HasField("volume_condition")
+    has_condition = condition and answer.HasField("volume_condition")
     return VolumeStats(
         **numbers,
-        abnormal=answer.volume_condition.abnormal if supplied else None,
-        message=scrub(answer.volume_condition.message)[:1024] if supplied else "",
+        abnormal=answer.volume_condition.abnormal if has_condition else None,
+        message=scrub(answer.volume_condition.message)[:1024] if has_condition else "",
     )
 
 
@@ -238,19 +239,15 @@ def _health_message(text: str) -> str:
     return cut.decode(errors="ignore")
 
 
-# Builds the requests of the Node service from the data of a volume.
-#
-#  Imports the CSI messages: load it with the first driver. Source:
-# docs/reference/behaviour-storage.md, sk; docs/reference/csi-v1.json.
+# The requests, made from the data of a volume.
 
-AccessMode = csi.VolumeCapability.AccessMode
 _MULTI_NODE = {
-    "ReadOnlyMany": AccessMode.MULTI_NODE_READER_ONLY,
-    "ReadWriteMany": AccessMode.MULTI_NODE_MULTI_WRITER,
+    "ReadOnlyMany": _MODE.MULTI_NODE_READER_ONLY,
+    "ReadWriteMany": _MODE.MULTI_NODE_MULTI_WRITER,
 }
 _SINGLE_NODE = {
-    "ReadWriteOnce": AccessMode.SINGLE_NODE_MULTI_WRITER,
-    "ReadWriteOncePod": AccessMode.SINGLE_NODE_SINGLE_WRITER,
+    "ReadWriteOnce": _MODE.SINGLE_NODE_MULTI_WRITER,
+    "ReadWriteOncePod": _MODE.SINGLE_NODE_SINGLE_WRITER,
 }
 """For drivers that distinguish one writer from several on a node; others have a single mode."""
 
@@ -281,12 +278,12 @@ def access_mode(name: str, *, multi_writer: bool) -> csi.VolumeCapability.Access
         return _MULTI_NODE[name]
     if name not in _SINGLE_NODE:
         raise ValueError(f"access mode {name!r} is unknown")
-    return _SINGLE_NODE[name] if multi_writer else AccessMode.SINGLE_NODE_WRITER
+    return _SINGLE_NODE[name] if multi_writer else _MODE.SINGLE_NODE_WRITER
 
 
 def capability(access: VolumeAccess, *, multi_writer: bool) -> csi.VolumeCapability:
     """The volume capability of a request. Raises ValueError."""
-    mode = AccessMode(mode=access_mode(access.mode, multi_writer=multi_writer))
+    mode = _MODE(mode=access_mode(access.mode, multi_writer=multi_writer))
     if access.block:
         return csi.VolumeCapability(access_mode=mode, block=csi.VolumeCapability.BlockVolume())
     mount = csi.VolumeCapability.MountVolume(
@@ -315,7 +312,7 @@ class CsiVolume(HidesFields, Struct, frozen=True):
 
 
 def stage(volume: CsiVolume, staging: str, *, multi_writer: bool) -> csi.NodeStageVolumeRequest:
-    """NodeStageVolume. Raises ValueError."""
+    """The request of NodeStageVolume. Raises ValueError."""
     return csi.NodeStageVolumeRequest(
         volume_id=volume.handle,
         publish_context=volume.publish_context,
@@ -329,7 +326,7 @@ def stage(volume: CsiVolume, staging: str, *, multi_writer: bool) -> csi.NodeSta
 def publish(
     volume: CsiVolume, staging: str, target: str, *, read_only: bool, multi_writer: bool
 ) -> csi.NodePublishVolumeRequest:
-    """NodePublishVolume; ``staging`` is empty if the volume is not staged. Raises ValueError."""
+    """The request of NodePublishVolume; ``staging`` empty: not staged. Raises ValueError."""
     return csi.NodePublishVolumeRequest(
         volume_id=volume.handle,
         publish_context=volume.publish_context,
@@ -345,7 +342,7 @@ def publish(
 def expand(
     volume: CsiVolume, path: str, staging: str, size: int, *, multi_writer: bool
 ) -> csi.NodeExpandVolumeRequest:
-    """NodeExpandVolume to ``size`` bytes. Raises ValueError."""
+    """The request of NodeExpandVolume to ``size`` bytes. Raises ValueError."""
     return csi.NodeExpandVolumeRequest(
         volume_id=volume.handle,
         volume_path=path,

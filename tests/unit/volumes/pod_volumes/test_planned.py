@@ -20,7 +20,7 @@ from kubeletpy.volumes.containers.container_mounts import (
 from kubeletpy.volumes.containers.pod_mounts import PodMounts, expand_strictly
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.node.node_volumes import file_owner
-from kubeletpy.volumes.pod_volumes.plan import MAX_REFERENCES, ObjectRef, plan_volumes
+from kubeletpy.volumes.pod_volumes.planned import MAX_REFERENCES, ObjectRef, plan_volumes
 from kubeletpy.volumes.pod_volumes.set_up import EmptyDirError, memory_size, page_size
 
 
