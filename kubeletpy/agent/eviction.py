@@ -23,7 +23,6 @@ from kubeletpy.node.eviction.decide import Rules, from_settings
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.machine import CollectedUses, Unwatched
 from kubeletpy.node.eviction.ranking import NodeSignals, PodUses, Reclaim
-from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.collector import StatsCollector, make_collector, withheld_huge_pages
 from kubeletpy.node.stats.disks import DiskMeter
 from kubeletpy.node.stats.pod_storage import StorageMeter
@@ -216,21 +215,17 @@ def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
     """``upkeep`` reclaims what no pod needs."""
     settings, flags, outside, pods = core.settings, core.flags, core.outside, core.state.pods
     machine, clock, metrics = outside.machine, outside.clock, outside.metrics.workers
-    limits: LimitWatch | None = None
+    meter: StorageMeter | None = None
     if settings.local_storage_capacity_isolation:
-        limits = LimitWatch(
-            StorageMeter.from_settings(
-                settings,
-                clock,
-                outside.runtime,
-                outside.images,
-                root_dir=flags.root_dir,
-                pods=pods,
-                cache=core.state.cache,
-                between=FRESH_S,
-            ),
-            pod=pods.get,
-            is_over=core.state.queries.is_known_terminated,
+        meter = StorageMeter.from_settings(
+            settings,
+            clock,
+            outside.runtime,
+            outside.images,
+            root_dir=flags.root_dir,
+            pods=pods,
+            cache=core.state.cache,
+            between=FRESH_S,
         )
     rules = from_settings(
         settings, ignore_allocatable=flags.experimental_allocatable_ignore_eviction
@@ -243,16 +238,17 @@ def build_eviction(core: Core, upkeep: Upkeep) -> Eviction:
         uses = machine.uses or CollectedUses(
             new_collector(core, DiskMeter(clock, FRESH_S, patient=True))
         )
-    elif limits is None:
+    elif meter is None:
         return Eviction([])
     keeper = EvictionKeeper(
         rules if watches_node else Rules(),
         sees,
         uses,
-        limits,
+        meter,
         pods=core.running,
         pod=pods.get,
         kill=core.workers.kill_pod,
+        has_stopped=core.state.queries.is_known_terminated,
         is_over=core.state.queries.should_be_finished,
         reclaim=upkeep.reclaim,
         clear=upkeep.clear,

@@ -23,7 +23,7 @@ from kubeletpy.node.eviction.endings import Clear, Ending, Endings
 from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
 from kubeletpy.node.eviction.report import PressureReport, report
-from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
+from kubeletpy.node.eviction.signal_observer import LimitWatch, Meter, SignalObserver
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.protocol import KillOptions
 
@@ -41,11 +41,12 @@ class EvictionKeeper:
         rules: eviction_decide.Rules,
         signals: NodeSignals,
         uses: PodUses,
-        limits: LimitWatch | None,
+        meter: Meter | None,
         *,
         pods: Callable[[], Sequence[Pod]],
         pod: Callable[[str], Pod | None],
         kill: Callable[[Pod, KillOptions], Awaitable[None]],
+        has_stopped: Callable[[str], bool],
         is_over: Callable[[str], bool],
         reclaim: Callable[[Reclaim], Awaitable[bool]],
         clear: Clear,
@@ -56,22 +57,25 @@ class EvictionKeeper:
         evicted: Callable[[str], None] = lambda signal: None,
         aged: Callable[[str, float], None] = lambda signal, seconds: None,
     ) -> None:
-        """Args:
-        limits: None: no pod is evicted for a limit of its own.
-        pods: those that may run, with the resources they were given.
-        pod: the newest object by uid; None when it was removed.
-        kill: ends a pod and waits for it; raises TimeoutError when that takes long.
-        is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
-        reclaim: clears away what the node can do without; whether the runtime frees some of it
-            only later.
-        clear: removes what a pod that is over left in the runtime.
-        changed: called when the conditions change.
-        evicted, aged: count evictions, and seconds that numbers were old, by signal.
+        """Make a keeper; nothing is measured before :meth:`run`.
+
+        Args:
+            meter: measures the local storage of pods that have limits; None: no pod is evicted for
+                a limit of its own.
+            pods: those that may run, with the resources allocated to them.
+            pod: the newest object by uid; None when it was removed.
+            kill: ends a pod and waits for it; raises TimeoutError when that takes long.
+            has_stopped: whether everything of a pod (by uid) has stopped.
+            is_over: whether it is also cleaned up.
+            reclaim: removes what the node can do without; whether the runtime frees some of it
+                only later.
+            clear: removes what a pod that is over left in the runtime.
+            changed: called when the conditions change.
+            evicted, aged: count evictions, and seconds that numbers were old, by signal.
         """
         self._rules = rules
         self._signals = signals
         self._uses = uses
-        self._limits = limits
         self._pod = pod
         self._changed = changed
         self._recorder = recorder
@@ -82,12 +86,21 @@ class EvictionKeeper:
             self._observer, kill=kill, is_over=is_over, clear=clear, ended=signals.wake
         )
         self.pod_finished = self._endings.pod_finished
+        self._limits: LimitWatch | None = None
+        if meter is not None:
+            self._limits = LimitWatch(
+                meter,
+                pod=pod,
+                has_stopped=has_stopped,
+                is_ending=self._endings.is_ending_for_limit,
+                wake=signals.wake,
+            )
         self._pressure = NodePressure(
             rules,
             signals,
             self._observer,
             uses,
-            limits=limits,
+            limits=self._limits,
             endings=self._endings,
             pods=pods,
             reclaim=reclaim,
@@ -98,8 +111,6 @@ class EvictionKeeper:
             aged=aged,
         )
         self.done = self._pressure.done
-        if limits is not None:
-            limits.is_ending, limits.wake = self._endings.is_ending_for_limit, signals.wake
         self.state = eviction_decide.EvictionState()
         self.done_for_limits: deque[eviction_decide.LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""

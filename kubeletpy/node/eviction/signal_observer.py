@@ -118,19 +118,23 @@ class LimitWatch:
         meter: Meter,
         *,
         pod: Callable[[str], Pod | None],
-        is_over: Callable[[str], bool],
+        has_stopped: Callable[[str], bool],
+        is_ending: Callable[[str], bool],
+        wake: Callable[[], None],
     ) -> None:
-        """Args:
-        pod: the newest object by uid; None when it was removed.
-        is_over: whether everything of a pod (by uid) has stopped.
+        """Make a watch that measures nothing until a pod with limits may run.
+
+        Args:
+            pod: the newest object by uid; None when it was removed.
+            has_stopped: whether everything of a pod (by uid) has stopped.
+            is_ending: whether a pod (by uid) is being ended for a limit of its own already.
+            wake: called when a round has something new to decide on.
         """
         self._meter = meter
         self._pod = pod
-        self._is_over = is_over
-        self.is_ending: Callable[[str], bool] = lambda uid: False
-        """Whether a pod (by uid) is being ended already."""
-        self.wake: Callable[[], None] = lambda: None
-        """Called when a round has something new to decide on."""
+        self._has_stopped = has_stopped
+        self._is_ending = is_ending
+        self._wake = wake
         self._known: dict[str, decide.LocalStorageLimits | None] = {}
         """Limits of the pods that may run; they never change."""
         self._uses: Mapping[str, PodStorage] = {}
@@ -157,7 +161,7 @@ class LimitWatch:
             self._due_at = None
         elif self._due_at is None:
             self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
-            self.wake()
+            self._wake()
 
     def due(self, now: float) -> float | None:
         """Begin a measurement if it is time for one; seconds until the next, None: none will be.
@@ -242,8 +246,8 @@ class LimitWatch:
             for uid, limits in self._known.items()
             if limits is not None
             and self._pod(uid) is not None
-            and not self.is_ending(uid)
-            and not self._is_over(uid)
+            and not self._is_ending(uid)
+            and not self._has_stopped(uid)
         }
 
     def _begin(self, now: float) -> None:
@@ -269,7 +273,7 @@ class LimitWatch:
             self._measuring = None
             if self._due_at is not None:
                 self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
-            self.wake()
+            self._wake()
 
 
 def _place(pod: Pod, share: decide.Share) -> decide.LimitPlace:

@@ -11,7 +11,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.node.eviction.decide import Layout, Observations, Rules, Signal, SignalObservation
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use, rank
-from kubeletpy.node.eviction.signal_observer import LimitWatch
+from kubeletpy.node.eviction.signal_observer import Meter
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical
 from kubeletpy.podworkers.protocol import KillOptions
@@ -104,7 +104,7 @@ class Machine:
     """The API has the final statuses of pods."""
     freed_later: bool = False
     """Result of a reclaim: space is freed later."""
-    limits: LimitWatch | None = None
+    meter: Meter | None = None
 
     def __post_init__(self) -> None:
         self.woken = asyncio.Event()
@@ -116,10 +116,11 @@ class Machine:
             self.rules,
             self,
             self,
-            self.limits,
+            self.meter,
             pod=lambda uid: next((e.pod for e in self.running() if e.pod.uid == uid), None),
             pods=lambda: [each.pod for each in self.running()],
             kill=self.kill,
+            has_stopped=lambda uid: all(each.pod.uid != uid for each in self.running()),
             is_over=lambda uid: all(each.pod.uid != uid for each in self.running()),
             reclaim=self.reclaim,
             clear=self.clear,

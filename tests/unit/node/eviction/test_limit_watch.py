@@ -15,7 +15,6 @@ from kubeletpy.node.eviction.decide import AT_ONCE, PERIOD_S, Rules, Share
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.machine import Unwatched
 from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.protocol import KillOptions
@@ -50,9 +49,10 @@ class Node:
             Rules(),
             Unwatched(),
             Unwatched(),
-            LimitWatch(self, pod=self.pods.get, is_over=self.over.__contains__),
+            self,
             pod=self.pods.get,
             pods=lambda: list(self.pods.values()),
+            has_stopped=self.over.__contains__,
             is_over=self.over.__contains__,
             kill=self.kill,
             reclaim=self.reclaim,

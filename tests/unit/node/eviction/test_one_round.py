@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import pytest
 
 from kubeletpy.node.eviction.ranking import LAYERS_S
-from kubeletpy.node.eviction.signal_observer import LimitWatch
 from kubeletpy.node.stats.disk_plan import PodStorage
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules
@@ -33,11 +32,7 @@ class Node(Machine):
     measured: int = 0
 
     def __post_init__(self) -> None:
-        self.limits = LimitWatch(
-            self,
-            pod=lambda uid: next((e.pod for e in self.running() if e.pod.uid == uid), None),
-            is_over=lambda uid: all(e.pod.uid != uid for e in self.running()),
-        )
+        self.meter = self
         super().__post_init__()
 
     async def measure(self, desired: Mapping[str, bool]) -> Mapping[str, PodStorage]:
