@@ -1,9 +1,7 @@
-"""Measures the usage of volumes of claims, drivers and disks in the background.
+"""Usage and health of volumes of claims, drivers and disks, measured in the background.
 
-No caller waits for a driver or a disk: callers get the last results. A task per volume measures it,
-and the next measurement starts only after the previous one has ended. A volume is measured when it
-appears, and then once per period plus up to half of that as jitter. Source:
-docs/reference/behaviour-storage.md, sr.
+No caller waits for a driver or a disk: callers get the last results from memory. Source:
+docs/reference/behaviour-storage.md, sr, sr1, ss.
 """
 
 from __future__ import annotations
@@ -36,30 +34,37 @@ from kubeletpy.volumes.claims.model import (
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Volumes of one driver, or of one kind without drivers."""
+"""Volumes of one driver, or of one kind without drivers, that are measured at the same time."""
+DEFAULT_PERIOD_S = 60.0
+"""Between two rounds of health queries, if the configured period is 0 or less."""
 
 Key = tuple[str, str]
 """Pod uid, name of its volume."""
+Conditions = Sequence[api.VolumeHealthCondition]
 
 
 class UsageListener(Protocol):
-    """Receives measurements."""
+    """Is notified of the measurements of volumes."""
 
     def took(self, source: str, seconds: float) -> None:
-        """One volume was measured."""
+        """Record that measuring one volume took ``seconds``."""
         ...
 
     def abnormal(self, found: MeasuredVolume) -> None:
-        """A driver reports that a volume is unhealthy; called at each measurement."""
+        """Report a volume that its driver calls unhealthy; called at each measurement."""
         ...
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
-        """The current results for all volumes."""
+        """Replace the reported results by the current ones of all volumes."""
         ...
 
 
 class VolumeMeter:
-    """Measures volumes. Make it inside a running event loop."""
+    """Measures the usage of volumes: when one appears, then once per period plus a jitter.
+
+    A task per volume measures it, and the next measurement starts only after the previous one has
+    ended. The jitter is up to half the period. Make it inside a running event loop.
+    """
 
     def __init__(
         self,
@@ -72,13 +77,16 @@ class VolumeMeter:
         health: bool,
         rng: random.Random | None = None,
     ) -> None:
-        """Args:
-        mounted: all volumes of pods.
-        measure: queries the volume's plugin; None: it cannot measure it. Raises OperationFailed.
-        listener: notified of the results.
-        period: seconds between two measurements of a volume; 0 or less: never.
-        health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
-        rng: for jitter.
+        """Store the collaborators; ``run`` measures.
+
+        Args:
+            mounted: returns all volumes of pods.
+            measure: queries the volume's plugin; None: it cannot measure it. Raises
+                OperationFailed.
+            listener: notified of the results.
+            period: seconds between two measurements of a volume; 0 or less: never.
+            health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
+            rng: for jitter.
         """
         self._mounted = mounted
         self._measure = measure
@@ -96,7 +104,7 @@ class VolumeMeter:
         self._changed = asyncio.Event()
 
     def poke(self) -> None:
-        """Volumes came or went."""
+        """Check for due measurements now: pods have gained or lost volumes."""
         self._changed.set()
 
     def of_pods(self) -> Mapping[str, Sequence[MeasuredVolume]]:
@@ -107,7 +115,7 @@ class VolumeMeter:
         return by_pod
 
     async def run(self) -> None:
-        """Measure until cancelled."""
+        """Measure the volumes of pods until canceled."""
         if self._period <= 0:
             return
         loop = asyncio.get_running_loop()
@@ -172,20 +180,11 @@ class VolumeMeter:
         self._listener.measured(self._known.values())
 
 
-# Queries CSI drivers for the health of the volumes that pods use, in the background.
-#
-# The latest answers are kept in memory; a call that fails changes none of them. No caller waits
-# for a driver. Source: docs/reference/behaviour-storage.md, sr1.
-
-"""Volumes of one driver."""
-DEFAULT_PERIOD_S = 60.0
-"""Between two rounds, if the configured period is 0 or less."""
-
-Conditions = Sequence[api.VolumeHealthCondition]
-
-
 class VolumeHealthMonitor:
-    """The health of volumes by pod. Make it inside a running event loop."""
+    """Queries CSI drivers for the health of the volumes that pods use (table sr1).
+
+    A call that fails changes no earlier answer. Make it inside a running event loop.
+    """
 
     def __init__(
         self,
@@ -196,11 +195,13 @@ class VolumeHealthMonitor:
         *,
         period: float,
     ) -> None:
-        """Args:
-        mounted: all volumes of pods.
-        query: calls the driver; None: it does not report health. Raises OperationFailed.
-        changed: called with the uid of a pod for which another answer came.
-        period: seconds between two rounds; 0 or less: a minute.
+        """Store the collaborators; ``run`` queries.
+
+        Args:
+            mounted: returns all volumes of pods.
+            query: calls the driver; None: it does not report health. Raises OperationFailed.
+            changed: called with the uid of a pod for which another answer came.
+            period: seconds between two rounds; 0 or less: a minute.
         """
         self._mounted = mounted
         self._query = query
@@ -217,7 +218,7 @@ class VolumeHealthMonitor:
         return list(self._known.get(uid, {}).values())
 
     async def run(self) -> None:
-        """Query drivers until cancelled."""
+        """Query drivers until canceled."""
         while True:
             await self.round()
             await asyncio.sleep(self._period)
@@ -252,10 +253,6 @@ class VolumeHealthMonitor:
         self._changed(volume.uid)
 
 
-# Reports how full volumes are, and whether they are healthy, in metrics and events.
-#
-# Source: docs/reference/behaviour-storage.md, sr, ss.
-
 _NUMBERS = (
     "capacity_bytes",
     "available_bytes",
@@ -267,7 +264,7 @@ _NUMBERS = (
 
 
 class UsageReporter:
-    """Implements :class:`kubeletpy.volumes.usage.UsageListener`."""
+    """Reports measurements in metrics, and unhealthy volumes in events of their pods."""
 
     def __init__(
         self,
@@ -281,11 +278,11 @@ class UsageReporter:
         self._pod = pod
 
     def took(self, source: str, seconds: float) -> None:
-        """One volume was measured."""
+        """Record that measuring one volume took ``seconds``."""
         self._metrics.took(source, seconds)
 
     def abnormal(self, found: MeasuredVolume) -> None:
-        """A driver reports that a volume is unhealthy."""
+        """Emit an event of the pod whose volume its driver reports as unhealthy."""
         pod = self._pod(found.volume.uid)
         if pod is not None:
             text = f"Volume {found.volume.name}: {found.stats.message}"
@@ -294,7 +291,7 @@ class UsageReporter:
             )
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
-        """The current results for all volumes."""
+        """Replace the reported results by the current ones of all volumes."""
         self._metrics.show(
             ClaimNumbers(*each.volume.claim, self._numbers(each.stats))
             for each in found

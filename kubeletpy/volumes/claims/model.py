@@ -1,6 +1,8 @@
-"""A pod's claim-backed volume once resolved, and what it waits for until then.
+"""Claim-backed volumes as data, and the interface of the plugins that handle a kind of them.
 
-Pure. Source: docs/reference/behaviour-storage.md, sb2, sc.
+Pure. A volume is resolved, waits for something, is on this node, is measured, or an operation on it
+has failed: each has a type here. The rule for SELinux contexts stands at the end. Source:
+docs/reference/behaviour-storage.md, sb2, sc, sf, sg, sh, si, sn, sp3.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class Mode(StrEnum):
 
 
 class WaitCause(StrEnum):
-    """Why a volume is not available yet; the words are in ``Waits.message``."""
+    """Why a volume is not available yet; the text is ``Waits.message``."""
 
     UNREAD = "Unread"
     """An object could not be read: this implies nothing for the volume."""
@@ -189,7 +191,7 @@ class Describes(Protocol):
         ...
 
 
-# The state of a claim-backed volume on this node, and what a failure implies for it.
+# The state of a volume on this node, and what a failure implies for it.
 
 
 class FailureOutcome(StrEnum):
@@ -204,7 +206,7 @@ class FailureOutcome(StrEnum):
 
 
 class Published(Struct, frozen=True):
-    """A volume that is ready for a pod."""
+    """The result of publishing a volume to a pod."""
 
     path: str
     """The path that containers mount; for a block volume, the runtime makes a device from it."""
@@ -273,7 +275,7 @@ class VolumeStats(Struct, frozen=True):
 
 
 class SetUp(Struct, frozen=True):
-    """A volume that is ready for a pod."""
+    """A volume of a pod that its containers can mount."""
 
     path: str
     spec_name: str
@@ -307,7 +309,7 @@ class MeasuredVolume(Struct, frozen=True):
     """Unix seconds."""
 
 
-# The view of a pod that volume operations get, and how operations fail.
+# How operations see a pod, and how they fail.
 
 
 class PodUse(Struct, frozen=True):
@@ -379,18 +381,14 @@ class ExpansionFailed(OperationFailed):
         self.problem = problem
 
 
-# The interface of a kind of claim-backed volume; CSI and the in-tree kinds implement it.
-#
-# A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and
-# never runs two operations on one volume at once. Every operation is idempotent: it may be
-# repeated after a failure or a kill at any instant. Teardown works from what is on disk, without
-# the API. Source: docs/reference/behaviour-storage.md, sf, sg, sh, si, sn.
-
-
 class VolumePlugin(Describes, Protocol):
-    """One kind of volume. The synchronous queries answer from memory and never block.
+    """One kind of claim-backed volume; CSI and the in-tree kinds implement it.
 
-    The answer of ``traits`` may differ after ``on_change`` has reported a change.
+    A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and
+    never runs two operations on one volume at once. Every operation is idempotent: it may be
+    repeated after a failure or a kill at any instant. Teardown works from what is on disk, without
+    the API. The synchronous queries answer from memory and never block. The answer of ``traits``
+    may differ after ``on_change`` has reported a change.
     """
 
     def ready(self, spec: VolumeSpec) -> Waits | None:
@@ -463,13 +461,12 @@ class VolumePlugin(Describes, Protocol):
         ...
 
 
-# Decides whether a volume is mounted with an SELinux context, and with which.
-#
-# A mount option labels a volume at once; otherwise the runtime would relabel every file of it.
-# Source: docs/reference/behaviour-storage.md, sp3.
+# SELinux (table sp3): a mount option labels a volume at once; otherwise the runtime would relabel
+# every file of it.
 
 RECURSIVE = "Recursive"
-_SOLE = ("ReadWriteOncePod",)
+SOLE_MODE = ("ReadWriteOncePod",)
+"""The access modes of a volume that only one pod may use."""
 _LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
 
 
@@ -502,7 +499,7 @@ def mount_context(
     """
     if not node.file_label or spec.pv is None or spec.mode is Mode.BLOCK:
         return None
-    if not supported or not (node.all_modes or spec.access_modes == _SOLE):
+    if not supported or not (node.all_modes or spec.access_modes == SOLE_MODE):
         return None
     labels = sorted({_label(each, node.file_label) for each in _options(spec.pod_volume, pod)})
     if len(labels) > 1:

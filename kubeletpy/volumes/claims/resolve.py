@@ -1,7 +1,7 @@
-"""Resolves a volume of a pod's spec through its claim and its PersistentVolume.
+"""Volumes of pods as the API shows them: resolved through their claims, attached, in use.
 
 Pure. Objects are passed in as they were read; an object that could not be read implies nothing for
-the volume. Source: docs/reference/behaviour-storage.md, sb2, sc.
+the volume. Source: docs/reference/behaviour-storage.md, sb2, sc, se2, se3, se4, sf.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def _bound(
     spec = pv["spec"]
     mode = spec.get("volumeMode")
     if mode not in ("Filesystem", "Block"):
-        stated = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
-        return Waits(WaitCause.MODE_DIFFERS, subject, f"PV {name} has {stated}")
+        found = "no volumeMode" if mode is None else f"volumeMode {mode!r}"
+        return Waits(WaitCause.MODE_DIFFERS, subject, f"PV {name} has {found}")
     if mode == "Block" and volume.mounted:
         why = f"volume {volume.name} has volumeMode Block, but is specified in volumeMounts"
         return Waits(WaitCause.MODE_DIFFERS, subject, why)
@@ -257,7 +257,7 @@ def _described(
     if not able:
         return Waits(WaitCause.NO_PLUGIN, subject, _no_plugin(source.kind))
     traits = able[0].traits(source)
-    if isinstance(traits, Waits):  # readers find there what is wrong with its source
+    if isinstance(traits, Waits):  # an invalid source is fixed in the PersistentVolume or the pod
         return replace(traits, object=subject) if traits.cause is WaitCause.INVALID else traits
     return VolumeSpec(
         plugin=able[0].name,
@@ -288,11 +288,7 @@ def _phase(claim: Mapping[str, Any]) -> str:
     return (claim.get("status") or {}).get("phase") or ""
 
 
-# Lists the volumes that the node reports as in use; checks if a volume is attached.
-#
-# A volume leaves ``volumesInUse`` only when nothing of it is left on this node: the controller
-# detaches unlisted volumes even if they are mounted. Source: docs/reference/behaviour-storage.md,
-# sc3, se2, se4.
+# Whether volumes are attached, and which the node reports as in use (tables sc3, se2, se4).
 
 RESOURCE_EXHAUSTED = 8
 """The gRPC code in the ``errorCode`` of an attachError."""
@@ -313,7 +309,7 @@ class NodeAttachments(Struct, frozen=True):
 
 
 def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
-    """Read a node's status."""
+    """The volumes in use and attached according to a node's status."""
     return NodeAttachments(
         frozenset(status.get("volumesInUse") or ()),
         {
@@ -326,7 +322,8 @@ def attachments_of(status: Mapping[str, Any]) -> NodeAttachments:
 def volumes_in_use(desired: Iterable[VolumeSpec], there: Iterable[str]) -> list[str]:
     """``volumesInUse``: attachable volumes that pods need, and those with something left here.
 
-    ``there``: unique names of the latter.
+    The controller detaches unlisted volumes even if they are mounted. ``there``: unique names of
+    those with something left.
     """
     return sorted({spec.unique_name for spec in desired if spec.attachable} | set(there))
 
@@ -364,8 +361,7 @@ def attached_by_node(spec: VolumeSpec) -> Attached | Waits:
     """Whether a volume is usable without a controller (``enableControllerAttachDetach: false``).
 
     The node itself can attach a volume by a login or a scan; CSI drivers attach only for a
-    controller.
-    Source: docs/reference/behaviour-storage.md, se3.
+    controller (table se3).
     """
     if not spec.attachable or not spec.driver:
         return Attached()
@@ -377,7 +373,7 @@ def attached_by_node(spec: VolumeSpec) -> Attached | Waits:
 
 
 def not_in_use_yet(about: str) -> Waits:
-    """The controller would consider a volume free to detach."""
+    """The wait for the API to show a volume in use: the controller might still detach it."""
     why = "the API does not show yet that this node uses the volume (status.volumesInUse)"
     return Waits(WaitCause.NOT_IN_USE_YET, about, why)
 
@@ -415,7 +411,7 @@ def _by_object(
     return Waits(WaitCause.NOT_ATTACHED, about, "volume is not attached yet", call)
 
 
-# The API's view of this node, as far as volume operations depend on it.
+# The node as volume operations see it.
 
 
 class NodeObservation(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Counts volumes for the metrics: desired ones, existing ones, results of operations.
 
-Must never decide anything: the volume manager reports to it what it did. Source:
+The volume manager reports to it what it did; nothing is decided here. Source:
 docs/reference/metrics.csv: volume_manager_total_volumes, storage_operation_duration_seconds,
 volume_operation_total_seconds.
 """
@@ -35,14 +35,14 @@ class VolumeAccounts:
         self._pods: dict[str, _Pod] = {}
 
     def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
-        """A pod needs these volumes. ``now`` is event-loop time."""
+        """Count the volumes that a pod needs. ``now`` is event-loop time."""
         pod = self._pods.setdefault(uid, _Pod(now))
         desired = Counter(plugin_name(volume.kind) for volume in volumes)
         self._moved(DESIRED, pod.desired, desired)
         pod.desired = desired
 
     def worked(self, uid: str, outcomes: Sequence[SetUpOutcome], now: float) -> None:
-        """Volumes of a pod were set up or updated, or failed to be."""
+        """Count results of setting up or updating volumes of a pod."""
         pod = self._pods.get(uid)
         for outcome in outcomes:
             plugin, done = plugin_name(outcome.volume.kind), not outcome.problem
@@ -51,7 +51,7 @@ class VolumeAccounts:
                 self._metrics.done(OWN, plugin, outcome.owning_s, ok=done)
             if pod is None or outcome.volume.name in pod.names:
                 continue
-            if outcome.taken_over:
+            if outcome.existed:
                 self._metrics.reconstructed.inc()
                 if not done:
                     self._metrics.reconstruct_errors.inc()
@@ -62,7 +62,7 @@ class VolumeAccounts:
                 self._metrics.first_set_up(plugin, now - pod.requested_at)
 
     def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
-        """A pod's volumes were removed; ``ended`` holds each plugin and the seconds it took."""
+        """Count a pod's removed volumes; ``ended`` holds each plugin and the seconds it took."""
         for plugin, seconds in ended:
             self._metrics.done(UNMOUNT, plugin, seconds)
         pod = self._pods.pop(uid, None)
@@ -71,11 +71,11 @@ class VolumeAccounts:
             self._moved(ACTUAL, pod.there, Counter())
 
     def not_taken_down(self, plugin: str, seconds: float) -> None:
-        """A volume could not be torn down."""
+        """Count a volume that could not be torn down."""
         self._metrics.done(UNMOUNT, plugin, seconds, ok=False)
 
     def swept(self, volumes: int, *, failed: bool = False) -> None:
-        """Volumes of an unknown pod were torn down; ``failed``: one was not."""
+        """Count volumes of an unknown pod that were torn down; ``failed``: one was not."""
         self._metrics.force_cleaned.inc(volumes + failed)
         if failed:
             self._metrics.force_clean_errors.inc()

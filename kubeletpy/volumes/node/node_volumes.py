@@ -1,7 +1,7 @@
-"""The volumes of this node's pods: gathers their sources, sets them up, keeps track of them.
+"""The volume manager: gathers the sources of a pod's volumes, sets them up, tears them down.
 
 A sync of an unchanged pod costs a comparison: files are examined only when an object, field or
-token that they come from has changed. Nothing here matters after a crash: the next agent finds the
+token that they come from has changed. No state is needed after a crash: the next agent finds the
 volumes on disk. Must never log or show the content of a file.
 """
 
@@ -112,7 +112,7 @@ class _PodState(HidesFields, Struct):
 
 
 class NodeVolumes:
-    """:class:`~kubeletpy.volumes.protocol.VolumeManager` for this node."""
+    """Implements :class:`~kubeletpy.volumes.protocol.VolumeManager` for this node."""
 
     def __init__(
         self,
@@ -130,17 +130,19 @@ class NodeVolumes:
         features: pod_volumes_set_up.VolumeFeatures = pod_volumes_set_up.NO_FEATURES,
         rights: MountRights = REQUIRED,
     ) -> None:
-        """Args:
-        pods_dir: ``{root}/pods``.
-        objects: configMaps and secrets.
-        recorder: for FailedMount.
-        allocatable: the node's allocatable resources, as quantities.
-        metrics: None: none are kept.
-        claims: handles volumes of claims, drivers and disks; None: there are none.
-        bundles: ClusterTrustBundles; None: they are not projected.
-        certificates: certificates of pods; None: they are not projected.
-        features: the fields that are obeyed.
-        rights: whether directories may replace mounts.
+        """Store the collaborators.
+
+        Args:
+            pods_dir: ``{root}/pods``.
+            objects: configMaps and secrets.
+            recorder: for FailedMount.
+            allocatable: the node's allocatable resources, as quantities.
+            metrics: None: none are kept.
+            claims: handles volumes of claims, drivers and disks; None: there are none.
+            bundles: ClusterTrustBundles; None: they are not projected.
+            certificates: certificates of pods; None: they are not projected.
+            features: the fields that are obeyed.
+            rights: whether directories may replace mounts.
         """
         self._claims = claims
         self._bundles = bundles
@@ -337,7 +339,7 @@ class NodeVolumes:
             raise VolumeError(f"{error}{await self._held_by(error)}") from error
 
     def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:
-        """The same for a terminated pod, without waiting for it. Blocks. Raises OSError."""
+        """Have plugins tear down a terminated pod's volumes, without waiting. Blocks; OSError."""
         keep = claims.orphan_paths(pod_uid)
         if keep is None:
             return
@@ -463,7 +465,7 @@ class NodeVolumes:
             return error
 
     async def _left_token(self, uid: str, volume: PlannedVolume, source: Mapping[str, Any]) -> str:
-        """The token that an earlier agent left in a volume; empty: there is none to be read."""
+        """The token that an earlier agent left in a volume; empty if none can be read."""
         try:
             directory = PodPaths(self._pods_dir, uid).volume(volume.kind, volume.name)
             path = payload_path(source.get("path") or "")

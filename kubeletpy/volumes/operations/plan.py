@@ -21,7 +21,6 @@ REPUBLISH_S = 60.0
 """Between two publishes of a volume that needs republishing; the kubelet does it with each sync, 60
 to 90 s apart.
 """
-SOLE_MODE = ("ReadWriteOncePod",)
 
 
 def plan(
@@ -179,7 +178,7 @@ class _Planner:
         if mount is not None and mount.state is operations.Presence.THERE:
             self._keep(volume, mount, uid, spec)
             return None
-        if spec.access_modes == SOLE_MODE and (other := _other(volume, uid)):
+        if spec.access_modes == claims.SOLE_MODE and (other := _other(volume, uid)):
             # the kubelet's wording
             message = (
                 "volume uses the ReadWriteOncePod access mode and is already in use by another pod"

@@ -396,7 +396,7 @@ class SetUpOutcome(Struct, frozen=True):
     """Seconds spent on applying the fsGroup; None: not applied."""
     bytes: int
     """Bytes of its files; 0 for kinds that are not made of files."""
-    taken_over: bool
+    existed: bool
     """Whether it existed before, perhaps left by a previous agent."""
     fault: MachineFault | None = None
     """The fault of the machine behind the problem."""
@@ -413,18 +413,18 @@ def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOut
 
 
 def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> SetUpOutcome:
-    made, begun, problem, taken_over = 0, time.perf_counter(), "", False
+    made, begun, problem, existed = 0, time.perf_counter(), "", False
     fault: MachineFault | None = None
     owning: list[float] = []
     try:
-        taken_over = _was_set_up(item.volume, setting.paths)
+        existed = _was_set_up(item.volume, setting.paths)
         with complete_errors(_directory(item.volume, setting.paths)):
             made = _set_up(item, setting, owning, left)
     except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
         problem, fault = str(error), machine_fault(error)
     seconds = time.perf_counter() - begun
     return SetUpOutcome(
-        item.volume, problem, seconds, sum(owning) if owning else None, made, taken_over, fault
+        item.volume, problem, seconds, sum(owning) if owning else None, made, existed, fault
     )
 
 
