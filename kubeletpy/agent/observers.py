@@ -17,8 +17,7 @@ from kubeletpy.agent.eviction import Eviction
 from kubeletpy.agent.served import served, serving_certificate
 from kubeletpy.base.structs import Struct
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.observe.explain.gather import RemovedPods
-from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.observe.explain.snapshot import RemovedPods, Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.foresee.model import NodeQueries
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES

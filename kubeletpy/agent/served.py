@@ -29,9 +29,8 @@ from kubeletpy.node.build import RuntimeStart
 from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.stats.collector import StatsCollector, StatsViews
 from kubeletpy.node.stats.collector import machine as read_machine
-from kubeletpy.observe.explain.gather import RemovedPods
 from kubeletpy.observe.explain.server import SOCKET_NAME, ExplainServer, Foresee
-from kubeletpy.observe.explain.snapshot import Snapshots
+from kubeletpy.observe.explain.snapshot import RemovedPods, Snapshots
 from kubeletpy.observe.explain.stuck import FILE_NAME, KeptTroubles
 from kubeletpy.pods.runtime_status import ContainerStatus
 from kubeletpy.server.build import KubeletServer

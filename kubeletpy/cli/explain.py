@@ -80,7 +80,7 @@ def once(supplied: argparse.Namespace, path: Path) -> int:
             print(json.dumps({"error": str(error), "last": error.last}, indent=2))
         else:
             print(f"{one_line(str(error), MAX_ERROR)}; this is how it was:\n")
-            sys.stdout.write(render.pod(error.last, colours=_colours()))
+            sys.stdout.write(render.pod(error.last, colors=_colors()))
         return 1
     return 0
 
@@ -177,11 +177,11 @@ def answer(supplied: argparse.Namespace, path: Path) -> ExplainOutput:
         sys.stderr.write(unread)
         return ExplainOutput(json.dumps(found, indent=2) + "\n", state)
     if supplied.pod:
-        return ExplainOutput(render.pod(found, colours=_colours()), state)
+        return ExplainOutput(render.pod(found, colors=_colors()), state)
     about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]
     text = render.first(about.get("name") or "", troubles)
-    text += render.pods(found, colours=_colours()) + unread
+    text += render.pods(found, colors=_colors()) + unread
     return ExplainOutput(text, [troubles, state, unread])
 
 
@@ -217,7 +217,7 @@ def _state(view: Any) -> Any:
     return [*(view.get(key) for key in keys), (view.get("worker") or {}).get("state"), containers]
 
 
-def _colours() -> bool:
+def _colors() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 

@@ -142,7 +142,7 @@ class OwnApi:
         from kubeletpy.observe.explain import unplaced
 
         async with _in_time():
-            return unplaced.of_others(await self._events(namespace, name))
+            return unplaced.events_of_others(await self._events(namespace, name))
 
     async def _events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         from kubeletpy.kubeapi.protocol import EVENTS

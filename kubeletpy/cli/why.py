@@ -54,7 +54,7 @@ def _why(arguments: Sequence[str] | None) -> int:
         print(json.dumps(found if found is not None else {"error": node_states}, indent=2))
         return int(found is None)
     if found is not None:
-        sys.stdout.write(render.pod(found, colours=sys.stdout.isatty()))
+        sys.stdout.write(render.pod(found, colors=sys.stdout.isatty()))
         return 0
     about = events(kubectl, pod)
     text = unplaced.explain(

@@ -1,6 +1,7 @@
-"""The containers of a pod and how their runs ended, from its status and the runtime's records.
+"""The containers of a pod, how their runs ended, and the latest results of their probes. Pure.
 
-Pure. External text (messages, reasons) is truncated and put on one line.
+Read from the pod's status and from the runtime's records. External text (messages, reasons) is
+truncated and put on one line.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FIELDS = {
 
 
 def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
-    """Every container in the pod's spec: init containers, containers, ephemeral ones."""
+    """Return each container in the pod's spec: init containers, containers, ephemeral ones."""
     if facts.pod is None:
         return ()
     views = []
@@ -46,17 +47,17 @@ def containers(facts: PodFacts) -> tuple[ContainerView, ...]:
 
 
 def find_view(facts: PodFacts, name: str) -> ContainerView | None:
-    """The container with that name; None: the pod has none."""
+    """Return the container with that name, or None if the pod has none."""
     return next((view for view in containers(facts) if view.name == name), None)
 
 
 def ephemeral(views: Iterable[ContainerView]) -> frozenset[str]:
-    """The names of those that were added for debugging."""
+    """Return the names of the containers that were added for debugging."""
     return frozenset(view.name for view in views if view.kind is Role.EPHEMERAL)
 
 
 def exits(facts: PodFacts) -> tuple[Exit, ...]:
-    """How containers ended, newest first: from the runtime's records, else from the status."""
+    """Return the ended runs, newest first, from the runtime's records and the status."""
     found = []
     seen: set[str] = set()
     for record in facts.runtime.containers if facts.runtime is not None else ():
@@ -78,7 +79,7 @@ def exits(facts: PodFacts) -> tuple[Exit, ...]:
         for entry in _entries(facts, field):
             for name in ("state", "lastState"):
                 ended = (entry.get(name) or {}).get("terminated")
-                if ended and _bare(ended.get("containerID")) not in seen:
+                if ended and _id_without_scheme(ended.get("containerID")) not in seen:
                     found.append(_exit(entry.get("name", ""), ended))
     found.sort(key=lambda one: one.finished_at or 0.0, reverse=True)
     return tuple(found[:MAX_EXITS])
@@ -92,7 +93,7 @@ def _message(facts: PodFacts, record: ContainerStatus) -> str:
 
 
 def last_exit(facts: PodFacts, name: str) -> Exit | None:
-    """How a container's latest finished run ended."""
+    """Return how a container's latest finished run ended, or None if none has."""
     return next((one for one in exits(facts) if one.container == name), None)
 
 
@@ -123,7 +124,7 @@ def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> Container
         api_time(since),
         bool(entry.get("ready")),
         int(entry.get("restartCount") or 0),
-        _bare(entry.get("containerID")),
+        _id_without_scheme(entry.get("containerID")),
         code,
     )
 
@@ -140,14 +141,12 @@ def _exit(name: str, ended: dict[str, Any]) -> Exit:
     )
 
 
-def _bare(container_id: str | None) -> str:
+def _id_without_scheme(container_id: str | None) -> str:
     return (container_id or "").rpartition("://")[2]
 
 
-# How the runs of a container end, and who ended them.
-
 RECENTLY_S = 600.0
-"""A container that has run this long is well again: its backoff starts anew then.
+"""A container that has run this long has recovered: its backoff starts anew then.
 
 Source: docs/reference/behaviour.md, d."""
 NEVER_STARTED = ("StartError", "ContainerCannotRun")
@@ -162,12 +161,12 @@ _PROBES: dict[KillReason | None, ProbeKind] = {
 
 
 def never_ran(ended: Exit) -> bool:
-    """Whether the program could not be started at all."""
+    """Return whether the program could not be started at all."""
     return ended.reason in NEVER_STARTED and bool(ended.message)
 
 
 def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
-    """The probe because of which the container's latest run was ended; None: no probe."""
+    """Return the probe for which the container's latest run was killed, or None."""
     for report in facts.probe_reports:
         killing = report.kind is not ProbeKind.READINESS and report.settled is ProbeOutcome.FAILURE
         if report.container == name and killing:
@@ -183,7 +182,7 @@ def killed_by(facts: PodFacts, name: str) -> ProbeKind | None:
 
 
 def ended_alone(facts: PodFacts) -> tuple[ContainerView, bool, str] | None:
-    """A container that has ended in a pod that runs: whether it is started again, and why."""
+    """Return an ended container of a running pod, whether it is started again, and why."""
     pod = facts.pod
     if pod is None or facts.ready or facts.phase != "Running":
         return None
@@ -196,7 +195,7 @@ def ended_alone(facts: PodFacts) -> tuple[ContainerView, bool, str] | None:
 
 
 def has_log(facts: PodFacts, name: str) -> bool:
-    """Whether there may be a log of a container ("": of any): not if no known run has one."""
+    """Return whether a container may have a log; the name "" stands for any container."""
     if any(
         one.state is ContainerStateKey.RUNNING and name in ("", one.name)
         for one in containers(facts)
@@ -209,7 +208,7 @@ def has_log(facts: PodFacts, name: str) -> bool:
 
 
 def restless(facts: PodFacts) -> ContainerView | None:
-    """A container that runs now and was restarted again and again until a short while ago."""
+    """Return a container that runs now and was restarted repeatedly until recently, or None."""
     for view in containers(facts):
         if view.state is not ContainerStateKey.RUNNING or view.restarts < 2 or view.since is None:
             continue
@@ -220,28 +219,24 @@ def restless(facts: PodFacts) -> ContainerView | None:
     return None
 
 
-# The probes of a pod and the latest findings of each.
-#
-# Probe output from containers is on one line and truncated.
-
 MAX_MESSAGE = 160
 
 
 def probes(facts: PodFacts) -> tuple[ProbeView, ...]:
-    """Every probe that has something to report."""
+    """Return the probes of the pod's containers with their latest results."""
     return tuple(_probe_view(facts, report) for report in facts.probe_reports)
 
 
 def find_report(facts: PodFacts, container: str, kind: ProbeKind) -> ProbeReport | None:
-    """The latest findings of a probe; None: the container has no such probe now."""
+    """Return the latest results of a probe, or None if the container has no such probe now."""
     reports = (each for each in facts.probe_reports if each.container == container)
     return next((each for each in reports if each.kind is kind), None)
 
 
 def last_message(facts: PodFacts, container: str, kind: ProbeKind) -> str:
-    """The problem that a probe's latest run found; "" when there was none or no output.
+    """Return the problem that a probe's latest run found, or "" if there was none or no output.
 
-    Until the latest container has had a run, that for which the one before it was killed.
+    Before the first run in a restarted container, it is the problem for which that was killed.
     """
     report = find_report(facts, container, kind)
     found = None if report is None else report.last or report.killed_with

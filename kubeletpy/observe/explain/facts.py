@@ -1,4 +1,4 @@
-"""The components' facts about one pod at one moment: the input of every explanation. Pure.
+"""The components' facts about one pod at one moment: the input of each explanation. Pure.
 
 Data only, taken by :mod:`kubeletpy.observe.explain.snapshot`; must never reach into a component.
 """
@@ -106,7 +106,7 @@ class PodFacts(Struct, frozen=True):
 
     @property
     def outcome(self) -> SyncOutcome | None:
-        """How the last sync ended; None: there was none, or it was cut short."""
+        """How the last sync ended; None if there was none, or it was cut short."""
         return self.last_sync.outcome if self.last_sync is not None else None
 
     @property
@@ -130,12 +130,10 @@ class PodFacts(Struct, frozen=True):
         return self.record is not None and self.record.termination_requested
 
 
-# The taints of the node that a pod was refused or deleted for.
-
-REASON = "TaintToleration"
+TAINT_REASON = "TaintToleration"
 """The reason for a pod that does not tolerate the node's taints of effect NoExecute."""
 BY_TAINT_MANAGER = "DeletionByTaintManager"
-"""The reason of the condition that whoever deletes pods for taints sets before."""
+"""The reason of the condition that a taint manager sets on a pod before it deletes it."""
 EFFECT = "NoExecute"
 MAX_TAINTS = 5
 
@@ -143,14 +141,14 @@ MAX_TAINTS = 5
 def refused_for(
     pod: Pod, status: Mapping[str, Any], node: Mapping[str, Any] | None
 ) -> tuple[NodeTaint, ...]:
-    """Those that the node still has; none for a pod that was not refused for taints."""
-    if status.get("reason") != REASON:
+    """Return the taints that a pod was refused for and that the node still has."""
+    if status.get("reason") != TAINT_REASON:
         return ()
-    return _reported(untolerated(pod, _taints(node), EFFECT))
+    return _node_taints(untolerated(pod, _taints(node), EFFECT))
 
 
 def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ...] | None:
-    """Those that the node still has; None: the pod was not deleted for taints, as far as is known.
+    """Return the taints that a pod was deleted for and the node still has, or None for other pods.
 
     Without the condition (the cluster's taint manager may be without it) a pod that is deleted
     while the node has a taint that it never tolerates is taken for one.
@@ -159,13 +157,13 @@ def deleted_for(pod: Pod, node: Mapping[str, Any] | None) -> tuple[NodeTaint, ..
         return None
     taints = _taints(node)
     if never := untolerated(pod, taints, EFFECT):
-        return _reported(never)
+        return _node_taints(never)
     if not any(_is_taint_managers(each) for each in pod.status.get("conditions") or ()):
         return None
-    passing = pod.spec.get("tolerations") or ()
-    limited = [each for each in passing if each.get("tolerationSeconds") is not None]
+    tolerations = pod.spec.get("tolerations") or ()
+    limited = [each for each in tolerations if each.get("tolerationSeconds") is not None]
     bounded = Pod({**pod.object, "spec": {**pod.spec, "tolerations": limited}})
-    return _reported(
+    return _node_taints(
         each for each in taints if each.get("effect") == EFFECT and tolerates(bounded, each)
     )
 
@@ -183,7 +181,7 @@ def _taints(node: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return found
 
 
-def _reported(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
+def _node_taints(taints: Iterable[Mapping[str, Any]]) -> tuple[NodeTaint, ...]:
     return tuple(
         NodeTaint(str(each.get("key") or ""), str(each.get("value") or ""), str(each["effect"]))
         for each in list(taints)[:MAX_TAINTS]

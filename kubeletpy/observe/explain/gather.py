@@ -1,16 +1,12 @@
-"""Turns the components' facts into an explanation. Pure: the facts carry the time."""
+"""Composes the explanation of a pod from the facts about it. Pure: the facts carry the time."""
 
 from __future__ import annotations
 
-import json
-from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import replace
+from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.containers import containers, exits, probes
 from kubeletpy.observe.explain.facts import PodFacts
-from kubeletpy.observe.explain.hints import advice, final, hint
+from kubeletpy.observe.explain.hints import final, hint
 from kubeletpy.observe.explain.model import (
     Decided,
     PodExplanation,
@@ -19,7 +15,7 @@ from kubeletpy.observe.explain.model import (
     WorkerView,
 )
 from kubeletpy.observe.explain.texts import cause
-from kubeletpy.observe.explain.verdict import cause_code, subject, verdict
+from kubeletpy.observe.explain.verdict import CauseCode, cause_code, subject, verdict
 from kubeletpy.observe.explain.waits import (
     actions,
     requested_to_end,
@@ -30,11 +26,6 @@ from kubeletpy.observe.explain.waits import (
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
-if TYPE_CHECKING:
-    from kubeletpy.observe.explain.facts import PodFacts
-    from kubeletpy.observe.explain.model import PodExplanation
-
-
 _STATES = {
     Stage.SYNC: WorkerState.SYNCING,
     Stage.TERMINATING: WorkerState.TERMINATING,
@@ -44,7 +35,7 @@ _STATES = {
 
 
 def explain(facts: PodFacts) -> PodExplanation:
-    """Everything about one pod."""
+    """Return everything about one pod."""
     sentence, healthy = verdict(facts)
     waiting = waits(facts)
     first = next(iter(waiting), None)
@@ -77,7 +68,7 @@ def explain(facts: PodFacts) -> PodExplanation:
 
 
 def line(facts: PodFacts) -> PodLine:
-    """One pod in a list."""
+    """Return one pod as a line of a list."""
     sentence, healthy = verdict(facts)
     state = _worker(facts).state
     since = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
@@ -103,7 +94,7 @@ def _worker(facts: PodFacts) -> WorkerView:
 
 
 def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
-    """When a terminating pod began to end; for others, when this agent began to sync it."""
+    """When the pod's state began: for a pod being synced, when this agent began to sync it."""
     match record.stage:
         case Stage.SYNC:
             return record.started_at or record.first_seen_at
@@ -114,7 +105,7 @@ def _since(facts: PodFacts, record: WorkerRecord) -> float | None:
 
 
 def _decided(entry: HistoryEntry) -> Decided:
-    """A start has no count: the container's restarts are counted in its status alone."""
+    """Return a decision as sent; a start has no count, since the status counts restarts."""
     return Decided(
         entry.at,
         cause(entry.decision.what),
@@ -124,68 +115,11 @@ def _decided(entry: HistoryEntry) -> Decided:
     )
 
 
-# Keeps the last facts about removed pods for an hour, within limits of number and size.
-
-KEPT_S = 3600.0
-MAX_PODS = 100
-MAX_SIZE = 4 << 20
-"""Maximum of all kept pod objects, in characters of JSON. A typical pod has 2,000 to 10,000."""
-MAX_POD = MAX_SIZE // 4
-"""A larger pod is not kept: a tenant could fill the node's memory with pods that were removed."""
-
-
-class _RemovedPod(Struct, frozen=True):
-    facts: PodFacts
-    size: int
-    """Characters of the pod's object as JSON."""
-
-
-class RemovedPods:
-    """Namespace and name -> facts at the end; the pods that ended first go first."""
-
-    def __init__(self, facts: Callable[[str], PodFacts]) -> None:
-        """``facts`` of a pod now, by uid."""
-        self._facts = facts
-        self._ended: OrderedDict[tuple[str, str], _RemovedPod] = OrderedDict()
-
-    def finished(self, uid: str) -> None:
-        """A worker is done with a pod, or forgets one: remember how it was, the first time."""
-        facts = self._facts(uid)
-        key = facts.namespace, facts.name
-        earlier = self._ended.get(key)
-        if facts.pod is None or (earlier is not None and earlier.facts.uid == uid):
-            return
-        self._ended.pop(key, None)
-        size = len(json.dumps(facts.pod.object))  # what counts values takes 40 times as long
-        if size > MAX_POD:
-            return
-        self._ended[key] = _RemovedPod(replace(facts, trace=None), size)
-        while (
-            len(self._ended) > MAX_PODS
-            or sum(each.size for each in self._ended.values()) > MAX_SIZE
-        ):
-            self._ended.popitem(last=False)
-
-    def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
-        """The facts of then, and how many seconds ago; None: nothing is known any more.
-
-        ``name`` may be a uid. ``now``: Unix seconds.
-        """
-        by_uid = (each for each in self._ended.values() if each.facts.uid == name)
-        found = self._ended.get((namespace, name)) or next(by_uid, None)
-        if found is None or now - found.facts.now > KEPT_S:
-            return None
-        return found.facts, now - found.facts.now
-
-
 def explain_removed(facts: PodFacts) -> PodExplanation:
-    """Explanation of a removed pod from its last facts.
+    """Return the explanation of a removed pod from its last facts.
 
     A pod that was healthy until its end was requested has no other cause.
     """
-    from kubeletpy.observe.explain.hints import hint
-    from kubeletpy.observe.explain.verdict import CauseCode
-
     found, record = explain(facts), facts.record
     if record is None or not record.termination_requested:
         return found

@@ -1,6 +1,6 @@
-"""Texts of the commands and addresses that probes and hooks use. Pure.
+"""Describes the commands and addresses that probes and hooks use. Pure.
 
-The texts come from the pod's spec, which whoever reads an explanation may read as well. They never
+The texts come from the pod's spec, which readers of an explanation may read as well. They never
 have the value of a variable (a command has ``$(NAME)``), nor a header of a request.
 """
 
@@ -25,18 +25,18 @@ _HOOKS: dict[Name | str | None, str] = {
 
 
 def hook(facts: PodFacts, container: str, call: Name | str | None) -> str:
-    """The command or address of a hook, such as ``command 'sh -c drain'``; "" if unknown."""
+    """Return the command or address of a hook, such as ``command 'sh -c drain'``; "" if unknown."""
     return _described(facts, container, _hook_handler(facts, container, call))
 
 
 def pause(facts: PodFacts, container: str, call: Name | str | None) -> int | None:
-    """The seconds that a hook pauses; None: it is another kind of hook."""
+    """Return the seconds that a hook pauses, or None for another kind of hook."""
     seconds = (_hook_handler(facts, container, call).get("sleep") or {}).get("seconds")
     return seconds if isinstance(seconds, int) else None
 
 
 def probe(facts: PodFacts, container: str, kind: ProbeKind) -> str:
-    """A probe: its command or address, how often it has failed, and when that has an effect.
+    """Describe a probe: its command or address, its failures, and when they have an effect.
 
     Example: ``GET http://10.0.0.1:80/live, which kills the container after 3 failures in a row``.
     """

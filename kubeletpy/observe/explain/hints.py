@@ -1,4 +1,4 @@
-"""Hints for fixing a cause: one line each. Pure.
+"""Hints for fixing the cause of a pod's state: one line each. Pure.
 
 Commands name the objects, in the reader's shell; names of pods and containers are DNS labels.
 """
@@ -9,114 +9,23 @@ import re
 from collections.abc import Iterator, Mapping
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.errors import FaultKind, MachineFault
 from kubeletpy.kubeapi.events.reasons import OUT_OF, AdmissionReason
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.observe.explain import handlers
-from kubeletpy.observe.explain.containers import (
-    containers,
-    ended_alone,
-    ephemeral,
-    has_log,
-    last_exit,
-    never_ran,
-)
+from kubeletpy.observe.explain.containers import ended_alone, has_log, last_exit, never_ran
 from kubeletpy.observe.explain.facts import NodeTaint, PodFacts
-from kubeletpy.observe.explain.model import Wait, WaitKind
-from kubeletpy.observe.explain.phrases import LATE_S, mounted_image
+from kubeletpy.observe.explain.model import WaitKind
+from kubeletpy.observe.explain.phrases import mounted_image
 from kubeletpy.observe.explain.texts import one_line
-from kubeletpy.observe.explain.verdict import CauseCode, fault_of
+from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.pods.pod import DISRUPTION_TARGET
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.conditions import find
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause
 
-# Hints for volumes that are not available: one line for each kind of cause.
-
 SEE_MESSAGE = "see the message, and the agent's log on this node"
-"""For volumes that the agent makes itself: no claim or driver has a part in them."""
-_OTHERWISE = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
-_QUOTED = re.compile(r'"([^"]{1,512})"')
-_HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
-_NFS = re.compile(r"mount\.nfs of (\S{1,512}):(/\S{0,4096})")
-_DRIVER = re.compile(r"\bof driver (\S{1,255})")
-_OF_CAUSES: dict[WaitCause, str] = {
-    WaitCause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
-    "--node names all watches that fail",
-    WaitCause.CLAIM_MISSING: "create {object} in namespace {namespace}",
-    WaitCause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
-    WaitCause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
-    WaitCause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
-    WaitCause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
-    WaitCause.PV_MISSING: "see why {object} was removed: kubectl get pv",
-    WaitCause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
-    WaitCause.MODE_DIFFERS: "use the volume as its volumeMode requires: Block in volumeDevices, "
-    "Filesystem in volumeMounts",
-    WaitCause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
-    WaitCause.INVALID: "correct what the message names in the volume of the pod or in the "
-    "PersistentVolume",
-    WaitCause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
-    WaitCause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this "
-    "node and be registered with it (a CSIDriver object alone is not enough)",
-    WaitCause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: "
-    "kubectl describe pv",
-    WaitCause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
-    WaitCause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and "
-    "the log of the controller of {driver}",
-    WaitCause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
-    WaitCause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the "
-    "driver",
-    WaitCause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
-}
-
-
-def volume_hint(facts: PodFacts, name: str) -> str:
-    """One line for the volume of that name in the pod's spec; "" stands for the failed step."""
-    wait = next((each for each in facts.volumes if each.volume == name), None)
-    if wait is None:
-        text = "" if facts.outcome is None else facts.outcome.error
-        return one_line(_of_text(text, facts) or SEE_MESSAGE)
-    of_cause = _OF_CAUSES.get(wait.wait.cause, "").format(**_names(facts, wait))
-    of_text = _of_text(f"{wait.wait.call} {wait.wait.message}", facts)
-    return one_line(of_cause or of_text or _OTHERWISE)
-
-
-def _names(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
-    quoted = _QUOTED.search(wait.wait.object)
-    name = quoted[1] if quoted is not None else wait.volume
-    driver = _DRIVER.search(wait.wait.call)
-    return {
-        "object": wait.wait.object,
-        "namespace": facts.namespace,
-        "name": name,
-        "claim": name.rpartition("/")[2],
-        "driver": f"CSI driver {driver[1]}" if driver is not None else "the driver",
-    }
-
-
-def _of_text(text: str, facts: PodFacts) -> str:
-    """A hint for the object that the message names; empty when it names no known object."""
-    if "clustertrustbundle" in text.lower():
-        if "feature gate" in text:
-            return "enable the feature gate ClusterTrustBundleProjection on this node"
-        return (
-            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
-            "optional"
-        )
-    if (path := _HOST_PATH.search(text)) is not None:
-        return f"create {path[1]} on this node as the hostPath's type requires, or change the type"
-    if (export := _NFS.search(text)) is not None:
-        server, exported = export[1], export[2]
-        return (
-            f"check that NFS server {server} exports {exported} to this node and can be reached "
-            f"from it: showmount -e {server}"
-        )
-    if (driver := _DRIVER.search(text)) is not None:
-        return f"see the log of the node plugin of CSI driver {driver[1]} on this node"
-    return ""
-
-
+"""For what the agent makes itself, such as volumes without a claim or driver."""
 _REFUSED: Mapping[str, str] = {
     AdmissionReason.NODE_PORTS: "use another hostPort, or end the pod that has it",
     AdmissionReason.NODE_AFFINITY: (
@@ -138,7 +47,7 @@ _REFUSED: Mapping[str, str] = {
 ADMITTED_AGAIN = "it ran before: each start of an agent or kubelet admits running pods again"
 _MOUNTING = "error mounting "
 _MAPPING = ("MOUNT_ATTR_IDMAP", "mount_setattr")
-"""Calls that runc and crun name when a file system does not map the ids of user namespaces."""
+"""In errors of runc and crun for a file system that cannot map the ids of user namespaces."""
 _NO_PROGRAM = "correct the container's command, or use an image that has that program"
 _NO_MOUNT = "correct the mount that is named, or see the log of the container runtime"
 _NO_MAPPED_MOUNT = (
@@ -199,10 +108,16 @@ _HINTS: Mapping[str, str] = {
 
 
 def hint(facts: PodFacts, code: str, name: str) -> str:
-    """One line; empty when there is nothing to be done. ``name``: the container or object."""
+    """Return the next step on one line, or "" if there is nothing to do.
+
+    Args:
+        facts: of the pod.
+        code: the cause (:func:`kubeletpy.observe.explain.verdict.cause_code`).
+        name: the container or object that the cause is about; may be empty.
+    """
     match code:
         case CauseCode.IMAGE_AUTH:
-            return _access(facts)
+            return _pull_secret(facts)
         case CauseCode.IMAGE_ABSENT | CauseCode.REGISTRY if mounted := _mounted(facts, name):
             return f"check {mounted}: its name and tag, and that this node reaches its registry"
         case CauseCode.LIVENESS:
@@ -216,7 +131,7 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case CauseCode.CRASH | CauseCode.POST_START:
             return _see_log(facts, name)
         case CauseCode.NEVER_RAN:
-            return _no_start(facts, name)
+            return _program_cannot_run(facts, name)
         case CauseCode.OUT_OF_MEMORY:
             return f"raise its memory limit{_memory(facts, name)}, or {_see_log(facts, name)}"
         case CauseCode.CONFIG_MISSING | CauseCode.CONFIG_KEY:
@@ -227,14 +142,14 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
         case CauseCode.TAINT if facts.deleted_for:
             return _tolerate(facts.deleted_for[0], len(facts.deleted_for) - 1)
         case "image-pull":
-            return _pull(facts, name)
+            return _speed_up_pull(facts, name)
         case "init-container":
             return (
                 f"{_see_log(facts, name)}. Nothing limits how long an init container runs; "
                 "activeDeadlineSeconds limits the whole pod"
             )
         case CauseCode.CONTAINER_ENDED:
-            return _ended(facts)
+            return _container_ended(facts)
         case "grace-period" | "stop-order":
             return _ends_sooner(facts)
         case CauseCode.RUNTIME_CLASS:
@@ -253,13 +168,13 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             # for a limit of its own (docs/reference/behaviour-resources.md, rd)
             return "raise the limit that is named in what makes the pod, or have it write less"
         case CauseCode.FAILED:
-            return _failed_hint(facts)
+            return _see_failed_log(facts)
         case _:
             return _HINTS.get(code, "")
 
 
 def final(facts: PodFacts, code: str) -> bool:
-    """Whether the pod itself is never tried again, whatever changes."""
+    """Return whether the pod itself is never tried again, whatever changes."""
     return code in (
         CauseCode.REFUSED,
         CauseCode.EVICTED,
@@ -270,7 +185,7 @@ def final(facts: PodFacts, code: str) -> bool:
 
 
 def start_runtime(known: RuntimeStart) -> str:
-    """Return the next step for a runtime that does not answer: one line."""
+    """Return the next step for a runtime that does not answer, on one line."""
     socket = known.endpoint.removeprefix("unix://")
     if known.by_up:
         return (
@@ -286,7 +201,7 @@ def start_runtime(known: RuntimeStart) -> str:
     return f"see whether {runtime} runs, and its log"
 
 
-def _no_start(facts: PodFacts, name: str) -> str:
+def _program_cannot_run(facts: PodFacts, name: str) -> str:
     ended = last_exit(facts, name)
     message = ended.message if ended is not None else ""
     if any(call in message for call in _MAPPING):
@@ -294,7 +209,7 @@ def _no_start(facts: PodFacts, name: str) -> str:
     return _NO_MOUNT if _MOUNTING in message else _NO_PROGRAM
 
 
-def _access(facts: PodFacts) -> str:
+def _pull_secret(facts: PodFacts) -> str:
     spec = facts.pod.spec if facts.pod is not None else {}
     names = [
         str(each.get("name")) for each in spec.get("imagePullSecrets") or () if each.get("name")
@@ -312,7 +227,7 @@ def _access(facts: PodFacts) -> str:
     )
 
 
-def _pull(facts: PodFacts, image: str) -> str:
+def _speed_up_pull(facts: PodFacts, image: str) -> str:
     position = facts.pulls.get(image)
     if position is not None and position.ahead is not None:
         return "see the pulls before it; maxParallelImagePulls lets more run at once"
@@ -326,13 +241,13 @@ def _pull(facts: PodFacts, image: str) -> str:
 
 def _probe(facts: PodFacts, name: str, kind: ProbeKind) -> str:
     requests = handlers.probe(facts, name, kind)
-    reported = f" ({requests})" if requests else ""
-    probe = f"check what its {kind.value.lower()} probe requests{reported}"
-    return f"{probe}; {_see_log(facts, name)}"
+    details = f" ({requests})" if requests else ""
+    check = f"check what its {kind.value.lower()} probe requests{details}"
+    return f"{check}; {_see_log(facts, name)}"
 
 
 def _ends_sooner(facts: PodFacts) -> str:
-    """For a container that is being stopped, in a pod that ends or that continues."""
+    """Return the hint for a container that is being stopped, in a pod that ends or continues."""
     if not facts.ending:
         return (
             "nothing: it is killed then and started again; terminationGracePeriodSeconds limits "
@@ -369,7 +284,7 @@ def _tolerate(taint: NodeTaint, more: int) -> str:
     )
 
 
-def _failed_hint(facts: PodFacts) -> str:
+def _see_failed_log(facts: PodFacts) -> str:
     failed = (
         str(entry.get("name") or "")
         for entry in _statuses(facts)
@@ -378,11 +293,11 @@ def _failed_hint(facts: PodFacts) -> str:
     name = next(failed, "")
     ended = last_exit(facts, name)
     if ended is not None and never_ran(ended):
-        return _no_start(facts, name)
+        return _program_cannot_run(facts, name)
     return _see_log(facts, name)
 
 
-def _ended(facts: PodFacts) -> str:
+def _container_ended(facts: PodFacts) -> str:
     ended = ended_alone(facts)
     if ended is None or ended[1]:
         return ""
@@ -433,184 +348,84 @@ def _statuses(facts: PodFacts) -> Iterator[api.ContainerStatus]:
     yield from facts.status.get("containerStatuses") or ()
 
 
-# The next step for claims of devices, resizes, env files and other parts, by what is missing.
-#
-#  More exact than the hints by cause alone (:mod:`kubeletpy.observe.explain.hints`), and first in
-# turn.
+# Volumes that are not available.
 
-MOSTLY_FULL = 90
-"""Percent of a file system from which its space is the likely reason of a failed write."""
-_NO_OBJECT = re.compile(r'\b(configmap|secret)s? "([^"]{1,253})" not found', re.I)
-"""The API server's message."""
-_RUNTIME_IS_FULL = re.compile("no space left on device", re.I)
-"""The kernel's message as runtimes quote it; errors of this agent carry a fault."""
-_NAME = r"([\w.*/-]{1,253})"
-_UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")
-_NO_CLAIM = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} cannot be read: .*not found")
-_NOT_RESERVED = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} is not (?:reserved|allocated)")
-_CALL = re.compile(rf"of DRA driver {_NAME}")
-_NO_FILE = re.compile(r'file "([^"]{1,512})" in volume "([^"]{1,64})" cannot be read')
-_NO_KEY = re.compile(r'environment variable key "([^"]{1,256})" not found in file "([^"]{1,512})"')
-_TOO_MANY = re.compile(rf"number of devices unavailable for {_NAME}\. Requested: \d+")
-_UNHEALTHY = re.compile(rf"no healthy devices present; cannot allocate unhealthy devices {_NAME}")
-_RESIZES = {
-    "deferred": "end other pods of this node, or request less: it is retried automatically",
-    "infeasible": "request what the node can give, or create a new pod with these resources",
-    "failing": "see the log of the container runtime, or request the previous size",
+_SEE_OBJECT = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
+_QUOTED = re.compile(r'"([^"]{1,512})"')
+_HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
+_NFS = re.compile(r"mount\.nfs of (\S{1,512}):(/\S{0,4096})")
+_DRIVER = re.compile(r"\bof driver (\S{1,255})")
+_VOLUME_HINTS: dict[WaitCause, str] = {
+    WaitCause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
+    "--node names all watches that fail",
+    WaitCause.CLAIM_MISSING: "create {object} in namespace {namespace}",
+    WaitCause.CLAIM_DELETING: "{object} is being deleted: use another claim in a new pod",
+    WaitCause.CLAIM_UNBOUND: "see why it is not bound: kubectl describe pvc -n {namespace} {claim}",
+    WaitCause.CLAIM_LOST: "its PersistentVolume was deleted: use another claim in a new pod",
+    WaitCause.NOT_OWNED: "delete the claim of that name, or rename the pod: its owner is another",
+    WaitCause.PV_MISSING: "see why {object} was removed: kubectl get pv",
+    WaitCause.PV_OF_ANOTHER: "{object} is bound to another claim: use a claim that is bound to it",
+    WaitCause.MODE_DIFFERS: "use the volume as its volumeMode requires: Block in volumeDevices, "
+    "Filesystem in volumeMounts",
+    WaitCause.NO_PLUGIN: "use a volume of a CSI driver: this node does not support this kind",
+    WaitCause.INVALID: "correct what the message names in the volume of the pod or in the "
+    "PersistentVolume",
+    WaitCause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
+    WaitCause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this "
+    "node and be registered with it (a CSIDriver object alone is not enough)",
+    WaitCause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: "
+    "kubectl describe pv",
+    WaitCause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
+    WaitCause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and "
+    "the log of the controller of {driver}",
+    WaitCause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
+    WaitCause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the "
+    "driver",
+    WaitCause.SOLE_USER: "end the pod that uses the volume: its access mode is ReadWriteOncePod",
 }
 
 
-def advice(facts: PodFacts, wait: Wait | None) -> str:
-    """One line; empty when the hint by cause is all there is.
-
-    Args:
-        facts: of a pod that is not as it should be.
-        wait: what it waits for first; None for a pod that has ended or was refused.
-    """
-    if facts.phase == "Failed":
-        return one_line(_refused_device(facts.status.get("message") or ""))
+def volume_hint(facts: PodFacts, name: str) -> str:
+    """Return the hint for a volume of the pod's spec; the name "" stands for the failed step."""
+    wait = next((each for each in facts.volumes if each.volume == name), None)
     if wait is None:
-        return ""
-    if wait.subject in ephemeral(containers(facts)):
+        text = "" if facts.outcome is None else facts.outcome.error
+        return one_line(_hint_in_text(text, facts) or SEE_MESSAGE)
+    by_cause = _VOLUME_HINTS.get(wait.wait.cause, "").format(**_name_fields(facts, wait))
+    by_text = _hint_in_text(f"{wait.wait.call} {wait.wait.message}", facts)
+    return one_line(by_cause or by_text or _SEE_OBJECT)
+
+
+def _name_fields(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
+    quoted = _QUOTED.search(wait.wait.object)
+    name = quoted[1] if quoted is not None else wait.volume
+    driver = _DRIVER.search(wait.wait.call)
+    return {
+        "object": wait.wait.object,
+        "namespace": facts.namespace,
+        "name": name,
+        "claim": name.rpartition("/")[2],
+        "driver": f"CSI driver {driver[1]}" if driver is not None else "the driver",
+    }
+
+
+def _hint_in_text(text: str, facts: PodFacts) -> str:
+    """Return a hint for the object that the message names, or "" if it names no known object."""
+    if "clustertrustbundle" in text.lower():
+        if "feature gate" in text:
+            return "enable the feature gate ClusterTrustBundleProjection on this node"
         return (
-            "the pod itself is not affected, and a debug container cannot be changed: add another "
-            f"one with kubectl debug -n {facts.namespace} {facts.name} --image=IMAGE"
+            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
+            "optional"
         )
-    if (fault := fault_of(facts, wait)) is not None:
-        return one_line(_machine(fault), 800)
-    match wait.kind:
-        case WaitKind.START_ERROR | WaitKind.VOLUME if not facts.volumes and (
-            found := _NO_OBJECT.search(wait.why)
-        ):
-            kind = "secret" if found[1].lower() == "secret" else "configMap"
-            return one_line(
-                f"create {kind} {found[2]} in namespace {facts.namespace} or mark it optional; the "
-                "agent then retries"
-            )
-        case WaitKind.CLAIM:
-            return one_line(_claim(facts, wait.why))
-        case WaitKind.RESIZE:
-            return _RESIZES.get(wait.subject, "")
-        case WaitKind.HOOK:
-            return _hook(facts, wait)
-        case WaitKind.GRACE_PERIOD if wait.until is not None and facts.now - wait.until > LATE_S:
-            return STUCK_CALL
-        case WaitKind.START_ERROR | WaitKind.RETRY if _RUNTIME_IS_FULL.search(wait.why):
-            return (
-                "free space or inodes on the file system that the message names, or on that of "
-                "the container runtime: df -h, df -i"
-            )
-        case WaitKind.START_ERROR:
-            return one_line(_env_file(wait.why))
-        case WaitKind.RETRY if "user namespace" in wait.why:
-            return (
-                "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
-                "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod"
-            )
-        case _:
-            return ""
-
-
-def _machine(fault: MachineFault) -> str:
-    disk = f"the file system of {fault.path}"
-    if fault.mount_point:
-        disk = f"file system {fault.mount_point} of this node"
-    usage = f" ({fault.usage})" if fault.usage else ""
-    below = fault.mount_point or fault.path
-    match fault.kind:
-        case FaultKind.SPACE if fault.size and fault.used_percent < MOSTLY_FULL:
-            return (
-                f"free space on {disk}{usage}; if it has enough, a quota of the directory, or "
-                "fs.inotify.max_user_watches (sysctl), is used up"
-            )
-        case FaultKind.SPACE:
-            return f"free space on {disk}{usage}: du -xh --max-depth=2 {below} | sort -h | tail"
-        case FaultKind.INODES:
-            return (
-                f"remove files from {disk}{usage}: du -x --inodes --max-depth=2 {below} | sort -n "
-                "| tail"
-            )
-        case FaultKind.QUOTA:
-            return f"raise the quota of {fault.path}, or remove files that count for it"
-        case FaultKind.READ_ONLY:
-            return (
-                f"see why {disk} is read-only (dmesg), and make it writable: "
-                f"mount -o remount,rw {below}"
-            )
-        case FaultKind.IO:
-            return f"see the kernel's log (dmesg): the device of {disk} fails"
-        case FaultKind.DENIED:
-            return (
-                f"let the agent use {fault.path or 'what the message names'}: see its owner and "
-                "mode, its attributes (lsattr), and the log of the security module (dmesg)"
-            )
-        case FaultKind.DESCRIPTORS:
-            return (
-                "raise the agent's limit of open files (LimitNOFILE in its unit), or the "
-                "machine's (sysctl fs.file-max)"
-            )
-        case FaultKind.MEMORY:
-            return "free memory on this node: kubeletpy explain --node shows who uses it"
-        case FaultKind.THREADS:
-            return (
-                "end processes of this node, or raise TasksMax of the agent's unit or "
-                "kernel.threads-max (sysctl)"
-            )
-
-
-def _hook(facts: PodFacts, wait: Wait) -> str:
-    handler = handlers.hook(facts, wait.subject, wait.call)
-    reported = f"see why the {wait.call}{f' ({handler})' if handler else ''} does not end"
-    delete = f"kubectl delete pod -n {facts.namespace} {facts.name}"
-    if wait.call is TraceCall.PRE_STOP:
-        if facts.ending and not facts.static:
-            return f"{reported}; {delete} --now gives it up sooner"
-        return f"{reported}; it is given up when the grace period is over"
-    if wait.until is not None:
-        return "nothing: the hook ends by itself"
-    ends = "the end of the pod" if facts.static else delete
-    return (
-        f"{reported}, and give it a time limit of its own: "
-        "nothing else limits it, and no container "
-        f"after it starts before; {ends} does not wait for it"
-    )
-
-
-def _claim(facts: PodFacts, why: str) -> str:
-    space = facts.namespace
-    if found := _UNREGISTERED.search(why):
+    if (path := _HOST_PATH.search(text)) is not None:
+        return f"create {path[1]} on this node as the hostPath's type requires, or change the type"
+    if (export := _NFS.search(text)) is not None:
+        server, exported = export[1], export[2]
         return (
-            f"install the node plugin of DRA driver {found[1]} (a DaemonSet as a rule): it has to "
-            "run on this node and register with it"
+            f"check that NFS server {server} exports {exported} to this node and can be reached "
+            f"from it: showmount -e {server}"
         )
-    if found := _NO_CLAIM.search(why):
-        return f"create ResourceClaim {found[1]} in namespace {space}"
-    if found := _NOT_RESERVED.search(why):
-        return (
-            "see why the scheduler has not allocated it for this pod: kubectl describe "
-            f"resourceclaim -n {space} {found[1]}"
-        )
-    if found := _CALL.search(why):
-        return f"see the log of the node plugin of DRA driver {found[1]} on this node"
-    return ""
-
-
-def _env_file(why: str) -> str:
-    if found := _NO_FILE.search(why):
-        return (
-            f"have an init container write file {found[1]} into volume {found[2]}, or mark the "
-            "fileKeyRef optional"
-        )
-    if found := _NO_KEY.search(why):
-        return f"add key {found[1]} to file {found[2]}, or mark the fileKeyRef optional"
-    return ""
-
-
-def _refused_device(message: str) -> str:
-    if found := _TOO_MANY.search(message):
-        return f"request less of {found[1]}, or use a node that has more devices"
-    if found := _UNHEALTHY.search(message):
-        return f"see the log of the device plugin of {found[1]}, or use a node with healthy devices"
-    if "The node had condition: [" in message:
-        return "kubeletpy explain --node shows what would help the node; use another one until then"
+    if (driver := _DRIVER.search(text)) is not None:
+        return f"see the log of the node plugin of CSI driver {driver[1]} on this node"
     return ""

@@ -1,4 +1,4 @@
-"""The explanation of a pod by ``kubeletpy explain``: plain immutable data, as sent over the socket.
+"""Explanations and timelines of pods: plain immutable data, as sent over the socket.
 
 Pure. Times are Unix seconds, None for unknown. Must never hold secrets: no environment, no volume
 content, no credentials; only names, states, reasons and messages.
@@ -86,7 +86,7 @@ class Wait(Struct, frozen=True):
     subject: str
     """The container, volume or object; may be empty."""
     why: str
-    """For people; see :mod:`kubeletpy.observe.explain.phrases`."""
+    """For people, worded by :mod:`kubeletpy.observe.explain.phrases`."""
     since: float | None = None
     until: float | None = None
     call: Name | str | None = None
@@ -113,7 +113,7 @@ class Decided(Struct, frozen=True):
 
 
 class Exit(Struct, frozen=True):
-    """How a run of a container ended."""
+    """The end of a run of a container."""
 
     container: str
     attempt: int | None
@@ -142,7 +142,7 @@ class ContainerView(Struct, frozen=True):
 
 
 class ProbeView(Struct, frozen=True, rename={"message": "words"}):
-    """The latest findings of a probe."""
+    """The latest results of a probe."""
 
     container: str
     kind: str
@@ -161,7 +161,7 @@ class ProbeView(Struct, frozen=True, rename={"message": "words"}):
 
 
 class WorkerView(Struct, frozen=True):
-    """The pod's worker."""
+    """The state of the pod's worker, and its last and next sync."""
 
     state: WorkerState
     since: float | None
@@ -194,7 +194,7 @@ class PodExplanation(Struct, frozen=True):
     hint: str
     """How to fix it, on one line; may be empty."""
     final: bool
-    """This pod is never tried again, whatever is done about the cause."""
+    """This pod is never retried, whatever is done about the cause."""
     phase: str
     ready: bool
     pod_ips: tuple[str, ...]
@@ -225,17 +225,15 @@ class PodLine(Struct, frozen=True):
     first_seen: float | None
 
 
-# The start and the end of a pod as a waterfall of spans.
-#
-# Each span has its length and its offset from the moment the agent first saw the pod (or began to
-# end it), both in seconds. A span that contains others stands above them.
+# Timelines: each span has its length and its offset from the moment the agent first saw the pod (or
+# began to end it), both in seconds. A span that contains others stands above them.
 
-_STEPS = (Step.RUNTIME, Step.STATUS)
+_LEFT_OUT = (Step.RUNTIME, Step.STATUS)
 """Spans that only contain others, or are too short to be worth a line."""
 
 
 class Bar(Struct, frozen=True):
-    """One span as drawn."""
+    """A span as a bar of a waterfall."""
 
     name: Name
     detail: str
@@ -245,11 +243,11 @@ class Bar(Struct, frozen=True):
     depth: int
     error: str = ""
     going_on: bool = False
-    """It was still running when observed, at ``end``."""
+    """It was still running at ``end``, when it was observed."""
 
 
 class TimelineChapter(Struct, frozen=True):
-    """One waterfall."""
+    """A part of a pod's life as a waterfall of spans."""
 
     title: Part
     began: float
@@ -259,7 +257,7 @@ class TimelineChapter(Struct, frozen=True):
     spans: tuple[Bar, ...]
     note: str = ""
     over: bool = False
-    """It is, without the pod having been Ready."""
+    """The start is over although the pod was never Ready."""
 
 
 class Timeline(Struct, frozen=True):
@@ -281,7 +279,7 @@ class Timeline(Struct, frozen=True):
 
     @property
     def chapters(self) -> tuple[TimelineChapter, ...]:
-        """Those that there are, in order."""
+        """Returns the chapters that exist, in order."""
         return tuple(each for each in (self.start, self.life, self.end) if each is not None)
 
 
@@ -294,12 +292,15 @@ def timeline(
     *,
     has_sandbox: bool = True,
 ) -> Timeline:
-    """Args:
-    wall_offset: added to event-loop seconds it gives Unix seconds.
-    seen_at: Unix seconds at which the agent first saw the pod, if it saw the start.
-    now: event-loop seconds.
-    inits: how the pod's init containers ended: their runs are part of the start.
-    has_sandbox: False: the runtime has none, so that an earlier agent can't have made it.
+    """Return the waterfalls of a pod from its trace.
+
+    Args:
+        trace: the spans of the pod's steps and calls.
+        wall_offset: added to event-loop seconds it gives Unix seconds.
+        seen_at: Unix seconds at which the agent first saw the pod, if it saw the start.
+        now: event-loop seconds.
+        inits: how the pod's init containers ended: their runs are part of the start.
+        has_sandbox: False if the runtime has none, so that an earlier agent can't have made it.
     """
     going_on = list(trace.open.values())
     ending = bool(trace.end) or trace.chapter is Part.END
@@ -353,9 +354,8 @@ def _start(
 
 
 def _life(spans: Sequence[Span], offset: float, now: float) -> TimelineChapter | None:
-    """Once it had been Ready: what was done with its containers, and what failed."""
-    matters = any(span.name in _OF_CONTAINERS or span.error for span in spans)
-    if not matters:
+    """Return what was done with the containers of a Ready pod, and what failed."""
+    if not any(span.name in _CONTAINER_CALLS or span.error for span in spans):
         return None
     began = min(span.began for span in spans)
     return TimelineChapter(Part.LIFE, began + offset, None, tuple(_bars(spans, began, now)))
@@ -369,8 +369,8 @@ def _end(trace: PodTrace, offset: float, going_on: Sequence[Span], now: float) -
 
 
 def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
-    """Spans in start order, each with the number of spans that contain it."""
-    kept = [span for span in spans if span.name not in _STEPS]
+    """Return the spans in start order, each with the number of spans that contain it."""
+    kept = [span for span in spans if span.name not in _LEFT_OUT]
     kept.sort(key=lambda span: (span.began, -(span.ended or float("inf"))))
     above: list[Span] = []
     bars = []
@@ -385,7 +385,7 @@ def _bars(spans: Iterable[Span], began: float, now: float) -> list[Bar]:
     return bars
 
 
-_OF_CONTAINERS = (
+_CONTAINER_CALLS = (
     TraceCall.RUN_POD_SANDBOX,
     TraceCall.PULL_IMAGE,
     TraceCall.CREATE_CONTAINER,
@@ -413,7 +413,7 @@ def _contains(outer: Span, inner: Span) -> bool:
 
 
 def from_json(document: Mapping[str, Any]) -> Timeline:
-    """A timeline from the socket's JSON."""
+    """Return the timeline that the socket's JSON describes."""
     end, life = document.get("end"), document.get("life")
     return Timeline(
         document["namespace"],

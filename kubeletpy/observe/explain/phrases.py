@@ -28,10 +28,10 @@ READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
 HOOK_ERROR = "PostStartHookError: "
 MAX_STATED = 200
-"""Characters of a container's last words."""
+"""Characters of the last message of a container."""
 LATE_S = 3.0
 """Seconds that a runtime may take to kill a container and to report it."""
-_SINCE = {
+_LASTING = {
     WaitKind.SANDBOX: "the runtime is creating the sandbox",
     WaitKind.START_PLACE: "other pods start before it",
     WaitKind.STOP_PLACE: "other pods stop before it",
@@ -43,7 +43,7 @@ _RELEASES: dict[Name | str | None, str] = {
 
 
 def device_plugin(resource: str) -> str:
-    """An earlier agent had the plugin, and this one waits for it."""
+    """Describe a wait for a device plugin that an earlier agent had."""
     return (
         f"waiting for device plugin {resource}, which has not registered since the agent started; "
         "if it does not in time, the pod is refused: check the plugin's pod"
@@ -51,18 +51,18 @@ def device_plugin(resource: str) -> str:
 
 
 def volume(found: VolumeWait) -> str:
-    """The cause of a volume's wait, with the call and the object to check."""
+    """Describe the cause of a volume's wait, with the call and the object to check."""
     stated = wait_text(found.wait)
     return stated if found.wait.object in stated else f"{stated} ({found.wait.object})"
 
 
 def claim_call(call: str, driver: str) -> str:
-    """A DRA driver was called for claims and has not answered yet."""
+    """Describe a call to a DRA driver that has not returned yet."""
     return f"{call} of DRA driver {driver} is under way"
 
 
 def pull(position: PullPosition | None) -> str:
-    """An image is pulled, or waits for others to be."""
+    """Describe the pull of an image, or its wait for other pulls."""
     if position is None or position.ahead is None:
         return "is being pulled"
     others = f"{position.ahead} before it, {position.running} under way"
@@ -71,7 +71,7 @@ def pull(position: PullPosition | None) -> str:
 
 
 def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
-    """The image that a container mounts and that could not be had, with its volume; else empty."""
+    """Name the image that could not be mounted, and its volume; empty for other errors."""
     image = error.mounted_image
     if not image:
         return ""
@@ -85,7 +85,7 @@ def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:
 
 
 def excluded(found: Excluded) -> str:
-    """A critical pod exceeds a limit of its own storage."""
+    """Describe how a critical pod exceeds a limit of its own storage."""
     used, limit = sizes(found.used, found.limit)
     return one_line(
         f"{found.of} uses {used}, more than its limit of {limit}; it is critical or static, "
@@ -94,41 +94,42 @@ def excluded(found: Excluded) -> str:
 
 
 def hook(facts: PodFacts, container: str, call: Name) -> str:
-    """A hook that runs: its command or address, and whether it has no time limit."""
+    """Describe a hook that runs: its command or address, and whether it has no time limit."""
     endless = call is TraceCall.POST_START and handlers.pause(facts, container, call) is None
     limit = "nothing limits it" if endless else ""
-    reported = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
-    return f"{call} ({reported})" if reported else str(call)
+    details = "; ".join(filter(None, (handlers.hook(facts, container, call), limit)))
+    return f"{call} ({details})" if details else str(call)
 
 
 def static_name(holder: str) -> str:
-    """A static pod waits for its namesake with that uid."""
+    """Describe a static pod's wait for the end of its namesake, which has that uid."""
     return f"the static pod of the same name before it (uid {holder}) still ends"
 
 
 def init_container(number: int, total: int) -> str:
-    """An init container is running."""
+    """Describe an init container that is running, the end of which others wait for."""
     return f"({number} of {total}) has to succeed first and has been running"
 
 
-def probe(kind: ProbeKind, stated: str, *, fails: bool) -> str:
-    """A probe has not succeeded. ``stated``: the problem that its latest run found."""
+def probe(kind: ProbeKind, message: str, *, fails: bool) -> str:
+    """Describe a probe that has not succeeded. ``message``: the problem of its latest run."""
     how = "fails" if fails else "has not succeeded yet"
-    return f"its {_probe_name(kind)} {how}{_after_colon(stated)}"
+    return f"its {_probe_name(kind)} {how}{_after_colon(message)}"
 
 
 def resizing(*, fails: bool) -> str:
-    """A resize is being carried out."""
+    """Describe a resize that is being carried out."""
     return "failing" if fails else "in progress"
 
 
 def api_write(message: str, tries: int, unreported: str = "") -> str:
-    """The API does not accept the pod's status. ``unreported``: what it does not show."""
+    """Describe a failing write of the pod's status. ``unreported``: what the API lacks so far."""
     often = {0: "", 1: " (tried once)"}.get(tries, f" (tried {tries} times)")
     return f"{message}{often}" + (f"; not reported: {unreported}" if unreported else "")
 
 
 def sentence(facts: PodFacts, wait: Wait) -> str:
+    """Describe a wait as the part of a sentence that names the container or object."""
     view = find_view(facts, wait.subject)
     init = wait.kind is WaitKind.INIT_CONTAINER or (view is not None and view.kind is Role.INIT)
     name = f"init container {wait.subject}" if init else f"container {wait.subject}"
@@ -145,7 +146,7 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.IMAGE_PULL:
             return f"image {wait.subject} {wait.why}{since}"
         case WaitKind.SANDBOX | WaitKind.START_PLACE | WaitKind.STOP_PLACE:
-            return f"{_SINCE[wait.kind]}{since}"
+            return f"{_LASTING[wait.kind]}{since}"
         case WaitKind.GRACE_PERIOD:
             killed = _then_killed(wait, facts.now)
             after = (
@@ -188,7 +189,7 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
 
 
 def for_taint(facts: PodFacts) -> str:
-    """The node's taint that a pod is deleted for, in brackets; empty: it is not."""
+    """Return the taint that a pod is deleted for, in brackets, or "" if it is not."""
     if facts.deleted_for is None:
         return ""
     named = ", ".join(map(str, facts.deleted_for))
@@ -196,7 +197,7 @@ def for_taint(facts: PodFacts) -> str:
 
 
 def _ends(facts: PodFacts, name: str) -> str:
-    """How a container that keeps restarting ends, and why if that is known."""
+    """Describe how a container that keeps restarting ends, and why if that is known."""
     ended = last_exit(facts, name)
     if ended is None:
         return "keeps exiting"
@@ -209,8 +210,8 @@ def _ends(facts: PodFacts, name: str) -> str:
         stated = cause(error.cause.removeprefix(HOOK_ERROR))
         return f"keeps being stopped because its postStart hook fails: {stated}{often}"
     if (kind := killed_by(facts, name)) is not None:
-        parts = _after_colon(last_message(facts, name, kind))
-        return f"keeps being killed because its {_probe_name(kind)} fails{parts}{often}"
+        problem = _after_colon(last_message(facts, name, kind))
+        return f"keeps being killed because its {_probe_name(kind)} fails{problem}{often}"
     reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
     if ended.reason == "OOMKilled":
         reason += _limit(facts, name)
@@ -220,12 +221,12 @@ def _ends(facts: PodFacts, name: str) -> str:
 
 
 def keeps_ending(facts: PodFacts, name: str) -> str:
-    """A container that runs at the moment, and has not done so for long."""
+    """Describe a container that runs now and has ended again and again until recently."""
     return f"container {name} {_ends(facts, name)}"
 
 
 def _limit(facts: PodFacts, name: str) -> str:
-    """The memory limit that a container hit; a pod's own limit counts when it has none."""
+    """Return the memory limit that a container hit, which may be that of its pod."""
     if facts.pod is None:
         return ""
     found = facts.pod.find_container(name)
@@ -237,7 +238,7 @@ def _limit(facts: PodFacts, name: str) -> str:
 
 
 def _then_killed(wait: Wait, now: float) -> str:
-    """The end of a grace period; when it is over and nothing happened, the runtime is late."""
+    """Return when a grace period ends, or since when the runtime is late after its end."""
     if wait.until is None:
         return ""
     late = now - wait.until
@@ -250,10 +251,10 @@ def _probe_name(kind: ProbeKind) -> str:
     return f"{kind.value.lower()} probe"
 
 
-def _after_colon(parts: str) -> str:
-    return f": {parts}" if parts else ""
+def _after_colon(text: str) -> str:
+    return f": {text}" if text else ""
 
 
 def times(count: int) -> str:
-    """The number of restarts, for the end of a sentence; empty for none."""
+    """Return the number of restarts for the end of a sentence, or "" for none."""
     return f", {restarts(count)}" if count else ""

@@ -1,7 +1,8 @@
-"""An explanation as readable text. Pure; works on the JSON that the socket returns.
+"""Explanations of pods and nodes, and timelines, as readable text for a terminal. Pure.
 
-The first line is the answer. All external text is on one line and without control characters, so
-that no pod can write arbitrary output to the reader's terminal.
+Works on the JSON that the socket returns. The first line is the answer. All external text is on one
+line and without control characters, so that no pod can write arbitrary output to the reader's
+terminal.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from kubeletpy.metrics.trace.model import Chapter as Part
+from kubeletpy.metrics.trace.model import Chapter
 from kubeletpy.observe.explain import texts
 from kubeletpy.observe.explain.model import (
     Bar,
@@ -21,210 +22,8 @@ from kubeletpy.observe.explain.model import (
     WorkerState,
 )
 
-# The connections to the API server, as a line of a node's explanation.
-#
-# Pure; works on the socket's JSON.
-
-
-def connections(found: Mapping[str, Any] | None, now: float) -> str:
-    """A paragraph; empty when there is no API server. ``now``: Unix seconds."""
-    if found is None:
-        return ""
-    kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
-    begun = f" since {texts.since(found['since'], now)}" if found["since"] else ""
-    text = f"connections: {', '.join(kinds)}{begun}" if kinds else "no connection"
-    text += f", in {found['content_type']}" if found.get("content_type") else ""
-    text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
-    if found["lost"]:
-        text += f"; {found['lost']} lost, the last at {texts.since(found['lost_at'], now)}"
-        text += f": {texts.one_line(found['lost_why'])}"
-    return f"\nAPI server\n  {text}\n"
-
-
-# Settings without effect and failing parts of the agent, as text.
-#
-# Pure; works on the socket's JSON.
-
-MAX_TROUBLE = 1000
-
-
-def notices(found: Sequence[Mapping[str, Any]]) -> str:
-    """A paragraph at the end of a node's explanation; empty when all settings take effect."""
-    if not found:
-        return ""
-    lines = [f"  {texts.one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
-    return "\nSet without effect\n" + "\n".join(lines) + "\n"
-
-
-def first(node: str, found: Sequence[str]) -> str:
-    """Failures of the node, shown before the list of pods: any pod may suffer from them."""
-    return "".join(
-        f"node {texts.one_line(node)}: {texts.one_line(each, MAX_TROUBLE)}\n" for each in found
-    )
-
-
-def troubles(found: Sequence[str]) -> str:
-    """A paragraph on what does not work; empty when everything works."""
-    if not found:
-        return ""
-    return "\nDoes not work\n" + "\n".join(f"  {texts.one_line(each)}" for each in found) + "\n"
-
-
-# The pressure on a node, and a pod's eviction, as text. Pure; works on the socket's JSON.
-
-MAX_EVICTIONS = 10
-UNCOUNTABLE = 1 << 64
-"""Bytes, as in :mod:`kubeletpy.node.stats.disk_plan`."""
 View = Mapping[str, Any]
-
-_REMEDIES = {
-    "free memory": "{amount} of memory have to be free more: end or move pods, or raise the "
-    "requests of those that use most, so that the scheduler leaves room",
-    "free space": "{amount} of space have to be free more: remove files that no pod owns, or move "
-    "pods that write much; unused images and dead containers are removed by the agent",
-    "remove files": "{amount} inodes have to be free more: remove small files that no pod owns, or "
-    "move pods that make many",
-    "end processes": "{amount} process numbers have to be free more: end processes, or set "
-    "podPidsLimit",
-    "wait": "nothing: there is enough again, and the conditions end when they have been held for "
-    "evictionPressureTransitionPeriod",
-}
-_COUNTED = ("remove files", "end processes")
-
-
-def node(view: View | None) -> str:
-    """Everything about a node."""
-    if view is None:
-        return "this node is not watched: no eviction thresholds are set\n"
-    now = float(view["at"])
-    parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
-    if view["doubts"]:
-        lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
-        parts.append(f"Implausible numbers, ignored\n{lines}")
-    if view["evictions"]:
-        lines = "\n".join(
-            f"  {_eviction_line(each, now)}"
-            for each in reversed(view["evictions"][-MAX_EVICTIONS:])
-        )
-        parts.append(f"Actions taken, newest first\n{lines}")
-    if view["helps"]:
-        lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
-        parts.append(f"Remedies\n{lines}")
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def eviction(row: View, now: float) -> str:
-    """Why one pod was evicted."""
-    pod = row["pod"]
-    lines = [
-        f"  {texts.ago(row['at'], now)}: {_crossing(row)}",
-        f"  {_place(pod, row['signal'])}",
-    ]
-    if row["ranking"]:
-        lines.append("  the order then:")
-        lines += [
-            f"    {number}. {pod_name(each)}: {_place(each, row['signal'])}"
-            for number, each in enumerate(row["ranking"], 1)
-        ]
-    if row["next"] is not None:
-        lines.append(f"  next would have been {pod_name(row['next'])}")
-    return "Evicted because the node ran short\n" + "\n".join(lines)
-
-
-def by_limit(row: View, now: float) -> str:
-    """Why one pod was evicted for exceeding its own limit."""
-    lines = [f"  {texts.ago(row['at'], now)}: {_share(row['pod']['share'])}"]
-    if row["ranking"]:
-        lines.append("  the nearest to a limit then, which would be next:")
-        lines += [
-            f"    {number}. {pod_name(each)}: {_share(each['share'])}"
-            for number, each in enumerate(row["ranking"], 1)
-        ]
-    return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
-
-
-def _share(share: View) -> str:
-    if share["used"] >= UNCOUNTABLE:
-        (limit,) = texts.sizes(share["limit"])
-        return texts.one_line(f"{share['of']} used more than can be counted of {limit}")
-    used, limit = texts.sizes(share["used"], share["limit"])
-    return texts.one_line(f"{share['of']} used {used} of {limit}")
-
-
-def _conditions(held: Sequence[View], now: float) -> str:
-    if not held:
-        return "The node is under no pressure."
-    lines = []
-    for each in held:
-        ends = (
-            ""
-            if each["ends_at"] is None
-            else f"; enough again, ends {texts.until(each['ends_at'], now)}"
-        )
-        lasts = texts.duration(now - each["since"])
-        lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
-    return "\n".join(lines)
-
-
-def _levels(levels: Sequence[View], now: float) -> str:
-    if not levels:
-        return ""
-    lines = []
-    for each in levels:
-        crossed = ""
-        if each["crossed_since"] is not None:
-            crossed = f", crossed for {texts.duration(now - each['crossed_since'])}"
-        grace = f" for {texts.duration(each['grace'])}" if each["grace"] else ""
-        available, capacity, threshold = texts.amounts(
-            each["signal"], each["available"], each["capacity"], each["threshold"]
-        )
-        below = f"acted on below {threshold}{grace}{crossed}"
-        lines.append(f"  {each['field']}: {available} left of {capacity}, {below}")
-    return "Thresholds\n" + "\n".join(lines)
-
-
-def _eviction_line(row: View, now: float) -> str:
-    when = texts.ago(row["at"], now)
-    what = " and ".join(row["reclaimed"])
-    match row["outcome"]:
-        case "evicted":
-            done = f"evicted {pod_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
-        case "reclaimed":
-            done = f"removed unused {what}, which was enough"
-        case _:
-            done = f"removed unused {what}, which was not enough"
-    return f"{when}: {done}: {_crossing(row)}"
-
-
-def _crossing(row: View) -> str:
-    grace = f" for more than {texts.duration(row['grace'])}" if row["grace"] else ""
-    available, threshold = texts.amounts(row["signal"], row["available"], row["threshold"])
-    return f"{row['signal']} was {available}, below {threshold}{grace}"
-
-
-def _place(place: View, signal: str) -> str:
-    if place["critical"]:
-        return "critical or static: stays"
-    if place["used"] is None:
-        return f"nothing of it ran, priority {place['priority']}"
-    used, requested = texts.amounts(signal, place["used"], place["request"])
-    if signal == "pid.available":
-        return f"{used} tasks, priority {place['priority']}"
-    over = "more than" if place["over"] else "within"
-    return f"used {used}, {over} its request of {requested}, priority {place['priority']}"
-
-
-def _help(each: View) -> str:
-    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else texts.sizes(each["amount"])
-    parts = _REMEDIES[each["remedy"]].format(amount=amount)
-    return parts if each["signal"] is None else f"{each['signal']}: {parts}"
-
-
-def pod_name(place: View) -> str:
-    """Namespace and name, on one line."""
-    return texts.one_line(f"{place['namespace']}/{place['name']}")
-
-
+"""A part of the socket's JSON."""
 MAX_VERDICT = 2000
 MAX_CELL = 1000
 MAX_DECISIONS = 12
@@ -234,21 +33,21 @@ _BOLD, _RED, _GREEN, _DIM, _RESET = "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[2m"
 
 
 class Paint:
-    """Colours, or none."""
+    """Puts text in color for a terminal, or leaves it as it is."""
 
-    def __init__(self, colours: bool) -> None:
-        self._on = colours
+    def __init__(self, colors: bool) -> None:
+        self._on = colors
 
     def __call__(self, code: str, text: str) -> str:
         return f"{code}{text}{_RESET}" if self._on and code else text
 
 
-def pods(lines: Sequence[View], *, colours: bool = False) -> str:
-    """Pods of the node, one line each: unhealthy pods first, otherwise in the given order."""
+def pods(lines: Sequence[View], *, colors: bool = False) -> str:
+    """Return the pods of the node, one line each: unhealthy ones first, else in their order."""
     if not lines:
         return "no pods on this node\n"
     lines = sorted(lines, key=lambda each: bool(each["healthy"]))
-    paint = Paint(colours)
+    paint = Paint(colors)
     wide = max(len(pod_name(each)) for each in lines)
     rows = []
     for each in lines:
@@ -257,9 +56,9 @@ def pods(lines: Sequence[View], *, colours: bool = False) -> str:
     return "\n".join(rows) + "\n"
 
 
-def pod(view: View, *, colours: bool = False) -> str:
-    """Everything about one pod."""
-    paint, now = Paint(colours), float(view["at"])
+def pod(view: View, *, colors: bool = False) -> str:
+    """Return everything about one pod."""
+    paint, now = Paint(colors), float(view["at"])
     tint = _GREEN if view["healthy"] else _RED
     parts = [
         f"{paint(_BOLD, pod_name(view))}: "
@@ -314,7 +113,7 @@ def _facts(view: View, now: float) -> str:
 
 
 def render_waits(found: Sequence[View], now: float) -> str:
-    """A table of what a pod waits for, and until when; empty: for nothing."""
+    """Return a table of what a pod waits for, and until when, or "" if it waits for nothing."""
     rows = []
     for wait in found:
         when = []
@@ -400,7 +199,7 @@ def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str
 
 
 def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns as wide as they need to be; empty columns are left out."""
+    """Return a table: columns are as wide as they need to be, and empty ones are left out."""
     if not rows:
         return ""
     clean = [tuple(texts.one_line(cell, MAX_CELL) for cell in row) for row in rows]
@@ -413,13 +212,221 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join([title, *lines])
 
 
-# In which order pods would be evicted, as text. Pure; works on the socket's JSON.
+def pod_name(place: View) -> str:
+    """Return the namespace and name of a pod, on one line."""
+    return texts.one_line(f"{place['namespace']}/{place['name']}")
+
+
+def eviction(row: View, now: float) -> str:
+    """Return why a pod was evicted."""
+    pod = row["pod"]
+    lines = [
+        f"  {texts.ago(row['at'], now)}: {_crossing(row)}",
+        f"  {_place(pod, row['signal'])}",
+    ]
+    if row["ranking"]:
+        lines.append("  the order then:")
+        lines += [
+            f"    {number}. {pod_name(each)}: {_place(each, row['signal'])}"
+            for number, each in enumerate(row["ranking"], 1)
+        ]
+    if row["next"] is not None:
+        lines.append(f"  next would have been {pod_name(row['next'])}")
+    return "Evicted because the node ran short\n" + "\n".join(lines)
+
+
+def by_limit(row: View, now: float) -> str:
+    """Return why a pod was evicted for exceeding its own limit."""
+    lines = [f"  {texts.ago(row['at'], now)}: {_share(row['pod']['share'])}"]
+    if row["ranking"]:
+        lines.append("  the nearest to a limit then, which would be next:")
+        lines += [
+            f"    {number}. {pod_name(each)}: {_share(each['share'])}"
+            for number, each in enumerate(row["ranking"], 1)
+        ]
+    return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
+
+
+def _share(share: View) -> str:
+    if share["used"] >= UNCOUNTABLE:
+        (limit,) = texts.sizes(share["limit"])
+        return texts.one_line(f"{share['of']} used more than can be counted of {limit}")
+    used, limit = texts.sizes(share["used"], share["limit"])
+    return texts.one_line(f"{share['of']} used {used} of {limit}")
+
+
+# A node: its pressure, connections, troubles, settings without effect, and version.
+
+MAX_EVICTIONS = 10
+UNCOUNTABLE = 1 << 64
+"""Bytes, as in :mod:`kubeletpy.node.stats.disk_plan`."""
+
+_REMEDIES = {
+    "free memory": "{amount} of memory have to be free more: end or move pods, or raise the "
+    "requests of those that use most, so that the scheduler leaves room",
+    "free space": "{amount} of space have to be free more: remove files that no pod owns, or move "
+    "pods that write much; unused images and dead containers are removed by the agent",
+    "remove files": "{amount} inodes have to be free more: remove small files that no pod owns, or "
+    "move pods that make many",
+    "end processes": "{amount} process numbers have to be free more: end processes, or set "
+    "podPidsLimit",
+    "wait": "nothing: there is enough again, and the conditions end when they have been held for "
+    "evictionPressureTransitionPeriod",
+}
+_COUNTED = ("remove files", "end processes")
+MAX_TROUBLE = 1000
+
+
+def node(view: View | None) -> str:
+    """Return the pressure on a node: its levels, evictions and remedies."""
+    if view is None:
+        return "this node is not watched: no eviction thresholds are set\n"
+    now = float(view["at"])
+    parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
+    if view["doubts"]:
+        lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
+        parts.append(f"Implausible numbers, ignored\n{lines}")
+    if view["evictions"]:
+        lines = "\n".join(
+            f"  {_eviction_line(each, now)}"
+            for each in reversed(view["evictions"][-MAX_EVICTIONS:])
+        )
+        parts.append(f"Actions taken, newest first\n{lines}")
+    if view["helps"]:
+        lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
+        parts.append(f"Remedies\n{lines}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _conditions(held: Sequence[View], now: float) -> str:
+    if not held:
+        return "The node is under no pressure."
+    lines = []
+    for each in held:
+        ends = (
+            ""
+            if each["ends_at"] is None
+            else f"; enough again, ends {texts.until(each['ends_at'], now)}"
+        )
+        lasts = texts.duration(now - each["since"])
+        lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
+    return "\n".join(lines)
+
+
+def _levels(levels: Sequence[View], now: float) -> str:
+    if not levels:
+        return ""
+    lines = []
+    for each in levels:
+        crossed = ""
+        if each["crossed_since"] is not None:
+            crossed = f", crossed for {texts.duration(now - each['crossed_since'])}"
+        grace = f" for {texts.duration(each['grace'])}" if each["grace"] else ""
+        available, capacity, threshold = texts.amounts(
+            each["signal"], each["available"], each["capacity"], each["threshold"]
+        )
+        below = f"acted on below {threshold}{grace}{crossed}"
+        lines.append(f"  {each['field']}: {available} left of {capacity}, {below}")
+    return "Thresholds\n" + "\n".join(lines)
+
+
+def _eviction_line(row: View, now: float) -> str:
+    when = texts.ago(row["at"], now)
+    what = " and ".join(row["reclaimed"])
+    match row["outcome"]:
+        case "evicted":
+            done = f"evicted {pod_name(row['pod'])} ({_place(row['pod'], row['signal'])})"
+        case "reclaimed":
+            done = f"removed unused {what}, which was enough"
+        case _:
+            done = f"removed unused {what}, which was not enough"
+    return f"{when}: {done}: {_crossing(row)}"
+
+
+def _crossing(row: View) -> str:
+    grace = f" for more than {texts.duration(row['grace'])}" if row["grace"] else ""
+    available, threshold = texts.amounts(row["signal"], row["available"], row["threshold"])
+    return f"{row['signal']} was {available}, below {threshold}{grace}"
+
+
+def _place(place: View, signal: str) -> str:
+    if place["critical"]:
+        return "critical or static: stays"
+    if place["used"] is None:
+        return f"nothing of it ran, priority {place['priority']}"
+    used, requested = texts.amounts(signal, place["used"], place["request"])
+    if signal == "pid.available":
+        return f"{used} tasks, priority {place['priority']}"
+    over = "more than" if place["over"] else "within"
+    return f"used {used}, {over} its request of {requested}, priority {place['priority']}"
+
+
+def _help(each: View) -> str:
+    (amount,) = [str(each["amount"])] if each["remedy"] in _COUNTED else texts.sizes(each["amount"])
+    remedy = _REMEDIES[each["remedy"]].format(amount=amount)
+    return remedy if each["signal"] is None else f"{each['signal']}: {remedy}"
+
+
+def notices(found: Sequence[View]) -> str:
+    """Return a paragraph on the settings without effect, or "" if all take effect."""
+    if not found:
+        return ""
+    lines = [f"  {texts.one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
+    return "\nSet without effect\n" + "\n".join(lines) + "\n"
+
+
+def first(node: str, found: Sequence[str]) -> str:
+    """Return failures of the node as shown before a list of pods: any pod may suffer from them."""
+    return "".join(
+        f"node {texts.one_line(node)}: {texts.one_line(each, MAX_TROUBLE)}\n" for each in found
+    )
+
+
+def troubles(found: Sequence[str]) -> str:
+    """Return a paragraph on the parts that do not work, or "" if all work."""
+    if not found:
+        return ""
+    return "\nDoes not work\n" + "\n".join(f"  {texts.one_line(each)}" for each in found) + "\n"
+
+
+def connections(found: View | None, now: float) -> str:
+    """Return a paragraph on the connections to the API server, or "" without one.
+
+    ``now``: Unix seconds.
+    """
+    if found is None:
+        return ""
+    kinds = [f"{count} over {name}" for name, count in sorted(found["protocols"].items())]
+    begun = f" since {texts.since(found['since'], now)}" if found["since"] else ""
+    text = f"connections: {', '.join(kinds)}{begun}" if kinds else "no connection"
+    text += f", in {found['content_type']}" if found.get("content_type") else ""
+    text += f"; {found['watches']} watches, {found['streams'] - found['watches']} requests"
+    if found["lost"]:
+        text += f"; {found['lost']} lost, the last at {texts.since(found['lost_at'], now)}"
+        text += f": {texts.one_line(found['lost_why'])}"
+    return f"\nAPI server\n  {text}\n"
+
+
+def version(found: View | None) -> str:
+    """Return a paragraph on the Kubernetes version, or "" if the agent does not report it."""
+    if found is None:
+        return ""
+    server = texts.one_line(found["server"]) if found["server"] else "unknown"
+    lines = [f"runs as {texts.one_line(found['running'])}: {texts.one_line(found['why'])}"]
+    if found["source"] != "standalone":
+        lines.append(f"API server: {server}")
+    if found["restart"]:
+        lines.append(texts.one_line(found["restart"]))
+    return "\nKubernetes version\n" + "".join(f"  {line}\n" for line in lines)
+
+
+# The order in which pods would be evicted.
 
 _PIDS = "pid.available"
 
 
 def orders(view: Sequence[View]) -> str:
-    """All orders, without a line break at the end; empty: there is none."""
+    """Return all orders without a line break at the end, or "" if there is none."""
     if not view:
         return ""
     return "\n".join(["Eviction order", *(line for each in view for line in _order(each))])
@@ -474,16 +481,13 @@ def _why(each: View, signals: Sequence[str]) -> str:
     return f"{priority}, uses {used}, {over} its request of {requested}"
 
 
-# Draws timelines for a terminal.
-#
-# External text is put on one line. :mod:`kubeletpy.observe.view.drawing` draws them as SVG and
-# HTML.
+# Timelines. :mod:`kubeletpy.observe.view.drawing` draws them as SVG and HTML.
 
 _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
 
 
 def text(line: Timeline, width: int = 100) -> str:
-    """For a terminal of ``width`` columns."""
+    """Return a timeline for a terminal of ``width`` columns."""
     head = texts.one_line(f"{line.namespace}/{line.name}")
     parts = [_chapter(head, each, width) for each in line.chapters]
     if line.verdict and (line.waits or line.start.total is None):
@@ -493,10 +497,10 @@ def text(line: Timeline, width: int = 100) -> str:
 
 
 def summary(chapter: TimelineChapter) -> str:
-    """How far it is, or how long it took from what to what."""
-    if chapter.title == Part.LIFE:
+    """Return how long a chapter took, from what to what, or how far it is."""
+    if chapter.title == Chapter.LIFE:
         return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
-    if chapter.title == Part.START:
+    if chapter.title == Chapter.START:
         done, going = "from first sight to the Ready status being written", "not ready yet"
         if chapter.over:
             done = "from first sight to its end being written; it was never Ready"
@@ -526,7 +530,7 @@ def _chapter(head: str, chapter: TimelineChapter, width: int) -> str:
 
 
 def scale(chapter: TimelineChapter) -> float:
-    """Seconds that the whole width stands for."""
+    """Return the seconds that the complete width stands for."""
     ends = [bar.end for bar in chapter.spans]
     return max([0.001, *ends, *filter(None, [chapter.total])])
 
@@ -540,7 +544,7 @@ def _cut(label: str, room: int) -> str:
 
 
 def _bar(start: float, end: float, whole: float, width: int) -> str:
-    """A bar with a resolution of an eighth of a column."""
+    """Return a bar with a resolution of an eighth of a column."""
     first, last = round(start / whole * width * 8), round(end / whole * width * 8)
     last = max(last, first + 1)
     column = min(first // 8, width - 1)
@@ -548,20 +552,3 @@ def _bar(start: float, end: float, whole: float, width: int) -> str:
     full, rest = divmod(eighths, 8)
     bar = _FULL * full + _LEFT[rest]
     return (" " * column + bar)[:width].ljust(width)
-
-
-# The Kubernetes version of a node and of its API server, as text. Pure; works on the socket's
-# JSON.
-
-
-def version(found: Mapping[str, Any] | None) -> str:
-    """A paragraph of a node's explanation; empty when the agent does not report it."""
-    if found is None:
-        return ""
-    server = texts.one_line(found["server"]) if found["server"] else "unknown"
-    lines = [f"runs as {texts.one_line(found['running'])}: {texts.one_line(found['why'])}"]
-    if found["source"] != "standalone":
-        lines.append(f"API server: {server}")
-    if found["restart"]:
-        lines.append(texts.one_line(found["restart"]))
-    return "\nKubernetes version\n" + "".join(f"  {line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""Explains the state of pods to root on this machine, and foresees it: JSON over HTTP on a socket.
+"""Serves explanations and plans of pods to root on this machine: JSON over HTTP on a socket.
 
 Read-only. The socket belongs to root alone (mode 0600). Still, no client can hold more than a few
 connections for more than a few seconds, or make the agent store anything for it. The explaining
@@ -45,21 +45,23 @@ MAX_PATH = 107
 """Bytes: the kernel's maximum for a socket path."""
 
 
+ReadEnd = Callable[[ContainerStatus], str]
+"""Reads some text at the end of the log of a run. Blocks on the file; raises OSError."""
 Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
-"""A pod's object in the API; None: there is none. LookupError: why it could not be read."""
+"""Returns a pod's object in the API, or None. Raises LookupError: why it could not be read."""
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
-"""Predicts what the node would do with a pod, as a Struct. ValueError: the request is invalid."""
+"""Predicts what the node would do with a pod, as a Struct. Raises ValueError for a bad request."""
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
-"""In which order pods would be evicted as things stand (eviction.order.EvictionOrder)."""
+"""Returns the current eviction orders (:class:`kubeletpy.node.eviction.order.EvictionOrder`)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
-"""CPU and memory of the running containers (:func:`kubeletpy.node.stats.scrapes.brief`)."""
+"""Returns CPU and memory of the running containers (:func:`kubeletpy.node.stats.scrapes.brief`)."""
 
 
 class ExplainServer:
-    """Serves what is known of the node and its pods.
+    """Serves explanations of the node and its pods.
 
-    /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME, its /timeline, /events and
-    /logs, POST /plan.
+    Its paths are /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME with /timeline, /events
+    and /logs below it, and POST /plan.
 
     Attributes:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
@@ -88,27 +90,33 @@ class ExplainServer:
         events: Callable[[str], Sequence[KeptEvent]] = lambda uid: (),
         version: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Args:
-        connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`), with
-        times in
-            Unix seconds; None: there is no API.
-        gone: the last facts of a removed pod (by name or uid), and their age in seconds.
-        elsewhere: what the API has of a pod that this node does not have.
-        log_end: reads the end of a log; None: no logs are read.
-        foresee: answers /plan.
-        evictions: answers /evictions; None: nobody is evicted.
-        pressure: the node's pressure as far as known; None: it is not monitored.
-        by_limit: how a pod (by uid) was evicted for exceeding its own limit; None: it was not.
-        notices: what the configuration requests but does not get.
-        troubles: which parts of the agent do not work now, and why.
-        usage: answers /usage; None: nothing is measured here.
-        events: the latest of a pod, by uid.
-        version: the Kubernetes version of the node and where it comes from; None: not known.
+        """Set up a server that does not listen yet.
+
+        Args:
+            path: of the socket.
+            snapshots: collects the facts about pods.
+            traces: the spans of pods, for their timelines.
+            pressure: the node's pressure as far as known; None if it is not monitored.
+            notices: settings that have no effect.
+            by_limit: how a pod (by uid) was evicted for exceeding its own limit; None if it was
+                not.
+            troubles: which parts of the agent do not work now, and why.
+            foresee: answers /plan.
+            evictions: answers /evictions; None if no pod is ever evicted.
+            removed: the last facts of a removed pod (by name or uid), and their age in seconds.
+            elsewhere: what the API has of a pod that this node does not have.
+            log_end: reads the end of a log; None if no logs are read.
+            node_name: of this node.
+            connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`),
+                with times in Unix seconds; None if there is no API.
+            usage: answers /usage; None if nothing is measured here.
+            events: the latest of a pod, by uid.
+            version: the Kubernetes version of the node and where it comes from; None if not known.
         """
         self._version = version
         self._usage = usage
         self._events = events
-        self._absent = removed
+        self._removed = removed
         self._elsewhere = elsewhere
         self._log_end = log_end
         self._node_name = node_name
@@ -126,7 +134,7 @@ class ExplainServer:
         self._server: asyncio.Server | None = None
 
     async def serve(self) -> None:
-        """Listen and answer; if that is not possible, log it once and do without."""
+        """Listen for requests; if that is not possible, log it once and do without."""
         if len(str(self._path).encode()) > MAX_PATH:
             log.warning(
                 "no socket for `kubeletpy explain`: its path is too long",
@@ -191,13 +199,13 @@ class ExplainServer:
             await self._close()
 
     def pods(self) -> list[dict[str, Any]]:
-        """All pods of the node, a line each."""
+        """Return the pods of the node, a line each."""
         from kubeletpy.observe.explain.gather import line
 
         return [to_builtins(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Everything about a pod, but no line of its logs; None: this node has no such pod."""
+        """Return everything about a pod but its log, or None if this node has no such pod."""
         uid = self._snapshots.find(namespace, name)
         return None if uid is None else self._explained(self._snapshots.facts(uid))
 
@@ -211,7 +219,7 @@ class ExplainServer:
         return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
 
     def node(self) -> dict[str, Any]:
-        """The node's shortages, the parts that do not work, and the settings without effect."""
+        """Return the node's pressure, the parts that do not work, and settings without effect."""
         return {
             "name": self._node_name,
             "pressure": self._pressure(),
@@ -235,11 +243,10 @@ class ExplainServer:
     async def _log_ends(self, facts: PodFacts) -> dict[str, str]:
         if facts.runtime is None or self._log_end is None:
             return {}
-
         return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
 
     async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
-        """Other facts about a pod that is not here: its last state, or the API's object."""
+        """Return why a pod is not here, and its last state or what the API has."""
         from kubeletpy.observe.explain import phrases
         from kubeletpy.observe.explain.gather import explain_removed
         from kubeletpy.observe.explain.texts import duration
@@ -269,12 +276,12 @@ class ExplainServer:
         }
 
     def _last_facts(self, namespace: str, name: str) -> tuple[PodFacts, float] | None:
-        """Those of a removed pod by its name, its uid, or its manifest's name."""
+        """Return the last facts about a pod by its name, its uid, or its manifest's name."""
         static = static_name(name, self._node_name)
-        return self._absent(namespace, name) or self._absent(namespace, static)
+        return self._removed(namespace, name) or self._removed(namespace, static)
 
     def _last_trace(self, namespace: str, name: str) -> PodTrace | None:
-        """The same for its trace."""
+        """Return the trace of a removed pod by its name, its uid, or its manifest's name."""
         find, static = self._traces.find, static_name(name, self._node_name)
         return find(namespace, name) or self._traces.pod_trace(name) or find(namespace, static)
 
@@ -301,14 +308,13 @@ class ExplainServer:
         runtime = None if uid is None else self._snapshots.facts(uid).runtime
         if runtime is None or read is None:
             return _answer({"containers": {}})
-
         found = await asyncio.to_thread(log_tails, runtime.containers, read)
         return _answer({"containers": found})
 
     async def _plan(self, request: Any) -> Any:
         from aiohttp import web
 
-        assert self._foresee is not None, "routed only then"
+        assert self._foresee is not None, "there is no route without it"
         try:
             body = json.loads(await request.read())
             if not isinstance(body, dict):
@@ -389,20 +395,16 @@ def _remove_stale(path: Path) -> None:
     raise FileExistsError("another agent listens there")
 
 
-# The last lines of containers' logs: of those that failed one, for a page some of each.
-#
-# Pure: the files are read by whoever is given. For root on this machine only: who may see a pod's
-# state need not be allowed to see its logs.
+# The last lines of containers' logs: one of each that failed; for a page, some of each. They are
+# for root only: clients that may see a pod's state need not be allowed to see its logs.
 
-ReadEnd = Callable[[ContainerStatus], str]
-"""Some text at the end of the log of a run. Blocks on the file; raises OSError."""
 MAX_CONTAINERS = 20
 MAX_LINES = 10
 """Lines of one container that are returned for a page."""
 
 
 def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str]:
-    """Container name -> the last line of its latest run, if that failed. Blocks on the files.
+    """Return container name -> the last line of its latest run, if it failed. Blocks on the files.
 
     ``records``: the runtime's, of one pod.
     """
@@ -413,7 +415,7 @@ def log_ends(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, str
 
 
 def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
-    """Container name -> the last lines of its latest run, at most MAX_LINES. Blocks on the files.
+    """Return container name -> at most MAX_LINES last lines of its latest run. Blocks on the files.
 
     Containers without a readable log are left out. ``records``: the runtime's, of one pod.
     """
@@ -422,13 +424,13 @@ def log_tails(records: Sequence[ContainerStatus], read: ReadEnd) -> dict[str, li
 
 
 def _read(records: Iterable[ContainerStatus], read: ReadEnd) -> dict[str, list[str]]:
-    """Container name -> the lines at the end of its log that are not blank, if there are any."""
+    """Return container name -> the lines at the end of its log that are not blank, if any."""
     found: dict[str, list[str]] = {}
     for record in [one for one in records if one.log_path][:MAX_CONTAINERS]:
         try:
             text = read(record)
         except OSError:
-            continue  # it was removed or rotated, or it is no log
+            continue  # it was removed or rotated, or is no log
         if lines := [line for line in text.splitlines() if line.strip()]:
             found[record.name] = lines
     return found

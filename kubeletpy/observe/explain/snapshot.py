@@ -1,15 +1,20 @@
-"""Collects facts about pods from the agent's components. Must never change anything in them."""
+"""Facts about pods, collected from the agent's components, and the last facts about removed pods.
+
+Must never change anything in a component. The modules that explain are loaded on the first request.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Excluded, HeldResource, Pod
@@ -35,6 +40,13 @@ if TYPE_CHECKING:
 NODE_PORTS = "NodePorts"
 """The reason of a pod that requests host ports that others have."""
 MAX_HOLDERS = 10
+"""Pods that are named."""
+KEPT_S = 3600.0
+MAX_PODS = 100
+MAX_SIZE = 4 << 20
+"""Maximum of all kept pod objects, in characters of JSON. A typical pod has 2,000 to 10,000."""
+MAX_POD = MAX_SIZE // 4
+"""A larger pod is not kept: a tenant could fill the node's memory with removed pods."""
 
 
 class Snapshots(Struct, frozen=True):
@@ -70,12 +82,12 @@ class Snapshots(Struct, frozen=True):
     """How a critical pod exceeds a limit of its own storage."""
 
     def uids(self) -> list[str]:
-        """Every pod that is desired or has a worker, by namespace and name."""
+        """Return each pod that is desired or has a worker, by namespace and name."""
         uids = self.pods.uids() | set(self.queries.all())
         return sorted(uids, key=lambda uid: (self._name(uid), uid))
 
     def ending(self) -> list[str]:
-        """Pods that should end and are still in the runtime or in the API."""
+        """Return the pods that should end and are still in the runtime or in the API."""
         found = []
         for uid, record in self.queries.all().items():
             if record.finished:
@@ -87,7 +99,7 @@ class Snapshots(Struct, frozen=True):
         return found
 
     def find(self, namespace: str, name: str) -> str | None:
-        """The uid of a pod: a desired one is preferred to one that is still terminating.
+        """Return the uid of a pod: a desired one is preferred to one that is still terminating.
 
         ``name`` may be a uid, or the name in the manifest of a static pod (PodManager.lookup).
         """
@@ -103,11 +115,11 @@ class Snapshots(Struct, frozen=True):
         return None
 
     def namesakes(self, name: str) -> str:
-        """The pods of that name in other namespaces, for the end of a sentence; may be empty."""
+        """Return the end of a sentence that names pods of that name elsewhere; may be empty."""
         return self.pods.namesakes(name, self.node_name)
 
     def facts(self, uid: str) -> PodFacts:
-        """Everything known about a pod now."""
+        """Return everything known about a pod now."""
         now = self.clock.now()
         loop_now = asyncio.get_running_loop().time()
         record = self.queries.record(uid)
@@ -160,14 +172,14 @@ class Snapshots(Struct, frozen=True):
         )
 
     def seen_at(self, uid: str) -> str:
-        """The annotation with the time when the pod was first seen; "" when unknown."""
+        """Return the annotation with the time when the pod was first seen, or "" if unknown."""
         record = self.queries.record(uid)
         current = self.pods.current(uid)
         pod = current[0] if current else record.pod if record else None
         return "" if pod is None else pod.annotations.get(CONFIG_SEEN, "")
 
     def _port_holders(self, pod: Pod | None, status: api.PodStatus | None) -> tuple[str, ...]:
-        """For a pod that was refused for its host ports: who has them now."""
+        """Return the present holders of the host ports that a pod was refused for."""
         if pod is None or status is None or status.get("reason") != NODE_PORTS:
             return ()
         others = [
@@ -195,3 +207,50 @@ class Snapshots(Struct, frozen=True):
         record = self.queries.record(uid)
         name, _, namespace = (record.full_name if record else uid).rpartition("_")
         return namespace, name
+
+
+class _Kept(Struct, frozen=True):
+    facts: PodFacts
+    size: int
+    """Characters of the pod's object as JSON."""
+
+
+class RemovedPods:
+    """Keeps the last facts about removed pods for an hour, within limits of number and size.
+
+    The pods that ended first are dropped first.
+    """
+
+    def __init__(self, facts: Callable[[str], PodFacts]) -> None:
+        """``facts(uid)`` returns the current facts about a pod."""
+        self._facts = facts
+        self._ended: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+
+    def finished(self, uid: str) -> None:
+        """Keep a pod's facts, if it has none yet; called when its worker finishes or drops it."""
+        facts = self._facts(uid)
+        key = facts.namespace, facts.name
+        earlier = self._ended.get(key)
+        if facts.pod is None or (earlier is not None and earlier.facts.uid == uid):
+            return
+        self._ended.pop(key, None)
+        size = len(json.dumps(facts.pod.object))  # what counts values takes 40 times as long
+        if size > MAX_POD:
+            return
+        self._ended[key] = _Kept(replace(facts, trace=None), size)
+        while (
+            len(self._ended) > MAX_PODS
+            or sum(each.size for each in self._ended.values()) > MAX_SIZE
+        ):
+            self._ended.popitem(last=False)
+
+    def find(self, namespace: str, name: str, now: float) -> tuple[PodFacts, float] | None:
+        """Return the last facts and their age in seconds, or None if none are kept.
+
+        ``name`` may be a uid. ``now``: Unix seconds.
+        """
+        by_uid = (each for each in self._ended.values() if each.facts.uid == name)
+        found = self._ended.get((namespace, name)) or next(by_uid, None)
+        if found is None or now - found.facts.now > KEPT_S:
+            return None
+        return found.facts, now - found.facts.now

@@ -1,8 +1,8 @@
-"""Reports pods that should have ended by now: an event names what is holding them up.
+"""Reports pods that should have ended by now, and keeps on disk since when pods are in trouble.
 
-Each package retries its own operations and reports its own failures. This module reports what no
-package counts as a failure: a hanging call, a finalizer, an API that refuses. Must never touch a
-pod.
+Each package retries its own operations and reports its own failures. The event of this module names
+what no package counts as a failure: a hanging call, a finalizer, an API that refuses. Must never
+touch a pod.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 SLACK_S = 10.0
 """Seconds that a pod may take beyond its grace period, and again for each later stage."""
-AGAIN_S = 300.0
+REPEAT_S = 300.0
 """Seconds before the same thing is reported again."""
 CHECK_S = 5.0
 
 
 def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
-    """The obstacle of a pod that should have ended by now, and the reason; None if it has none yet.
+    """Return the obstacle of a pod that should have ended by now, and its reason, or None.
 
     The first part stays the same as long as the same thing holds the pod up.
     """
@@ -54,7 +54,7 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
 
     found = waits(facts)
     if found:
-        first = found[0]  # who may read an event need not be allowed to read the hook's command
+        first = found[0]  # readers of an event need not be allowed to read the hook's command
         why = first.call if first.kind is WaitKind.HOOK and first.call else first.why
         return f"{first.kind} {first.subject}".rstrip(), why
     if record.finished:
@@ -71,7 +71,7 @@ class StuckPods:
         facts: Callable[[str], PodFacts],
         recorder: EventRecorder,
     ) -> None:
-        """``ending()`` returns the uids of pods that should end and still exist."""
+        """Keep the collaborators; ``ending()`` returns the uids of pods that should have ended."""
         self._ending = ending
         self._facts = facts
         self._recorder = recorder
@@ -79,7 +79,7 @@ class StuckPods:
         """uid -> what was reported, and when (Unix seconds)."""
 
     async def run(self) -> None:
-        """Check until cancelled. A machine without file descriptors is no reason to end."""
+        """Check until canceled. A lack of file descriptors does not end it."""
         failed = ""
         while True:
             await asyncio.sleep(CHECK_S)
@@ -104,7 +104,7 @@ class StuckPods:
 
             what, why = found
             reported, at = self._reported.get(uid, ("", 0.0))
-            if what == reported and facts.now - at < AGAIN_S:
+            if what == reported and facts.now - at < REPEAT_S:
                 continue
             self._reported[uid] = (what, facts.now)
             since = facts.now - (requested_to_end(facts) or facts.now)
@@ -114,21 +114,20 @@ class StuckPods:
             )
 
 
-# Keeps on disk since when pods have been failing or ending, for a restarted agent.
-#
-# A small file of uids and times. Without it, or if it can't be read or written, the agent begins
-# anew: nothing is decided by it.
-
 FILE_NAME = "explain-troubles.json"
-EVERY_S = 30.0
+WRITE_CHECK_S = 30.0
 """Seconds between checks whether there is anything to write."""
-NOW_AND_THEN = 8
-"""Checks: well within the time after which a row counts as over."""
+CHECKS_PER_REFRESH = 8
+"""A row that goes on is written each time after so many checks, before it counts as over."""
 MAX_BYTES = 2**20
 
 
 class KeptTroubles:
-    """Reads the file at the start, writes it when a row of failures or an end is noted or over."""
+    """Keeps since when pods have been failing or ending, for a restarted agent.
+
+    The file is small: uids and times. If it can't be read or written, the agent begins anew;
+    nothing is decided by it.
+    """
 
     def __init__(self, path: Path, troubles: Troubles) -> None:
         self._path = path
@@ -138,21 +137,21 @@ class KeptTroubles:
         self._warned = False
 
     async def start(self) -> None:
-        """Take what an earlier agent has left."""
+        """Read the file that an earlier agent wrote."""
         self._troubles.restore(await asyncio.to_thread(_read, self._path))
         self._written = self._troubles.begun()
 
     async def run(self) -> None:
-        """Write changes until cancelled."""
+        """Write changes until canceled."""
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(WRITE_CHECK_S)
             await self.save()
 
     async def save(self) -> None:
         """Write the file if a row has begun or ended; one that goes on is written now and then."""
         rows, begun = self._troubles.as_json(), self._troubles.begun()
         self._checks += 1
-        goes_on = bool(begun["failing"]) and self._checks % NOW_AND_THEN == 0
+        goes_on = bool(begun["failing"]) and self._checks % CHECKS_PER_REFRESH == 0
         if begun == self._written and not goes_on:
             return
         self._written = begun

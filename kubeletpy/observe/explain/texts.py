@@ -1,4 +1,4 @@
-"""Durations and names in words. Pure."""
+"""Durations, moments, amounts and causes as readable text. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubeletpy.kubeapi.watch_state import FailingWatch
 
 
 def duration(seconds: float) -> str:
-    """A duration with two significant figures: ``0.4s``, ``12s``, ``3m12s``, ``5h3m``."""
+    """Format a duration with two significant figures: ``0.4s``, ``12s``, ``3m12s``, ``5h3m``."""
     seconds = max(seconds, 0.0)
     if seconds < 9.95:
         text = f"{seconds:.1f}".removesuffix(".0")
@@ -30,22 +30,22 @@ def duration(seconds: float) -> str:
 
 
 def ago(at: float, now: float) -> str:
-    """When something happened."""
+    """Format the time since something happened: ``now``, ``12s ago``."""
     return "now" if now - at < 0.05 else f"{duration(now - at)} ago"
 
 
 def until(at: float, now: float) -> str:
-    """When something will happen."""
+    """Format the time until something happens: ``now``, ``in 12s``."""
     return "now" if at - now < 0.05 else f"in {duration(at - now)}"
 
 
 def restarts(count: int) -> str:
-    """The number of restarts of a container."""
+    """Format a number of restarts: ``1 restart``, ``2 restarts``."""
     return f"{count} restart{'s' * (count != 1)}"
 
 
 def milliseconds(seconds: float) -> str:
-    """A span's length: ``0.6 ms``, ``12 ms``, ``340 ms``, ``12.3 s``."""
+    """Format the length of a span: ``0.6 ms``, ``12 ms``, ``340 ms``, ``12.3 s``."""
     if seconds >= 10:
         return f"{seconds:.1f} s"
     ms = seconds * 1000
@@ -53,16 +53,13 @@ def milliseconds(seconds: float) -> str:
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """External text on one line, without control characters, truncated."""
+    """Return external text on one line, without control characters, truncated."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-# Moments: read from API objects, and written for people.
-
-
 def api_time(text: str | None) -> float | None:
-    """Unix seconds of an API time; None when the text is no time, or stands for "never".
+    """Return Unix seconds of an API time, or None if the text is no time, or stands for "never".
 
     Statuses carry the epoch as the start of a run that never began, and Go clients write the year
     1 for a time that is not set.
@@ -75,19 +72,17 @@ def api_time(text: str | None) -> float | None:
 
 
 def clock_time(at: float, now: float) -> str:
-    """Local time of day, ``17:04:05``; with the date when that was another day than ``now``."""
+    """Format a local time of day, ``17:04:05``, with its date if that is not the date of now."""
     then, today = (datetime.fromtimestamp(each).astimezone() for each in (at, now))
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def since(at: float, now: float) -> str:
-    """When something began: ``17:04:05 (3m12s ago)``."""
+    """Format the moment at which something began: ``17:04:05 (3m12s ago)``."""
     return f"{clock_time(at, now)} ({ago(at, now)})"
 
 
-# Amounts of memory, disk, inodes and processes, as people read them.
-#
-# The amounts of one line have the same unit, so that they can be compared at a glance.
+# Amounts: those of one line have the same unit, so that they can be compared at a glance.
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _STEP = 1024
@@ -97,17 +92,17 @@ MAX_DECIMALS = 6
 
 
 def amounts(signal: str, *values: int) -> list[str]:
-    """Amounts of an eviction signal: sizes, or plain counts of inodes and processes."""
+    """Format amounts of an eviction signal: sizes, or plain counts of inodes and processes."""
     return list(map(str, values)) if is_count(signal) else sizes(*values)
 
 
 def is_count(signal: str) -> bool:
-    """Whether an eviction signal counts things instead of bytes."""
+    """Return whether an eviction signal counts things instead of bytes."""
     return signal == "pid.available" or signal.endswith("inodesFree")
 
 
 def sizes(*values: int) -> list[str]:
-    """Sizes in bytes with one unit for all: ``["69.5 GiB", "252.0 GiB"]``.
+    """Format sizes in bytes with one unit for all: ``["69.5 GiB", "252.0 GiB"]``.
 
     The unit is that of the largest, unless the smallest would vanish in it. Sizes that differ have
     different texts, as far as six decimals show the difference.
@@ -133,7 +128,7 @@ def _power(values: tuple[int, ...]) -> int:
 
 
 def _number(value: float, decimals: int) -> str:
-    """Two significant digits at least of what is smaller than one unit."""
+    """Format a number, with at least two significant digits if it is below 1."""
     if not value:
         return "0"
     if 0 < abs(value) < 1:
@@ -141,10 +136,8 @@ def _number(value: float, decimals: int) -> str:
     return f"{value:.{decimals}f}"
 
 
-# The cause texts of runtimes and of this agent, cut down to the informative part.
-#
-# A runtime wraps a cause in the steps that led to it, and each step names the image or the
-# container again. The reader needs only the end. External text is put on one line afterwards.
+# Causes: a runtime wraps a cause in the steps that led to it, and each step names the image or the
+# container again. The reader needs only the end.
 
 LONGEST = 800
 """Maximum characters of a cause. A longer one keeps its end."""
@@ -184,30 +177,31 @@ _LOG_LINE = re.compile(rf'time="[^"]{{0,64}}" level=\w{{1,16}} msg=({_QUOTED})')
 """The message in a log line of runc; CRI-O puts such lines into its errors."""
 _ESCAPED = re.compile(r'\\(["\\])')
 _BACK_OFF = re.compile(r"back-off (\S+) restarting failed container=\S+ pod=\S+?\([0-9a-f-]+\)")
-_WHERE = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')
+_POD_AND_CONTAINER = re.compile(r' \(pod: "[^"]{0,400}", container: [^)\s]{1,64}\)')
 _POD_UID = re.compile(r"\(([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\)")
 _LONG_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def cause(text: str) -> str:
-    """The cause without wrappers, uids and long ids; of one that is too long still, its end."""
-    reported = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
-    reported = _WRAPPERS.sub("", reported)
-    reported = _BACK_OFF.sub(r"back-off \1", reported)
-    reported = _WHERE.sub("", reported)
-    reported = _LONG_ID.sub(r"\1", _POD_UID.sub("", reported))
-    reported = one_line(reported, READ)
-    return reported if len(reported) <= LONGEST else "…" + reported[1 - LONGEST :]
+    """Return the informative part of an error: its cause without wrappers, uids and long ids.
 
+    It is on one line; a cause that is still too long keeps its end.
+    """
+    text = _LOG_LINE.sub(lambda line: _ESCAPED.sub(r"\1", line[1][1:-1]), text[-READ:])
+    text = _WRAPPERS.sub("", text)
+    text = _BACK_OFF.sub(r"back-off \1", text)
+    text = _POD_AND_CONTAINER.sub("", text)
+    text = _LONG_ID.sub(r"\1", _POD_UID.sub("", text))
+    text = one_line(text, READ)
+    return text if len(text) <= LONGEST else "…" + text[1 - LONGEST :]
 
-# Watches that keep failing, as text: which, why and since when.
 
 MAX_NAMED = 3
-"""Watches that fail for the same reason and are named; the rest is counted."""
+"""Watches failing for the same reason that are named; the rest is counted."""
 
 
 def failing_watches(found: Sequence[FailingWatch], now: float) -> list[str]:
-    """A sentence for each reason for which watches fail.
+    """Return a sentence for each reason for which watches keep failing.
 
     Args:
         now: on the event loop's clock.
@@ -215,10 +209,10 @@ def failing_watches(found: Sequence[FailingWatch], now: float) -> list[str]:
     by_reason: dict[str, list[FailingWatch]] = {}
     for each in found:
         by_reason.setdefault(each.reason, []).append(each)
-    return [_sentence(why, rows, now) for why, rows in by_reason.items()]
+    return [_failing_sentence(why, rows, now) for why, rows in by_reason.items()]
 
 
-def _sentence(why: str, rows: Sequence[FailingWatch], now: float) -> str:
+def _failing_sentence(why: str, rows: Sequence[FailingWatch], now: float) -> str:
     named = ", ".join(each.target for each in rows[:MAX_NAMED])
     more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     lasts = duration(now - min(each.since for each in rows))

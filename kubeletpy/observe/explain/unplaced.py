@@ -1,6 +1,8 @@
-"""Pods that no node has, and events of others, for lists and pages. Pure.
+"""Explains pods from the API alone: those without a node, or whose node can't explain them. Pure.
 
-Works on objects of the API; returns JSON of the shapes that the agent's socket returns.
+A node can't explain a pod if it is the kubelet's, or does not answer. Works on the JSON that
+kubectl returns, and returns text, or JSON of the shapes that the agent's socket returns. All
+external text is on one line and without control characters.
 """
 
 from __future__ import annotations
@@ -18,10 +20,8 @@ from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
 from kubeletpy.resources.admission.checks import holders, host_ports
 from kubeletpy.status.store import CONTAINER_LISTS
 
-# The next step for a pod that fits on no node, by the reasons in the scheduler's message.
-#
-# The reasons are constants of kube-scheduler's plugins; the scheduler of `kubeletpy up` has the
-# same.
+# Hints for a pod that fits on no node, by the reasons in the scheduler's message. The reasons are
+# constants of kube-scheduler's plugins; the scheduler of `kubeletpy up` has the same.
 
 View = Mapping[str, Any]
 MAX_HOLDERS = 10
@@ -81,11 +81,11 @@ _STEPS = tuple(
 
 
 def next_step(pod: View, message: str, others: Iterable[View] = ()) -> str:
-    """One line on what makes the pod fit.
+    """Return the hint for making the pod fit, on one line.
 
     Args:
         pod: the object.
-        message: the scheduler's.
+        message: of the scheduler.
         others: pods of the cluster, to name those that have the requested host ports.
     """
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
@@ -107,13 +107,13 @@ def next_step(pod: View, message: str, others: Iterable[View] = ()) -> str:
 
 
 def wants_host_ports(pod: View) -> bool:
-    """Whether a pod requests ports of its node."""
+    """Return whether a pod requests ports of its node."""
     read = _read(pod)
     return read is not None and any(True for _ in host_ports(read))
 
 
 def port_holders(pod: View, others: Iterable[View]) -> Iterator[str]:
-    """The pods that have a requested host port: ``port 80/TCP: namespace/name on node n1``."""
+    """Yield the pods with a requested host port: ``port 80/TCP: namespace/name on node n1``."""
     desired = _read(pod)
     for other in others if desired is not None else ():
         node = (other.get("spec") or {}).get("nodeName")
@@ -140,10 +140,7 @@ def _claims(pod: View) -> Iterator[str]:
             yield f"{(pod.get('metadata') or {}).get('name')}-{volume.get('name')}"
 
 
-# Explains a pod from the API alone, where its node can't explain it.
-#
-# The node is the kubelet's, or does not answer, or there is none yet. Works on the JSON that
-# kubectl returns; all external text is on one line and without control characters.
+# The explanation as text.
 
 MAX_EVENTS = 6
 
@@ -151,25 +148,25 @@ MAX_EVENTS = 6
 def explain(
     pod: View,
     events: Sequence[View],
-    node_states: str = "",
+    node_error: str = "",
     *,
     now: float,
     others: Sequence[View] = (),
 ) -> str:
-    """The lines of the explanation, the answer first.
+    """Return the text of the explanation, the answer first.
 
     Args:
         pod: the object.
         events: of the pod, in any order.
-        node_says: why its node explains nothing.
+        node_error: why its node explains nothing; may be empty.
         now: Unix seconds.
-        others: see :func:`unscheduled`.
+        others: pods of the cluster, to name those that have its host ports.
     """
     metadata = pod.get("metadata") or {}
     name = one_line(f"{metadata.get('namespace')}/{metadata.get('name')}")
     lines = [f"{name}: {verdict(pod)}"]
-    if node_states:
-        lines += ["", f"  {one_line(node_states)}; this is what the API has:"]
+    if node_error:
+        lines += ["", f"  {one_line(node_error)}; this is what the API has:"]
     if not_placed := unscheduled(pod, others):
         lines += ["", *not_placed.lines(now)]
     if details := list(_details(pod)):
@@ -180,7 +177,7 @@ def explain(
 
 
 def verdict(pod: View) -> str:
-    """The best reason in the status for why a pod is not running and ready."""
+    """Return the best reason in the status for why a pod is not running and ready."""
     status, metadata = pod.get("status") or {}, pod.get("metadata") or {}
     phase = status.get("phase") or "Pending"
     if metadata.get("deletionTimestamp"):
@@ -208,7 +205,7 @@ class Unscheduled(Struct, frozen=True):
     """A pod that no node has: since when, what it waits for, and what to do about it.
 
     Attributes:
-        first_seen: Unix seconds; None: the API does not show it.
+        first_seen: Unix seconds; None if the API does not show it.
     """
 
     verdict: str
@@ -218,7 +215,7 @@ class Unscheduled(Struct, frozen=True):
     hint: str
 
     def lines(self, now: float) -> Iterator[str]:
-        """For the text; ``now`` in Unix seconds."""
+        """Yield the lines of a text; ``now`` in Unix seconds."""
         if self.first_seen is not None:
             yield f"  Since      {since(self.first_seen, now)}"
         yield f"  To do      {self.hint}"
@@ -226,7 +223,7 @@ class Unscheduled(Struct, frozen=True):
 
 
 def unscheduled(pod: View, others: Iterable[View] = ()) -> Unscheduled | None:
-    """Return None if a node has it, or if it has ended.
+    """Return why no node has a pod; None if one has it, or if it has ended.
 
     ``others``: pods of the cluster, to name those that have its host ports.
     """
@@ -283,7 +280,7 @@ def _warnings(events: Sequence[View], now: float) -> Iterator[str]:
 
 
 def last_seen(event: View) -> str:
-    """The newest of an event's times, as it is in the object; empty: it has none."""
+    """Return the newest of an event's times as the object has it, or "" if it has none."""
     series = event.get("series") or {}
     times = (
         series.get("lastObservedTime"),
@@ -300,7 +297,7 @@ def _containers(status: View) -> Iterator[View]:
 
 
 def condition_of(status: View, kind: str) -> View:
-    """The condition of a status of that type; empty: it has none."""
+    """Return the condition of that type in a status; it is empty if there is none."""
     conditions = status.get("conditions") or ()
     return next((each for each in conditions if each.get("type") == kind), {})
 
@@ -309,15 +306,17 @@ def _joined(*parts: str | None) -> str:
     return ": ".join(part for part in parts if part)
 
 
+# Pods without a node as JSON, in lists and pages of the agent's shapes.
+
 JSON = dict[str, Any]
 STATE = "not scheduled"
 FAILED_SCHEDULING = "FailedScheduling"
 OURS = "kubelet"
-"""Component of the events that a node's agent writes."""
+"""The component of the events that a node's agent writes."""
 
 
 def lines(pods: Sequence[View], events: Iterable[View]) -> list[JSON]:
-    """A line for each pod that waits for a scheduler, as in a list of the node's pods.
+    """Return a line for each pod that waits for a scheduler, as in a list of the node's pods.
 
     ``events``: of any pods; the newest FailedScheduling is used where a pod's status has no reason.
     """
@@ -346,7 +345,7 @@ def _line(pod: View, waiting: Unscheduled, newest: Mapping[str, View]) -> JSON:
 def explain_unscheduled(
     pod: View, events: Iterable[View], others: Iterable[View] = ()
 ) -> JSON | None:
-    """All about one such pod, as about a pod of the node; None: it waits for no scheduler.
+    """Return all about a pod that waits for a scheduler, as about a pod of the node; else None.
 
     ``others``: pods of the cluster, to name those that have its host ports.
     """
@@ -369,8 +368,8 @@ def explain_unscheduled(
     }
 
 
-def of_others(events: Iterable[View]) -> list[JSON]:
-    """The events of schedulers and controllers, as the agent returns its own: the oldest first."""
+def events_of_others(events: Iterable[View]) -> list[JSON]:
+    """Return events of schedulers and controllers, oldest first, as the agent returns its own."""
     found = [_event(each) for each in events if _component(each) != OURS]
     return sorted(found, key=lambda one: float(one["at"]))
 
@@ -383,7 +382,7 @@ def _verdict(pod: View, verdict: str, failure: View | None) -> str:
 
 
 def _failures(events: Iterable[View]) -> dict[str, View]:
-    """UID of a pod -> its newest FailedScheduling event."""
+    """Return the uid of each pod -> its newest FailedScheduling event."""
     failures = [each for each in events if each.get("reason") == FAILED_SCHEDULING]
     return {
         str((each.get("involvedObject") or {}).get("uid")): each
@@ -411,5 +410,5 @@ def _component(event: View) -> str:
 
 
 def _seen_at(event: View) -> float:
-    """Unix seconds; 0: the event has no readable time."""
+    """Return when an event was last seen, in Unix seconds; 0 without a readable time."""
     return api_time(last_seen(event)) or 0.0

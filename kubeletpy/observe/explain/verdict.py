@@ -1,4 +1,7 @@
-"""The answer in one sentence: why the pod does not run, or how it runs. Pure."""
+"""The answer of an explanation: one sentence on how a pod is or why it does not run, and its code.
+
+Pure. Codes are fixed words for programs, kept from release to release.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,9 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.files.paths import mentions_busy
 
-# A fixed word for each cause, for programs: kept from release to release.
-
 
 class CauseCode(StrEnum):
-    """Causes that a pod's state can have beyond the kinds of waits, whose words have hyphens."""
+    """Causes of a pod's state beyond the kinds of waits, which as codes have hyphens."""
 
     RUNNING = "running"
     STARTING = "starting"
@@ -70,16 +71,19 @@ class CauseCode(StrEnum):
     UNSCHEDULABLE = "unschedulable"
 
 
-_FIELDS: dict[SpecField | None, CauseCode] = {
+_FIELD_CODES: dict[SpecField | None, CauseCode] = {
     SpecField.SUB_PATH: CauseCode.SUBPATH,
     SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
     SpecField.RESOLV_CONF: CauseCode.RESOLV_CONF,
     SpecField.NODE_ADDRESS: CauseCode.NODE_ADDRESS,
 }
-_STARTS = {"PostStartHookError": CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
-"""Codes of a start that has just failed; a moment later the status shows its back-off."""
-_OF_CONTAINERS = (WaitKind.START_ERROR, WaitKind.IMAGE, WaitKind.IMAGE_BACKOFF)
-_OF_STEPS = (
+_START_CODES = {
+    "PostStartHookError": CauseCode.POST_START,
+    "RunContainerError": CauseCode.NEVER_RAN,
+}
+"""For a start that has just failed; a moment later the status shows its back-off."""
+_CONTAINER_WAITS = (WaitKind.START_ERROR, WaitKind.IMAGE, WaitKind.IMAGE_BACKOFF)
+_STEP_WAITS = (
     WaitKind.VOLUME,
     WaitKind.DIRECTORY,
     WaitKind.CGROUP,
@@ -106,20 +110,20 @@ _NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re
 
 
 def fault_of(facts: PodFacts, wait: Wait) -> MachineFault | None:
-    """The machine's fault behind what a pod waits for; None: another reason."""
-    if wait.kind in _OF_CONTAINERS:
+    """Return the machine's fault behind what a pod waits for, or None for another reason."""
+    if wait.kind in _CONTAINER_WAITS:
         error = facts.start_errors.get(wait.subject)
         return None if error is None else error.fault
     if wait.kind is WaitKind.VOLUME and facts.volumes:
-        of_volume = (each.wait for each in facts.volumes if each.volume == wait.subject)
-        return next((each.fault for each in of_volume if each.fault is not None), None)
-    if wait.kind in _OF_STEPS and wait.call is None and facts.outcome is not None:
+        volume_waits = (each.wait for each in facts.volumes if each.volume == wait.subject)
+        return next((each.fault for each in volume_waits if each.fault is not None), None)
+    if wait.kind in _STEP_WAITS and wait.call is None and facts.outcome is not None:
         return facts.outcome.fault
     return None
 
 
 def wait_code(facts: PodFacts, wait: Wait) -> str:
-    """The cause of a pod whose main obstacle is that wait."""
+    """Return the code for a pod whose main obstacle is that wait."""
     if fault_of(facts, wait) is not None:
         return CauseCode.NODE_FAULT
     match wait.kind:
@@ -133,22 +137,22 @@ def wait_code(facts: PodFacts, wait: Wait) -> str:
             return _config_code(facts, wait)
         case WaitKind.PROBE:
             return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
-        case WaitKind.RETRY if _of_runtime_class(facts, wait):
+        case WaitKind.RETRY if _lacks_runtime_class(facts, wait):
             return CauseCode.RUNTIME_CLASS
-        case WaitKind.RETRY if facts.outcome is not None and facts.outcome.about in _FIELDS:
-            return _FIELDS[facts.outcome.about]
+        case WaitKind.RETRY if facts.outcome is not None and facts.outcome.about in _FIELD_CODES:
+            return _FIELD_CODES[facts.outcome.about]
         case _:
             return wait.kind.replace(" ", "-").lower()
 
 
 def image_code(why: str) -> str:
-    """The code for an image that is not available; ``why`` begins with the waiting reason."""
+    """Return the code for a missing image; ``why`` begins with the waiting reason."""
     reason, _, message = why.partition(": ")
     if reason == ImageErrorCode.INVALID_NAME:
         return CauseCode.IMAGE_NAME
     if reason == ImageErrorCode.NEVER_PULL:
         return CauseCode.IMAGE_NOT_VERIFIED if NOT_VERIFIED in message else CauseCode.IMAGE_NEVER
-    # names of images must not decide: they may contain any of the words
+    # names of images must not decide: they may match any of the patterns
     message = re.sub(r'"[^"]{0,1000}"', "", message)
     for code, pattern in (
         (CauseCode.IMAGE_AUTH, _DENIED),
@@ -161,13 +165,12 @@ def image_code(why: str) -> str:
 
 
 def crash_code(facts: PodFacts, name: str) -> str:
-    """The code for a container that keeps ending."""
+    """Return the code for a container that keeps ending."""
     error = facts.start_errors.get(name)
     if error is not None and error.cause.startswith("PostStartHookError"):
         return CauseCode.POST_START
-    if (
-        ended := explain_containers.last_exit(facts, name)
-    ) is not None and explain_containers.never_ran(ended):
+    ended = explain_containers.last_exit(facts, name)
+    if ended is not None and explain_containers.never_ran(ended):
         return CauseCode.NEVER_RAN
     if (kind := explain_containers.killed_by(facts, name)) is not None:
         return CauseCode.LIVENESS if kind is ProbeKind.LIVENESS else CauseCode.STARTUP
@@ -176,7 +179,7 @@ def crash_code(facts: PodFacts, name: str) -> str:
 
 
 def terminal_code(facts: PodFacts) -> CauseCode:
-    """The code for a pod that has ended or was refused."""
+    """Return the code for a pod that has ended or was refused."""
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
         return CauseCode.SUCCEEDED
@@ -187,7 +190,7 @@ def terminal_code(facts: PodFacts) -> CauseCode:
     return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED
 
 
-def _of_runtime_class(facts: PodFacts, wait: Wait) -> bool:
+def _lacks_runtime_class(facts: PodFacts, wait: Wait) -> bool:
     if facts.outcome is not None and facts.outcome.about is SpecField.RUNTIME_CLASS:
         return True
     named = facts.pod is not None and facts.pod.spec.get("runtimeClassName")
@@ -197,10 +200,10 @@ def _of_runtime_class(facts: PodFacts, wait: Wait) -> bool:
 def _config_code(facts: PodFacts, wait: Wait) -> str:
     error = facts.start_errors.get(wait.subject)
     if wait.kind is WaitKind.START_ERROR and error is not None:
-        if error.about in _FIELDS:
-            return _FIELDS[error.about]
-        if error.code in _STARTS:
-            return _STARTS[error.code]
+        if error.about in _FIELD_CODES:
+            return _FIELD_CODES[error.about]
+        if error.code in _START_CODES:
+            return _START_CODES[error.code]
         if error.code == "CreateContainerError" and _NO_PROGRAM.search(wait.why):
             return CauseCode.NEVER_RAN
     if _NO_KEY.search(wait.why):
@@ -210,13 +213,13 @@ def _config_code(facts: PodFacts, wait: Wait) -> str:
     return CauseCode.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
 
 
-_OF_STARTS = (
+_START_WAITS = (
     WaitKind.CRASH_BACKOFF,
     WaitKind.IMAGE_BACKOFF,
     WaitKind.START_ERROR,
     WaitKind.IMAGE,
 )
-_OF_ANY_END = (
+_TERMINATION_WAITS = (
     WaitKind.GRACE_PERIOD,
     WaitKind.HOOK,
     WaitKind.STOP_ORDER,
@@ -229,7 +232,7 @@ _OF_ANY_END = (
 
 
 def verdict(facts: PodFacts) -> tuple[str, bool]:
-    """The sentence, and whether everything is as it should be."""
+    """Return the sentence, and whether everything is as it should be."""
     record = facts.record
     if record is None or (record.stage is Stage.SYNC and record.started_at is None):
         return _not_begun(facts)
@@ -274,15 +277,15 @@ def _syncing(facts: PodFacts) -> tuple[str, bool]:
             return f"running and ready{how}; but {phrases.excluded(facts.excluded)}", False
         return f"running and ready{how}{times(sum(view.restarts for view in views))}", True
     if blocker is not None:
-        begun_word = "running, not ready" if facts.phase == "Running" else "not running"
-        if blocker.kind in _OF_STARTS:
+        state = "running, not ready" if facts.phase == "Running" else "not running"
+        if blocker.kind in _START_WAITS:
             runs = any(view.state is ContainerStateKey.RUNNING for view in views)
-            begun_word = "not all of it runs" if runs else "not running"
+            state = "not all of it runs" if runs else "not running"
         if blocker.kind is WaitKind.INIT_CONTAINER or (
             blocker.kind is WaitKind.PROBE and facts.phase == "Pending"
         ):
-            begun_word = "initializing"
-        return f"{begun_word}: {sentence(facts, blocker)}", False
+            state = "initializing"
+        return f"{state}: {sentence(facts, blocker)}", False
     if facts.phase == "Running":
         ended, names = explain_containers.ended_alone(facts), ", ".join(not_ready(views))
         if ended is not None and (not names or not ended[1]):
@@ -335,16 +338,17 @@ def _ended(facts: PodFacts, blocker: Wait | None) -> tuple[str, bool]:
 
 
 def cause_code(facts: PodFacts, *, healthy: bool) -> str:
-    """The code of the cause that the sentence describes.
+    """Return the code of the cause that the sentence describes.
 
     Args:
+        facts: of the pod.
         healthy: as returned by :func:`verdict`.
     """
     blocker = _first(facts)
     record = facts.record
-    if facts.phase in TERMINAL_PHASES and not _held_up(facts, blocker):
+    if facts.phase in TERMINAL_PHASES and not _hides_end(facts, blocker):
         return terminal_code(facts)
-    if facts.deleted_for is not None and (blocker is None or blocker.kind in _OF_ANY_END):
+    if facts.deleted_for is not None and (blocker is None or blocker.kind in _TERMINATION_WAITS):
         return CauseCode.TAINT
     if healthy:
         return CauseCode.RUNNING
@@ -365,8 +369,8 @@ def cause_code(facts: PodFacts, *, healthy: bool) -> str:
     return CauseCode.ENDING if facts.ending else CauseCode.STARTING
 
 
-def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:
-    """Whether its continued existence matters more than how it has ended."""
+def _hides_end(facts: PodFacts, blocker: Wait | None) -> bool:
+    """Return whether a wait matters more than how the pod has ended."""
     if blocker is None or blocker.kind is WaitKind.API_WRITE:
         return blocker is not None
     record, pod = facts.record, facts.pod
@@ -376,7 +380,7 @@ def _held_up(facts: PodFacts, blocker: Wait | None) -> bool:
 
 
 def subject(facts: PodFacts, first: Wait | None) -> str:
-    """The container or object that the sentence is about; may be empty."""
+    """Return the container or object that the sentence is about; may be empty."""
     if first is not None:
         return first.subject
     if (view := explain_containers.restless(facts)) is not None:
@@ -395,8 +399,8 @@ def _reason(facts: PodFacts) -> str:
         bad = next((e for e in explain_containers.exits(facts) if e.exit_code), None)
         if bad is not None:
             stated = bad.message or facts.log_ends.get(bad.container, "")
-            parts = f': "{one_line(stated, MAX_STATED)}"' if stated else ""
-            return f", container {bad.container} exited with {bad.exit_code}{parts}"
+            output = f': "{one_line(stated, MAX_STATED)}"' if stated else ""
+            return f", container {bad.container} exited with {bad.exit_code}{output}"
     if not reason:
         return ""
     return f", {reason}: {cause(message)}" if message else f", {reason}"

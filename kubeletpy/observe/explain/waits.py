@@ -1,4 +1,4 @@
-"""Lists a pod's waits, and until when each lasts. Pure.
+"""The waits of a pod: what must happen before it can continue, since when and until when. Pure.
 
 The order matters: the first wait is the main obstacle, and the verdict is based on it.
 """
@@ -43,155 +43,6 @@ from kubeletpy.resources.allocation.conditions import (
 )
 from kubeletpy.status.conditions import find, holds
 
-# Since when a pod is as it is: the first time, not that of the latest try.
-#
-# Each moment comes from a record that outlasts the agent, if there is one. Such records are the
-# times in the API and in the runtime, and the agent's own on disk
-# (:mod:`kubeletpy.observe.explain.stuck`).
-
-_NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
-"""Waits in which no try of ours fails: the pod is not Ready yet, or no longer."""
-_OWN = (WaitKind.INIT_CONTAINER, WaitKind.IMAGE_PULL)
-"""Waits that begin at a moment of their own, however long the pod has not been Ready by then."""
-
-
-def wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
-    """Unix seconds; None when that is unknown, or reported to be in the future.
-
-    Taken from what outlasts the agent: what it has noted about failures, and the conditions and
-    times in the API.
-
-    Args:
-        facts: of a pod that is not as it should be.
-        wait: what it waits for first.
-    """
-    found = _wrong_since(facts, wait)
-    return None if found is None or found > facts.now else found
-
-
-def ready_since(facts: PodFacts) -> float | None:
-    """When a pod that is Ready became so; None: it is not Ready, or that is unknown.
-
-    The API's condition outlasts the agent; without its time, when the last container started.
-    """
-    if not facts.ready:
-        return None
-    begun = [one.since for one in containers(facts) if one.kind is Role.CONTAINER and one.since]
-    return _ready_changed(facts) or max(begun, default=None)
-
-
-def not_ready_since(facts: PodFacts) -> float | None:
-    """When the pod ceased to be Ready; None: it is Ready, or that is unknown."""
-    return None if facts.ready else _ready_changed(facts)
-
-
-def requested_to_end(facts: PodFacts) -> float | None:
-    """When a pod's end was first requested: deleted, evicted, over its deadline; or None."""
-    record = facts.record
-    ends = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
-    if facts.status.get("reason") == "DeadlineExceeded":
-        ends.append(_deadline(facts))
-    past = [each for each in ends if each is not None and each <= facts.now]
-    return min(past, default=None)
-
-
-def stopped_at(facts: PodFacts) -> float | None:
-    """When all containers of an ending pod had stopped and its end had been requested.
-
-    An agent that found the pod ending observes that anew: the last exit is older than its own time.
-    """
-    record, requested = facts.record, requested_to_end(facts)
-    if record is None or record.terminated_at is None:
-        return None
-    if requested is None or requested >= record.first_seen_at:
-        return record.terminated_at
-    finished = [one.finished_at for one in exits(facts) if one.finished_at]
-    return min(max([requested, *finished]), record.terminated_at)
-
-
-def from_first_failure(facts: PodFacts, since: float | None) -> float | None:
-    """When a wait began: one that an earlier agent had as well, with the row's first failure."""
-    record, first = facts.record, facts.wrong_since
-    if since is None or first is None or record is None or first >= record.first_seen_at:
-        return since
-    return min(first, since)
-
-
-def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
-    record, pod = facts.record, facts.pod
-    if record is not None and record.stage is Stage.TERMINATING:
-        return requested_to_end(facts)
-    if wait is not None and wait.kind is WaitKind.API_WRITE:
-        return wait.since
-    if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
-        return wait.since  # whatever was wrong with the pod before
-    if (
-        record is not None
-        and wait is not None
-        and (record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER)
-    ):  # all has stopped, and something prevents its removal
-        held = (stopped_at(facts), wait.since)
-        return max((each for each in held if each is not None), default=None)
-    if facts.phase in TERMINAL_PHASES:
-        return _ended(facts)
-    if wait is None and facts.ready and facts.excluded is not None:
-        return facts.excluded.since + facts.wall_offset
-    tried = wait is None or wait.kind not in _NOT_TRIED
-    if tried and facts.wrong_since is not None:
-        return facts.wrong_since
-    unready = not_ready_since(facts)
-    view = find_view(facts, wait.subject) if wait is not None else None
-    restarted = view is not None and view.restarts  # its latest start does not show its first
-    if wait is not None and wait.since is not None and not restarted:
-        if wait.kind in _OWN:
-            return wait.since
-        if wait.kind is WaitKind.PROBE:  # it may have been Ready for long
-            return max(wait.since, unready or wait.since)
-    begun = (wait.since if wait is not None else None, unready)
-    if since := [each for each in begun if each is not None]:
-        return min(since)
-    if pod is not None and not facts.ready:
-        made = api_time(pod.metadata.get("creationTimestamp"))
-        return api_time(facts.status.get("startTime")) or made
-    return None
-
-
-def _ended(facts: PodFacts) -> float | None:
-    """When a pod ended, or the agent decided that it had to."""
-    if facts.status.get("reason") == "DeadlineExceeded" and (over := _deadline(facts)) is not None:
-        return over
-    if facts.ended_at is not None:  # refused or evicted, perhaps by an earlier agent
-        return facts.ended_at
-    if facts.status.get("reason") == "Evicted":
-        decided = [one.at for one in facts.history if one.decision.ends_pod]
-        if decided:
-            return decided[0]
-    finished = [one.finished_at for one in exits(facts) if one.finished_at]
-    began = api_time(facts.status.get("startTime"))
-    return max(finished, default=None) or not_ready_since(facts) or began
-
-
-def _deleted_at(facts: PodFacts) -> float | None:
-    """The moment of the deletion: the API has the one at which the grace period is over."""
-    about = facts.pod.metadata if facts.pod is not None else {}
-    deadline = api_time(about.get("deletionTimestamp"))
-    if deadline is None:
-        return None
-    return deadline - (about.get("deletionGracePeriodSeconds") or 0)
-
-
-def _deadline(facts: PodFacts) -> float | None:
-    """When activeDeadlineSeconds was over."""
-    began = api_time(facts.status.get("startTime"))
-    limit = facts.pod.spec.get("activeDeadlineSeconds") if facts.pod is not None else None
-    return None if began is None or limit is None else began + limit
-
-
-def _ready_changed(facts: PodFacts) -> float | None:
-    found = find(facts.status.get("conditions"), "Ready")
-    return None if found is None else api_time(found.get("lastTransitionTime"))
-
-
 _STEP_KINDS: dict[Step | None, WaitKind] = {
     Step.NETWORK: WaitKind.NETWORK,
     Step.VOLUMES: WaitKind.VOLUME,
@@ -222,7 +73,7 @@ _IMAGE_BACKOFFS = (
 
 
 def actions(facts: PodFacts) -> tuple[Action, ...]:
-    """The steps and calls that are under way for the pod."""
+    """Return the steps and calls that are under way for the pod."""
     if facts.trace is None:
         return ()
     return tuple(
@@ -238,7 +89,7 @@ def actions(facts: PodFacts) -> tuple[Action, ...]:
 
 
 def waits(facts: PodFacts) -> tuple[Wait, ...]:
-    """Everything that the pod waits for, the most important first."""
+    """Return everything that the pod waits for, the most important first."""
     found = tuple(_waits(facts))
     if not facts.ready:
         return found
@@ -247,7 +98,7 @@ def waits(facts: PodFacts) -> tuple[Wait, ...]:
 
 
 def despite_ready(wait: Wait, debug: Collection[str]) -> bool:
-    """Whether a pod that is Ready can wait for that. ``debug``: its ephemeral containers."""
+    """Return whether a Ready pod can have that wait. ``debug``: its ephemeral containers."""
     return wait.kind in _DESPITE_READY or wait.subject in debug
 
 
@@ -297,7 +148,7 @@ def _calls(facts: PodFacts) -> Iterator[Wait]:
                 _pull(facts, action) if kind is WaitKind.IMAGE_PULL else _call(facts, kind, action)
             )
         elif action.what is Step.CLAIMS and facts.claims:
-            continue  # the same, call by call
+            continue  # reported per call
         elif facts.now - action.since > 1.0:
             yield _call(facts, WaitKind.RUNTIME_CALL, action)
 
@@ -329,7 +180,7 @@ def _pull(facts: PodFacts, action: Action) -> Wait:
 
 
 def _watches(facts: PodFacts) -> Iterator[Wait]:
-    """For what a watch that keeps failing should have read."""
+    """Yield a wait for each watch that keeps failing and whose objects the pod needs."""
     needs_services = any(SERVICES_UNREAD in each.message for each in facts.start_errors.values())
     for each in facts.failing_watches:
         if each.of_services and not needs_services:
@@ -338,7 +189,7 @@ def _watches(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _volumes(facts: PodFacts) -> Iterator[Wait]:
-    """For volumes of claims, drivers and disks: which call or object each waits for."""
+    """Yield a wait for each volume of a claim, driver or disk that is not available."""
     for each in facts.volumes:
         wait, offset = each.wait, facts.wall_offset
         yield Wait(
@@ -352,7 +203,7 @@ def _volumes(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _claims(facts: PodFacts) -> Iterator[Wait]:
-    """Calls to DRA drivers."""
+    """Yield a wait for each call to a DRA driver."""
     for each in facts.claims:
         since, until = each.since + facts.wall_offset, each.until + facts.wall_offset
         why = phrases.claim_call(each.call, each.driver)
@@ -369,14 +220,14 @@ def _failed_step(facts: PodFacts) -> Iterator[Wait]:
     if step in (None, Step.RUNTIME) and facts.start_errors:
         return  # failures are reported per container
     if step is Step.VOLUMES and facts.volumes:
-        return  # the same, volume by volume
+        return  # reported per volume
     kind, since = _STEP_KINDS.get(step, WaitKind.RETRY), facts.wrong_since or last.at
-    subject = _claim_names(facts) if kind is WaitKind.CLAIM else ""
+    subject = _resource_claims(facts) if kind is WaitKind.CLAIM else ""
     yield Wait(kind, subject, cause(outcome.error), since, facts.next_sync_at)
 
 
-def _claim_names(facts: PodFacts) -> str:
-    """The pod's resource claims; of one made from a template its name in the API, if known."""
+def _resource_claims(facts: PodFacts) -> str:
+    """Return the names of the pod's resource claims in the API, as far as they are known."""
     if facts.pod is None:
         return ""
     made = {
@@ -426,13 +277,13 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
 
 
 def _specs(facts: PodFacts) -> dict[str, api.Container]:
-    """Containers by name."""
+    """Return the containers of the spec by name."""
     found = facts.pod.all_containers() if facts.pod is not None else ()
     return {container["name"]: container for _, container in found}
 
 
 def _unstarted(facts: PodFacts, view: ContainerView, spec: api.Container) -> bool:
-    """Whether a container has a startup probe that has not succeeded yet."""
+    """Return whether a container has a startup probe that has not succeeded yet."""
     succeeded = facts.probes.startup.get(view.id) is ProbeOutcome.SUCCESS
     return spec.get("startupProbe") is not None and not succeeded
 
@@ -471,7 +322,7 @@ def _gates(pod: Pod, facts: PodFacts) -> Iterator[Wait]:
 
 
 def _resizes(facts: PodFacts) -> Iterator[Wait]:
-    """Resizes in place that are not allocated, or not done."""
+    """Yield a wait for each in-place resize that is not allocated, or not done."""
     for condition in facts.status.get("conditions") or ():
         kind, reason = condition.get("type"), condition.get("reason") or ""
         since = api_time(condition.get("lastTransitionTime"))
@@ -500,7 +351,7 @@ def _api(facts: PodFacts) -> Iterator[Wait]:
 
 
 def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
-    """Names of the containers that are running but not ready."""
+    """Return the names of the containers that are running but not ready."""
     return tuple(
         view.name
         for view in views
@@ -508,3 +359,149 @@ def not_ready(views: tuple[ContainerView, ...]) -> tuple[str, ...]:
         and not view.ready
         and view.kind not in _NEVER_PROBED
     )
+
+
+# Since when a pod has been in its state: the first time, not that of the latest try. If possible, a
+# moment comes from a record that outlasts the agent. Such records are the times in the API and in
+# the runtime, and the agent's own on disk (:mod:`kubeletpy.observe.explain.stuck`).
+
+_NOT_TRIED = (WaitKind.PROBE, WaitKind.READINESS_GATE, WaitKind.INIT_CONTAINER)
+"""Waits in which no try of the agent fails: the pod is not Ready yet, or no longer."""
+_OWN_START = (WaitKind.INIT_CONTAINER, WaitKind.IMAGE_PULL)
+"""Waits that begin at a moment of their own, however long the pod has not been Ready by then."""
+
+
+def wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
+    """Return since when a pod is not as it should be, in Unix seconds; None if that is unknown.
+
+    A time that lies in the future counts as unknown.
+
+    Args:
+        facts: of a pod that is not as it should be.
+        wait: what it waits for first.
+    """
+    found = _wrong_since(facts, wait)
+    return None if found is None or found > facts.now else found
+
+
+def ready_since(facts: PodFacts) -> float | None:
+    """Return when a pod became Ready; None if it is not Ready, or that is unknown.
+
+    The API's condition outlasts the agent; without its time, when the last container started.
+    """
+    if not facts.ready:
+        return None
+    begun = [one.since for one in containers(facts) if one.kind is Role.CONTAINER and one.since]
+    return _ready_changed(facts) or max(begun, default=None)
+
+
+def not_ready_since(facts: PodFacts) -> float | None:
+    """Return when the pod ceased to be Ready; None if it is Ready, or that is unknown."""
+    return None if facts.ready else _ready_changed(facts)
+
+
+def requested_to_end(facts: PodFacts) -> float | None:
+    """Return when a pod was first deleted, evicted or over its deadline; None if it was not."""
+    record = facts.record
+    ends = [_deleted_at(facts), facts.ended_at, record.terminating_at if record else None]
+    if facts.status.get("reason") == "DeadlineExceeded":
+        ends.append(_deadline(facts))
+    past = [each for each in ends if each is not None and each <= facts.now]
+    return min(past, default=None)
+
+
+def stopped_at(facts: PodFacts) -> float | None:
+    """Return when an ending pod's containers had all stopped; None if they have not.
+
+    An agent that found the pod ending observes that anew: the last exit is older than its own time.
+    """
+    record, requested = facts.record, requested_to_end(facts)
+    if record is None or record.terminated_at is None:
+        return None
+    if requested is None or requested >= record.first_seen_at:
+        return record.terminated_at
+    finished = [one.finished_at for one in exits(facts) if one.finished_at]
+    return min(max([requested, *finished]), record.terminated_at)
+
+
+def from_first_failure(facts: PodFacts, since: float | None) -> float | None:
+    """Return when a wait began: at the first of its failures, if an earlier agent saw that one."""
+    record, first = facts.record, facts.wrong_since
+    if since is None or first is None or record is None or first >= record.first_seen_at:
+        return since
+    return min(first, since)
+
+
+def _wrong_since(facts: PodFacts, wait: Wait | None) -> float | None:
+    record, pod = facts.record, facts.pod
+    if record is not None and record.stage is Stage.TERMINATING:
+        return requested_to_end(facts)
+    if wait is not None and wait.kind is WaitKind.API_WRITE:
+        return wait.since
+    if wait is not None and wait.kind is WaitKind.RUNTIME and wait.since is not None:
+        return wait.since  # whatever was wrong with the pod before
+    if (
+        record is not None
+        and wait is not None
+        and (record.stage is Stage.TERMINATED or wait.kind is WaitKind.FINALIZER)
+    ):  # all has stopped, and something prevents its removal
+        held = (stopped_at(facts), wait.since)
+        return max((each for each in held if each is not None), default=None)
+    if facts.phase in TERMINAL_PHASES:
+        return _ended(facts)
+    if wait is None and facts.ready and facts.excluded is not None:
+        return facts.excluded.since + facts.wall_offset
+    tried = wait is None or wait.kind not in _NOT_TRIED
+    if tried and facts.wrong_since is not None:
+        return facts.wrong_since
+    unready = not_ready_since(facts)
+    view = find_view(facts, wait.subject) if wait is not None else None
+    restarted = view is not None and view.restarts  # its latest start does not show its first
+    if wait is not None and wait.since is not None and not restarted:
+        if wait.kind in _OWN_START:
+            return wait.since
+        if wait.kind is WaitKind.PROBE:  # it may have been Ready for long
+            return max(wait.since, unready or wait.since)
+    begun = (wait.since if wait is not None else None, unready)
+    if since := [each for each in begun if each is not None]:
+        return min(since)
+    if pod is not None and not facts.ready:
+        made = api_time(pod.metadata.get("creationTimestamp"))
+        return api_time(facts.status.get("startTime")) or made
+    return None
+
+
+def _ended(facts: PodFacts) -> float | None:
+    """Return when a pod ended, or the agent decided to end it."""
+    if facts.status.get("reason") == "DeadlineExceeded" and (over := _deadline(facts)) is not None:
+        return over
+    if facts.ended_at is not None:  # refused or evicted, perhaps by an earlier agent
+        return facts.ended_at
+    if facts.status.get("reason") == "Evicted":
+        decided = [one.at for one in facts.history if one.decision.ends_pod]
+        if decided:
+            return decided[0]
+    finished = [one.finished_at for one in exits(facts) if one.finished_at]
+    began = api_time(facts.status.get("startTime"))
+    return max(finished, default=None) or not_ready_since(facts) or began
+
+
+def _deleted_at(facts: PodFacts) -> float | None:
+    """Return the moment of the deletion: the API has the one at which the grace period ends."""
+    about = facts.pod.metadata if facts.pod is not None else {}
+    deadline = api_time(about.get("deletionTimestamp"))
+    if deadline is None:
+        return None
+    return deadline - (about.get("deletionGracePeriodSeconds") or 0)
+
+
+def _deadline(facts: PodFacts) -> float | None:
+    """Return when activeDeadlineSeconds was over."""
+    began = api_time(facts.status.get("startTime"))
+    limit = facts.pod.spec.get("activeDeadlineSeconds") if facts.pod is not None else None
+    return None if began is None or limit is None else began + limit
+
+
+def _ready_changed(facts: PodFacts) -> float | None:
+    found = find(facts.status.get("conditions"), "Ready")
+    return None if found is None else api_time(found.get("lastTransitionTime"))

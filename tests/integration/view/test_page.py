@@ -207,7 +207,7 @@ async def test_a_pod_without_a_node_and_events_of_the_scheduler(page: Page, agen
     agent.pods += unplaced.lines([made], [])
     agent.pod = unplaced.explain_unscheduled(made, [])
     agent.timeline = {"error": "no timeline for pod ns/web on this node"}
-    agent.events = unplaced.of_others([event(message="<b>0/1</b> nodes")])
+    agent.events = unplaced.events_of_others([event(message="<b>0/1</b> nodes")])
     await page.until(f"{NAMES} === 'ns/web,default/web'")
     verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes"
     assert await page.run(f"{ROWS}[0].querySelector('.says').textContent") == verdict

@@ -9,8 +9,8 @@ import pytest
 from kubeletpy.base.host.errors import FaultKind, MachineFault
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step
+from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.gather import explain
-from kubeletpy.observe.explain.hints import advice
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.history import LastSync

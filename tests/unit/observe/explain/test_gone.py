@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.observe.explain.gather import KEPT_S, MAX_PODS, RemovedPods, explain_removed
+from kubeletpy.observe.explain.gather import explain_removed
 from kubeletpy.observe.explain.server import MAX_CONTAINERS, MAX_LINES, log_ends, log_tails
+from kubeletpy.observe.explain.snapshot import KEPT_S, MAX_PODS, RemovedPods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready

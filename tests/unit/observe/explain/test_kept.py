@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.observe.explain.stuck import EVERY_S, FILE_NAME, NOW_AND_THEN, KeptTroubles
+from kubeletpy.observe.explain.stuck import (
+    CHECKS_PER_REFRESH,
+    FILE_NAME,
+    WRITE_CHECK_S,
+    KeptTroubles,
+)
 from kubeletpy.podworkers.history import OVER_S, Troubles
 
 
@@ -31,7 +36,7 @@ async def test_the_next_agent_reads_refusals(tmp_path: Path) -> None:
     await KeptTroubles(file, again).start()
     assert again.ended_at("a") == 100.0
     file.unlink()
-    for _ in range(NOW_AND_THEN):
+    for _ in range(CHECKS_PER_REFRESH):
         await kept.save()
     assert not file.exists(), "an end does not change"
 
@@ -48,7 +53,7 @@ async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(
     await kept.save()
     file.unlink()
     written = 0
-    for check in range(NOW_AND_THEN):
+    for check in range(CHECKS_PER_REFRESH):
         troubles.failed("a", 2.0 + check)
         await kept.save()
         written += file.exists()
@@ -57,7 +62,7 @@ async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(
     troubles.removed("a")
     await kept.save()
     assert file.read_text() == "{}"
-    assert EVERY_S * NOW_AND_THEN < OVER_S
+    assert WRITE_CHECK_S * CHECKS_PER_REFRESH < OVER_S
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"a": ', "[" * 100_000, '{"a": {}}'])

@@ -104,9 +104,9 @@ def test_probes_and_their_messages() -> None:
 
 def test_colors_only_on_request() -> None:
     view = as_json(explain(facts(**crash())))
-    assert "\x1b[31m" in render.pod(view, colours=True)
+    assert "\x1b[31m" in render.pod(view, colors=True)
     lines = [as_json(line(facts())), as_json(line(facts(**crash())))]
-    assert "\x1b[31m" in render.pods(lines, colours=True)
+    assert "\x1b[31m" in render.pods(lines, colors=True)
     plain = render.pods(lines)
     assert plain.split("\n")[1] == "default/web  running and ready, for 20s"
     assert render.pods([]) == "no pods on this node\n"

@@ -15,7 +15,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.facts import PodFacts
-from kubeletpy.observe.explain.stuck import AGAIN_S, CHECK_S, StuckPods, held_up_by
+from kubeletpy.observe.explain.stuck import CHECK_S, REPEAT_S, StuckPods, held_up_by
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import NOW, doing, facts, failed
@@ -102,7 +102,7 @@ def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
     assert notified == [
         "Still terminating after 41s: API write pod status: forbidden (tried 9 times)"
     ]
-    now[0] = replace(now[0], now=NOW + AGAIN_S)
+    now[0] = replace(now[0], now=NOW + REPEAT_S)
     stuck.report_stuck()
     now[0] = replace(now[0], write_problem=None)
     stuck.report_stuck()

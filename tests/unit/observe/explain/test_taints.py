@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.observe.explain.facts import (
     BY_TAINT_MANAGER,
     MAX_TAINTS,
-    REASON,
+    TAINT_REASON,
     NodeTaint,
     deleted_for,
     refused_for,
@@ -18,7 +18,7 @@ from kubeletpy.pods.pod import Pod
 from tests.unit.podworkers.builders import make_pod
 
 POD = make_pod(tolerations=[{"key": "known", "operator": "Exists"}])
-REFUSED = {"phase": "Failed", "reason": REASON}
+REFUSED = {"phase": "Failed", "reason": TAINT_REASON}
 
 
 def node_with(*taints: dict[str, str]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.observe.explain import render
-from kubeletpy.observe.explain.unplaced import explain_unscheduled, lines, of_others
+from kubeletpy.observe.explain.unplaced import events_of_others, explain_unscheduled, lines
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED, pod
 
 
@@ -81,7 +81,7 @@ def test_all_about_such_a_pod() -> None:
 
 
 def test_events_of_others_exclude_those_of_the_agent() -> None:
-    found = of_others(
+    found = events_of_others(
         [
             event(count=3),
             event(source={"component": "kubelet"}),

@@ -55,8 +55,8 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def text(found: PodFacts, *, colours: bool = False) -> str:
-    return render.pod(json.loads(json.dumps(to_builtins(explain(found)))), colours=colours)
+def text(found: PodFacts, *, colors: bool = False) -> str:
+    return render.pod(json.loads(json.dumps(to_builtins(explain(found)))), colors=colors)
 
 
 def exit_record(name: str, attempt: int, code: int, began: float, ended: float) -> ContainerStatus:
@@ -335,7 +335,7 @@ def test_the_complete_text(found: PodFacts, reported: str) -> None:
 
 
 def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
-    coloured = text(ending(), colours=True)
+    coloured = text(ending(), colors=True)
     heads = [each for each in coloured.split("\n") if "\x1b" in each]
     assert heads == [
         "\x1b[1mdefault/static\x1b[0m: \x1b[31mterminating for 7s: container main has not ended "
@@ -347,7 +347,7 @@ def test_headings_are_bold_and_the_answer_is_red_or_green() -> None:
     for code in ("\x1b[1m", "\x1b[31m", "\x1b[0m"):
         coloured = coloured.replace(code, "")
     assert coloured == ENDING
-    assert "\x1b[32mrunning and ready, for 20s\x1b[0m" in text(facts(), colours=True)
+    assert "\x1b[32mrunning and ready, for 20s\x1b[0m" in text(facts(), colors=True)
 
 
 def test_all_pods_in_columns() -> None:
@@ -356,7 +356,7 @@ def test_all_pods_in_columns() -> None:
         "default/static  not started: the container runtime can't be used: no such socket\n"
         "default/web     running and ready, for 20s\n"
     )
-    assert render.pods(lines, colours=True) == (
+    assert render.pods(lines, colors=True) == (
         "default/static  \x1b[31mnot started: the container runtime can't be used: no such socket"
         "\x1b[0m\n"
         "default/web     running and ready, for 20s\n"

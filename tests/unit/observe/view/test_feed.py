@@ -131,7 +131,9 @@ def test_a_pod_that_no_node_has() -> None:
     assert line["verdict"] == "node: none; not scheduled: Unschedulable: 0/1 nodes"
     notified = unplaced.explain_unscheduled(made, [])
     assert notified is not None
-    reported = feed.pod(notified, {"error": "nothing"}, unplaced.of_others([scheduler_event()]))
+    reported = feed.pod(
+        notified, {"error": "nothing"}, unplaced.events_of_others([scheduler_event()])
+    )
     agent = Agent()
     assert reported.keys() == feed.pod(agent.pod, agent.timeline, agent.events).keys()
     assert (reported["verdict"], reported["gone"]) == (line["verdict"], "")
