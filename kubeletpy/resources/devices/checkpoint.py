@@ -1,6 +1,6 @@
-"""The kubelet's file of devices: read and written in its form, so that a node can change agents.
+"""The kubelet's file of devices, in its own form so that a node can change agents. Pure.
 
-Pure. Source: docs/reference/behaviour-resources.md, rx.
+Source: docs/reference/behaviour-resources.md, rx.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BadDeviceCheckpoint(ValueError):
 def render(
     bookings: Mapping[DeviceHolder, Booking], registered: Mapping[str, Sequence[str]]
 ) -> str:
-    """The file's text.
+    """Return the text of a file.
 
     Args:
         registered: healthy ids of each resource that a plugin has registered.
@@ -50,7 +50,7 @@ def render(
 
 
 def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tuple[str, ...]]:
-    """Which container has which devices, and the names of the resources that had a plugin.
+    """Return the devices of each container, and the names of the resources that had a plugin.
 
     Raises:
         BadDeviceCheckpoint: it is not what the kubelet or this agent has written.
@@ -63,10 +63,10 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
         bookings = {}
         for entry in data["PodDeviceEntries"] or ():
             holder = DeviceHolder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
-            supplied = base64.b64decode(entry["AllocResp"] or "", validate=True)
+            response = base64.b64decode(entry["AllocResp"] or "", validate=True)
             devices = entry["DeviceIDs"] or {}
             at = {int(node): tuple(ids or ()) for node, ids in devices.items()}
-            bookings[holder] = Booking(at, supplied)
+            bookings[holder] = Booking(at, response)
         return bookings, tuple(data["RegisteredDevices"] or ())
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadDeviceCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
@@ -77,7 +77,7 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
 
 
 def checksum(data: Mapping[str, Any]) -> int:
-    """The checksum of a file's ``Data``: over a dump of it, as Go prints values."""
+    """Return the checksum of a file's ``Data``, over a dump as Go prints values."""
     entries, registered = data["PodDeviceEntries"], data["RegisteredDevices"]
     fields = [
         (
@@ -92,7 +92,7 @@ def checksum(data: Mapping[str, Any]) -> int:
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
-    supplied, devices = entry["AllocResp"], entry["DeviceIDs"]
+    response, devices = entry["AllocResp"], entry["DeviceIDs"]
     by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
     return state.struct(
         [
@@ -104,7 +104,7 @@ def _entry(entry: Mapping[str, Any]) -> str:
                 "AllocResp",
                 "[]uint8",
                 state.items(
-                    None if supplied is None else base64.b64decode(supplied, validate=True)
+                    None if response is None else base64.b64decode(response, validate=True)
                 ),
             ),
         ]

@@ -1,7 +1,4 @@
-"""The device checkpoint on disk: read at the start, written as a whole when needed.
-
-Must never report something as written before it is.
-"""
+"""The device checkpoint on disk, read at the start and written atomically when needed."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class CheckpointFile:
         self._written = 0
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Task[None] | None = None
-        self._unwell = False
+        self._write_failing = False
 
     async def restore(self, now: float) -> None:
         """Restore the state. An unusable file is reported and ignored."""
@@ -68,11 +65,11 @@ class CheckpointFile:
             text = self._text()
             await asyncio.to_thread(lambda: write_private(self._path, text()))
             self._written = writes
-            self._unwell = False
+            self._write_failing = False
 
     def write_soon(self) -> None:
-        """Write eventually: nothing is lost if that fails."""
-        self._again(SOON_S)
+        """Write within SOON_S; a failed write is retried."""
+        self._write_after(SOON_S)
 
     async def close(self) -> None:
         """Write what is pending, and end."""
@@ -86,7 +83,7 @@ class CheckpointFile:
                 await self.write()
         await self._lasting.close()
 
-    def _again(self, delay: float) -> None:
+    def _write_after(self, delay: float) -> None:
         if self._timer is None and self._soon is None:
             self._timer = asyncio.get_running_loop().call_later(delay, self._due)
 
@@ -101,11 +98,11 @@ class CheckpointFile:
             await self.write()
         except OSError as error:
             self._soon = None
-            if not self._unwell:
-                self._unwell = True
+            if not self._write_failing:
+                self._write_failing = True
                 extra = {"file": str(self._path), "why": str(error)}
                 log.warning("the device checkpoint can't be written; trying again", extra=extra)
-            self._again(RETRY_S)
+            self._write_after(RETRY_S)
         else:
             self._soon = None
 

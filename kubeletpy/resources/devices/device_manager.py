@@ -1,10 +1,9 @@
-"""The devices that containers get from the device plugins of a node.
+"""Allocates the devices of a node's device plugins to containers.
 
-Decides nothing: :mod:`.registration` has the plugins, :mod:`.pick` states which devices,
-:mod:`.allocator` requests them, :mod:`.state` has which container holds them, :mod:`.given` what
-that means for it. A booking is on the disk
-before its pod is admitted; a plugin that does not answer delays only pods that request its devices.
-Source: docs/reference/behaviour-resources.md, rn, ro, rp.
+:mod:`.registration` follows the plugins, :mod:`.pick` decides which devices a container gets and
+what it gets with them, and :mod:`.model` keeps who holds them. A booking is on the disk before its
+pod is admitted. A plugin that does not answer delays only pods that request its devices. Source:
+docs/reference/behaviour-resources.md, rn, ro, rp.
 """
 
 from __future__ import annotations
@@ -22,25 +21,17 @@ from kubeletpy.pods.pod import DeviceCounts, HeldResource, Pod
 from kubeletpy.pods.resources import pod_limits
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
-from kubeletpy.resources.devices import model
-from kubeletpy.resources.devices import model as devices_model
-from kubeletpy.resources.devices import pick as devices_pick
+from kubeletpy.resources.devices import model, pick
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
 from kubeletpy.resources.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, over_socket
 from kubeletpy.resources.devices.registration import DevicePlugins, NodeReport
 from kubeletpy.resources.placement.hints import AllocationRefused, Hint, Hints
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
-# Allocates devices to containers: reserve, call the plugin, write to the disk.
-#
-# :mod:`.pick` decides which devices. Reserving takes no time, so that no other pod is given what
-# admission promises a pod; the rest takes as long as the plugin. Must never keep anything for a
-# container that was refused. Source: docs/reference/behaviour-resources.md, ro.
-
 log = logging.getLogger(__name__)
 
 
-class NotSupplied(Exception):
+class NotAllocated(Exception):
     """A container does not get its devices; the text contains the reason."""
 
     def __init__(self, why: str, container: str) -> None:
@@ -49,50 +40,54 @@ class NotSupplied(Exception):
 
 
 class Allocator:
-    """Use it inside the event loop only."""
+    """Allocates in three steps: reserve devices, call their plugin, write to the disk.
+
+    Reserving takes no time, so that no other pod gets what admission promises a pod; the rest takes
+    as long as the plugin. Nothing is kept for a container that was refused. Use it inside the event
+    loop only.
+    """
 
     def __init__(
         self,
-        state: devices_model.DeviceState,
+        state: model.DeviceState,
         plugins: Mapping[str, DevicePlugin],
         file: CheckpointFile,
         metrics: DeviceMetrics,
     ) -> None:
-        """``plugins``: the current ones, by resource."""
+        """Allocate devices of ``plugins``, the current ones by resource."""
         self._state = state
         self._plugins = plugins
         self._file = file
         self._metrics = metrics
 
-    def reserve(self, pod: Pod, wishes: Iterable[devices_model.Wish], *, pod_runs: bool) -> bool:
-        """Reserve what a container requests, all or nothing; whether a plugin is to be called.
+    def reserve(self, pod: Pod, requests: Iterable[model.DeviceRequest], *, pod_runs: bool) -> bool:
+        """Reserve what a container requests, all or nothing; return whether to call a plugin.
 
         Args:
             pod_runs: something of the pod runs.
 
         Raises:
-            NotGiven: it is not available.
+            NotAllocated: it is not available.
         """
-        made: dict[devices_model.DeviceHolder, devices_model.Reservation] = {}
-        for wish in wishes:
-            match devices_pick.decide(pod, wish, self._state, pod_runs=pod_runs):
-                case devices_pick.DeviceChoice() as choice:
-                    made[wish.holder] = devices_model.Reservation(
-                        wish, frozenset(devices_pick.pick(choice))
-                    )
-                case devices_pick.No(message):
-                    raise NotSupplied(message, wish.holder.container)
-                case devices_pick.Nothing():
+        made: dict[model.DeviceHolder, model.Reservation] = {}
+        for request in requests:
+            match pick.decide(pod, request, self._state, pod_runs=pod_runs):
+                case pick.DeviceChoice() as choice:
+                    made[request.holder] = model.Reservation(request, frozenset(pick.pick(choice)))
+                case pick.Unallocatable(message):
+                    raise NotAllocated(message, request.holder.container)
+                case pick.NothingToAllocate():
                     pass
         self._state.reserved.update(made)
         return bool(made)
 
     async def call_plugins(self, pod: Pod, container: str | None = None) -> None:
-        """Have the plugins agree to what is reserved for a pod, or for one container of it, and
-        write it to the disk.
+        """Have the plugins agree to what is reserved for a pod or one of its containers.
+
+        Then it is written to the disk.
 
         Raises:
-            NotGiven: a plugin does not agree, or the write failed; all of it is free again.
+            NotAllocated: a plugin does not agree, or the write failed; all of it is free again.
         """
         holders = [
             each
@@ -107,19 +102,19 @@ class Allocator:
             agreed = True
         except OSError as error:
             why = f"failed to write checkpoint file: {error}"
-            raise NotSupplied(why, holders[0].container if holders else "") from None
+            raise NotAllocated(why, holders[0].container if holders else "") from None
         finally:
             if not agreed:
                 self._take_back(holders)
 
-    def _take_back(self, holders: Collection[devices_model.DeviceHolder]) -> None:
+    def _take_back(self, holders: Collection[model.DeviceHolder]) -> None:
         for holder in holders:
             self._state.reserved.pop(holder, None)
             self._state.bookings.pop(holder, None)
         self._file.write_soon()
 
-    async def _call_plugin(self, pod: Pod, holder: devices_model.DeviceHolder) -> None:
-        """Raises NotGiven."""
+    async def _call_plugin(self, pod: Pod, holder: model.DeviceHolder) -> None:
+        """Call the plugin of a holder's resource. Raises NotAllocated."""
         plugin = self._plugins.get(holder.resource)
         choice = self._chosen(pod, holder)
         if plugin is not None and plugin.prefers and choice.preferred_request:
@@ -127,43 +122,43 @@ class Allocator:
                 liked = await plugin.preferred(*choice.preferred_request, choice.desired)
             except PluginCallFailed as error:
                 text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
-                raise NotSupplied(text, holder.container) from None
+                raise NotAllocated(text, holder.container) from None
             choice = self._chosen(pod, holder, liked)
         await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
 
     def _chosen(
-        self, pod: Pod, holder: devices_model.DeviceHolder, liked: Collection[str] = ()
-    ) -> devices_pick.DeviceChoice:
+        self, pod: Pod, holder: model.DeviceHolder, liked: Collection[str] = ()
+    ) -> pick.DeviceChoice:
         """Choose again: devices may have been added, removed or changed meanwhile.
 
         Later containers of the pod, which may reuse the same devices, are chosen for again too.
-        Raises NotGiven.
+        Raises NotAllocated.
         """
         reserved = self._state.reserved
         if holder not in reserved:
-            raise NotSupplied("its pod does not use the node any more", holder.container)
+            raise NotAllocated("its pod does not use the node any more", holder.container)
         same = [h for h in reserved if (h.uid, h.resource) == (holder.uid, holder.resource)]
-        wishes = [reserved.pop(each).wish for each in same]
-        first: devices_pick.DeviceChoice | None = None
-        for wish in wishes:
-            match devices_pick.decide(pod, wish, self._state):
-                case devices_pick.DeviceChoice() as choice:
-                    mine = wish.holder == holder
-                    ids = frozenset(devices_pick.pick(choice, liked if mine else ()))
-                    reserved[wish.holder] = devices_model.Reservation(wish, ids)
+        requests = [reserved.pop(each).request for each in same]
+        first: pick.DeviceChoice | None = None
+        for request in requests:
+            match pick.decide(pod, request, self._state):
+                case pick.DeviceChoice() as choice:
+                    mine = request.holder == holder
+                    ids = frozenset(pick.pick(choice, liked if mine else ()))
+                    reserved[request.holder] = model.Reservation(request, ids)
                     first = choice if mine else first
-                case devices_pick.No(message) | devices_pick.Nothing(message):
-                    raise NotSupplied(message, wish.holder.container)
+                case pick.Unallocatable(message) | pick.NothingToAllocate(message):
+                    raise NotAllocated(message, request.holder.container)
         assert first is not None, "it was among them"
         return first
 
     async def _allocate(
-        self, holder: devices_model.DeviceHolder, ids: list[str], again: Collection[str]
+        self, holder: model.DeviceHolder, ids: list[str], again: Collection[str]
     ) -> None:
         resource = holder.resource
         plugin = self._plugins.get(resource)
         if plugin is None:
-            raise NotSupplied(f"unknown Device Plugin {resource}", holder.container)
+            raise NotAllocated(f"unknown Device Plugin {resource}", holder.container)
         listed = self._state.resources[resource].listed
         devices = [listed[each] for each in ids]
         loop = asyncio.get_running_loop()
@@ -171,14 +166,12 @@ class Allocator:
         try:
             response = await plugin.allocate(ids)
         except (PluginCallFailed, PluginAnswer) as error:
-            raise NotSupplied(str(error), holder.container) from None
+            raise NotAllocated(str(error), holder.container) from None
         finally:
             self._metrics.allocations.labels(resource).observe(loop.time() - began)
         if self._state.reserved.pop(holder, None) is None:
-            raise NotSupplied("its pod does not use the node any more", holder.container)
-        self._state.bookings[holder] = devices_model.Booking(
-            devices_model.by_node(devices), response
-        )
+            raise NotAllocated("its pod does not use the node any more", holder.container)
+        self._state.bookings[holder] = model.Booking(model.by_node(devices), response)
         log.info(
             "devices allocated",
             extra={
@@ -192,14 +185,18 @@ class Allocator:
 
 
 RETURNS_WITHIN_S = 120.0
-"""Seconds from the agent's start within which pods wait for device plugins that an earlier agent
-had. After a reboot agent and plugins start in any order, and a refused pod stays refused; a plugin
+"""Seconds from the agent's start within which pods wait for an earlier agent's device plugins.
+
+After a reboot agent and plugins start in any order, and a refused pod stays refused; a plugin
 runs in a pod itself, which takes its time to start."""
 
 
 class DeviceManager:
-    """A :class:`~kubeletpy.resources.placement.hints.ResourceProvider` and a provider of
-    containers' config. Make it inside a running event loop.
+    """Provides devices to pods that are placed, and to the config of containers.
+
+    It is a :class:`~kubeletpy.resources.placement.hints.ResourceProvider` and a
+    :class:`~kubeletpy.runtime_manager.protocol.ContainerProvider`. Make it inside a running event
+    loop.
     """
 
     name = "devices"
@@ -217,16 +214,18 @@ class DeviceManager:
         open_plugin: OpenPlugin = over_socket,
         listen: bool = True,
     ) -> None:
-        """Args:
-        directory: holds the plugins' sockets and the checkpoint.
-        nodes: ids of the machine's NUMA nodes.
-        pod_runs: whether a container of a pod runs.
-        is_active: whether a pod uses the node.
-        node_changed: the devices in the node's status have changed.
-        pod_changed: the devices in a pod's status have changed.
-        listen: False: no plugin can register over kubelet.sock.
+        """Start without devices; :meth:`start` reads the checkpoint and lets plugins register.
+
+        Args:
+            directory: holds the plugins' sockets and the checkpoint.
+            nodes: ids of the machine's NUMA nodes.
+            pod_runs: whether a container of a pod runs.
+            is_active: whether a pod uses the node.
+            node_changed: called when the devices in the node's status have changed.
+            pod_changed: called when the devices in a pod's status have changed.
+            listen: False: no plugin can register over kubelet.sock.
         """
-        self.state = devices_model.DeviceState()
+        self.state = model.DeviceState()
         self._pod_runs = pod_runs
         self._is_active = is_active
         self._nodes = nodes
@@ -248,7 +247,7 @@ class DeviceManager:
         self._allocator = Allocator(self.state, self.plugins.current, self._file, metrics)
 
     async def start(self) -> None:
-        """Read which container has what, then let plugins register."""
+        """Read the containers' devices from the checkpoint, then let plugins register."""
         now = asyncio.get_running_loop().time()
         await self._file.restore(now)
         self._returns_until = now + RETURNS_WITHIN_S
@@ -263,11 +262,11 @@ class DeviceManager:
     # -- the node ------------------------------------------------------------------------------
 
     def counts(self, reported: Mapping[str, str]) -> DeviceCounts:
-        """The devices in the node's status. ``reported``: capacity as the API has it."""
+        """Count the devices for the node's status. ``reported``: capacity as the API has it."""
         return self._report.counts(reported)
 
     def resources_status(self, uid: str) -> Mapping[str, list[api.ResourceStatus]]:
-        """allocatedResourcesStatus of each container of a pod that has devices."""
+        """Return allocatedResourcesStatus of each container of a pod that has devices."""
         return model.resources_status(self.state, uid)
 
     def held_counts(self, uid: str) -> dict[str, int]:
@@ -285,7 +284,7 @@ class DeviceManager:
         found: dict[tuple[str, str], dict[str, dict[str, tuple[int, ...]]]] = {}
         for holder, booking in self.state.bookings.items():
             of_container = found.setdefault((holder.uid, holder.container), {})
-            of_container[holder.resource] = model.near(booking)
+            of_container[holder.resource] = model.nodes_by_device(booking)
         return found
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
@@ -293,20 +292,18 @@ class DeviceManager:
         found = []
         for holder, booking in sorted(self.state.bookings.items(), key=lambda item: item[0]):
             if holder.uid == pod.uid:
-                nodes = tuple(
-                    sorted(each for each in booking.by_node if each != devices_model.NO_NODE)
-                )
+                nodes = tuple(sorted(each for each in booking.by_node if each != model.NO_NODE))
                 what = ", ".join(sorted(booking.ids))
                 found.append(HeldResource(holder.container, holder.resource, what, nodes))
         return found
 
     def healthy_devices(self) -> dict[str, dict[str, tuple[int, ...]]]:
         """Devices that are or can be allocated, by resource."""
-        return model.healthy(self.state)
+        return model.healthy_devices(self.state)
 
     # -- plugins that come back ----------------------------------------------------------------
 
-    def awaited(self, pod: Pod) -> devices_model.AwaitedPlugins | None:
+    def awaited(self, pod: Pod) -> model.AwaitedPlugins | None:
         """The plugins that a pod has to wait for; None: none. A running pod waits for none."""
         if asyncio.get_running_loop().time() >= self._returns_until or self._pod_runs(pod.uid):
             return None
@@ -314,21 +311,17 @@ class DeviceManager:
             names = {
                 name
                 for _, container in pod.all_containers()
-                for name, number in devices_pick.requests(container, self.state).items()
+                for name, number in pick.requests(container, self.state).items()
                 if number > 0
                 and self.state.returning(name)
-                and not devices_pick.by_claim(pod, container["name"], name)
+                and not pick.by_claim(pod, container["name"], name)
             }
         except ValueError:  # placement refuses the pod for it
             return None
-        return (
-            devices_model.AwaitedPlugins(tuple(sorted(names)), self._returns_until)
-            if names
-            else None
-        )
+        return model.AwaitedPlugins(tuple(sorted(names)), self._returns_until) if names else None
 
     def returned(self, pod: Pod) -> Awaitable[None] | None:
-        """Something to await until a pod's plugins are back, or have had their time; None: now."""
+        """Return an awaitable until a pod's plugins are back or have had their time, or None."""
         return None if self.awaited(pod) is None else self._returned(pod)
 
     async def _returned(self, pod: Pod) -> None:
@@ -351,41 +344,40 @@ class DeviceManager:
     # -- placement -----------------------------------------------------------------------------
 
     def is_requested_by(self, pod: Pod) -> bool:
-        """See ResourceProvider."""
-        return any(
-            devices_pick.requests(container, self.state) for _, container in pod.all_containers()
-        )
+        """Whether any container of a pod requests devices."""
+        return any(pick.requests(container, self.state) for _, container in pod.all_containers())
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """See ResourceProvider. None for a running pod: its devices are in use where they are."""
+        """Return where devices could be allocated, by resource.
+
+        A running pod has no hints: its devices are in use where they are.
+        """
         if self._pod_runs(pod.uid):
             return {}
         if container is not None:
-            name, desired = container["name"], devices_pick.requests(container, self.state)
-            desired = {
-                each: n for each, n in desired.items() if not devices_pick.by_claim(pod, name, each)
-            }
-            return devices_pick.device_hints(pod, name, desired, self.state, self._nodes)
+            name, desired = container["name"], pick.requests(container, self.state)
+            desired = {each: n for each, n in desired.items() if not pick.by_claim(pod, name, each)}
+            return pick.device_hints(pod, name, desired, self.state, self._nodes)
         totals = pod_limits(pod, overhead=False)
         desired = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
-        return devices_pick.device_hints(pod, None, desired, self.state, self._nodes)
+        return pick.device_hints(pod, None, desired, self.state, self._nodes)
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """See ResourceProvider."""
-        desired = devices_pick.requests(container, self.state)
+        """Reserve the devices that a container requests. Raises AllocationRefused."""
+        desired = pick.requests(container, self.state)
         if not desired:
             return False
-        wishes = _wishes(pod, container["name"], desired, hint.mask)
+        requests = _device_requests(pod, container["name"], desired, hint.mask)
         try:
-            return self._allocator.reserve(pod, wishes, pod_runs=self._pod_runs(pod.uid))
-        except NotSupplied as error:
+            return self._allocator.reserve(pod, requests, pod_runs=self._pod_runs(pod.uid))
+        except NotAllocated as error:
             raise _refused(error) from None
 
     async def settle(self, pod: Pod) -> None:
-        """See ResourceProvider. Takes as long as the plugins."""
+        """Call the plugins of a pod's reserved devices. Raises AllocationRefused."""
         try:
             await self._allocator.call_plugins(pod)
-        except NotSupplied as error:
+        except NotAllocated as error:
             raise _refused(error) from None
 
     def release(self, uids: Collection[str]) -> None:
@@ -404,32 +396,30 @@ class DeviceManager:
         pod_ips: tuple[str, ...],
         supplied: ContainerAdditions,
     ) -> ContainerAdditions:
-        """Everything that a container that is about to be created gets with its devices.
+        """Add everything that a container gets with its devices to its config.
 
         Raises:
             ContainerConfigError: a plugin refuses or does not answer, or its devices are not known.
         """
         name = container["name"]
         try:
-            desired = {
-                each: n for each, n in devices_pick.requests(container, self.state).items() if n > 0
-            }
-            desired = {
-                each: n for each, n in desired.items() if not devices_pick.by_claim(pod, name, each)
-            }
+            desired = {each: n for each, n in pick.requests(container, self.state).items() if n > 0}
+            desired = {each: n for each, n in desired.items() if not pick.by_claim(pod, name, each)}
         except ValueError as error:
             raise ContainerConfigError(str(error)) from None
         have = self.state.of_container(pod.uid, name)
         missing = {each: number for each, number in desired.items() if each not in have}
         if missing and self._is_active(pod.uid):
             try:
-                if self._allocator.reserve(pod, _wishes(pod, name, missing), pod_runs=False):
+                if self._allocator.reserve(
+                    pod, _device_requests(pod, name, missing), pod_runs=False
+                ):
                     await self._allocator.call_plugins(pod, name)
-            except NotSupplied as error:
+            except NotAllocated as error:
                 raise ContainerConfigError(str(error)) from None
         for resource in desired:
-            await self.plugins.before_start(devices_model.DeviceHolder(pod.uid, name, resource))
-        more = devices_pick.from_plugins(self.state.of_container(pod.uid, name))
+            await self.plugins.before_start(model.DeviceHolder(pod.uid, name, resource))
+        more = pick.plugin_additions(self.state.of_container(pod.uid, name))
         return replace(
             supplied,
             envs=(*more.envs, *supplied.envs),
@@ -440,15 +430,15 @@ class DeviceManager:
         )
 
 
-def _wishes(
+def _device_requests(
     pod: Pod, container: str, desired: Mapping[str, int], mask: int | None = None
-) -> list[devices_model.Wish]:
+) -> list[model.DeviceRequest]:
     return [
-        devices_model.Wish(devices_model.DeviceHolder(pod.uid, container, resource), number, mask)
+        model.DeviceRequest(model.DeviceHolder(pod.uid, container, resource), number, mask)
         for resource, number in desired.items()
     ]
 
 
-def _refused(error: NotSupplied) -> AllocationRefused:
+def _refused(error: NotAllocated) -> AllocationRefused:
     text = f"Allocate failed due to {error}, which is unexpected"
     return AllocationRefused(text, container=error.container)

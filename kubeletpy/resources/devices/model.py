@@ -1,4 +1,7 @@
-"""Devices, and which containers have them. Pure."""
+"""Devices, the containers that have them, and the node's reports on them. Pure.
+
+Source: docs/reference/behaviour-resources.md, ri, rn, rp.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ class DeviceHolder(NamedTuple):
     resource: str
 
 
-class Wish(Struct, frozen=True):
-    """How much of one resource a container requests.
+class DeviceRequest(Struct, frozen=True):
+    """The devices of one resource that a container requests.
 
     Attributes:
         number: how many devices.
@@ -57,7 +60,7 @@ class Wish(Struct, frozen=True):
 class Reservation(Struct, frozen=True):
     """Devices reserved for a container until their plugin has agreed."""
 
-    wish: Wish
+    request: DeviceRequest
     ids: frozenset[str]
 
 
@@ -75,12 +78,12 @@ class Booking(Struct, frozen=True, dict=True):
 
     @cached_property
     def ids(self) -> frozenset[str]:
-        """All of them."""
+        """The ids of all devices."""
         return frozenset(each for ids in self.by_node.values() for each in ids)
 
 
 def by_node(devices: Iterable[PluginDevice]) -> dict[int, tuple[str, ...]]:
-    """Device ids by NUMA node."""
+    """Return device ids by NUMA node; :data:`NO_NODE` has those near none."""
     found: dict[int, tuple[str, ...]] = {}
     for device in devices:
         for node in device.nodes or (NO_NODE,):
@@ -98,10 +101,7 @@ class AwaitedPlugins(Struct, frozen=True):
     until: float
 
 
-# All that is known about devices: which exist, their health, and which are in use.
-#
-# Source: docs/reference/behaviour-resources.md, rn. Must never forget that a container has a
-# device because the device, its plugin or its resource is absent.
+# The state of a node's devices.
 
 FORGOTTEN_AFTER_S = 300.0
 """How long a plugin may be stopped before its resource is no longer the node's."""
@@ -135,7 +135,7 @@ class Listing(Struct, frozen=True):
 
     Attributes:
         listed: devices by id.
-        news: ids of devices that are new or changed their health.
+        changes: ids of devices that are new or changed their health.
         changed: other devices can, or can't, be allocated than before.
         before: the list that it replaces.
     """
@@ -149,7 +149,7 @@ class Listing(Struct, frozen=True):
 
 
 def compare(resource: PluginResource | None, devices: Iterable[PluginDevice]) -> Listing:
-    """The changes in a plugin's new list; takes time in proportion to the list."""
+    """Return the changes in a plugin's new list; takes time in proportion to the list."""
     known = resource or PluginResource(None)
     listed = {device.id: device for device in devices}
     before, now = known.listed, listed.values()
@@ -165,7 +165,10 @@ def compare(resource: PluginResource | None, devices: Iterable[PluginDevice]) ->
 
 
 class DeviceState:
-    """The devices of a node."""
+    """The devices of a node, their health, and their holders.
+
+    A container keeps its devices even while a device, its plugin or its resource is absent.
+    """
 
     def __init__(self) -> None:
         self.resources: dict[str, PluginResource] = {}
@@ -183,12 +186,15 @@ class DeviceState:
         self.bookings = dict(bookings)
 
     def started(self, name: str) -> None:
-        """A plugin has registered the resource. Its devices are those of its next list."""
+        """Note that a plugin has registered the resource; its devices come with its next list."""
         if name in self.resources:
             self.resources[name].stopped_at = None
 
     def listed(self, name: str, devices: Iterable[PluginDevice]) -> frozenset[str]:
-        """Take in a new list; the uids of pods whose devices are new or changed their health."""
+        """Take in a new list.
+
+        Returns the uids of pods whose devices are new or changed their health.
+        """
         return self.take_in(name, compare(self.resources.get(name), devices))
 
     def take_in(self, name: str, listing: Listing) -> frozenset[str]:
@@ -204,7 +210,7 @@ class DeviceState:
         )
 
     def stopped(self, name: str, now: float) -> None:
-        """The resource's plugin was removed: none of it can be allocated.
+        """Note that the resource's plugin was removed: none of it can be allocated.
 
         The node shows it, with no devices, also if the plugin has never listed any.
         """
@@ -225,7 +231,7 @@ class DeviceState:
         return removed
 
     def expires_at(self) -> float | None:
-        """When there will next be something to forget."""
+        """Return when the next resource expires, in event-loop seconds, or None."""
         stops = [each.stopped_at for each in self.resources.values() if each.stopped_at is not None]
         return min(stops) + FORGOTTEN_AFTER_S if stops else None
 
@@ -274,9 +280,7 @@ class DeviceState:
                 held.pop(holder)
 
 
-# Which resources device plugins may register.
-#
-# Source: docs/reference/behaviour-resources.md, rn.
+# The resources that device plugins may register.
 
 VERSION = "v1beta1"
 
@@ -285,11 +289,11 @@ _DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _MAX_DOMAIN, _MAX_NAME = 253, 63
 _REQUESTS = "requests."
-"""The prefix that quotas add to a resource's name: a name that already has it is refused."""
+"""The prefix that quotas add to a resource's name; a name that already has it is refused."""
 
 
 class RegistrationRefused(Exception):
-    """A plugin can't be registered; the text is for it and for the log."""
+    """A plugin can't be registered; the text is sent to it and logged."""
 
 
 def check_version(versions: Collection[str]) -> None:
@@ -321,29 +325,27 @@ def check_resource(name: str) -> None:
 
 
 # The node's reports on devices: capacity, allocatable, and the health of those in use.
-#
-#  Source: docs/reference/behaviour-resources.md, ri, rp.
 
 UNHEALTHY = "Unhealthy"
 
 
 def capacity(state: DeviceState) -> dict[str, int]:
-    """Number of all devices by resource, including those that can't be allocated now."""
+    """Count all devices by resource, including those that can't be allocated now."""
     return {name: len(each.healthy | each.unhealthy) for name, each in state.resources.items()}
 
 
 def allocatable(state: DeviceState) -> dict[str, int]:
-    """Number of devices that are or can be allocated, by resource."""
+    """Count the devices that are or can be allocated, by resource."""
     return {name: len(each.healthy) for name, each in state.resources.items()}
 
 
-def extended(names: Collection[str]) -> frozenset[str]:
-    """Those that are extended resources."""
+def extended_resources(names: Collection[str]) -> frozenset[str]:
+    """Return those of the names that are of extended resources."""
     return frozenset(name for name in names if "/" in name and "kubernetes.io/" not in name)
 
 
 def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.ResourceStatus]]:
-    """allocatedResourcesStatus of each container of a pod that has devices."""
+    """Return allocatedResourcesStatus of each container of a pod that has devices."""
     found: dict[str, list[api.ResourceStatus]] = {}
     for holder, booking in sorted(state.bookings.items(), key=lambda item: item[0]):
         if holder.uid != uid:
@@ -359,8 +361,8 @@ def resources_status(state: DeviceState, uid: str) -> Mapping[str, list[api.Reso
     return found
 
 
-def near(booking: Booking) -> dict[str, tuple[int, ...]]:
-    """The devices of a booking, and the NUMA nodes that each was near when allocated."""
+def nodes_by_device(booking: Booking) -> dict[str, tuple[int, ...]]:
+    """Return the devices of a booking, each with the NUMA nodes it was near when allocated."""
     found: dict[str, tuple[int, ...]] = {}
     for node, ids in booking.by_node.items():
         for each in ids:
@@ -368,8 +370,8 @@ def near(booking: Booking) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def healthy(state: DeviceState) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Healthy devices by resource, each with the NUMA nodes that it is near."""
+def healthy_devices(state: DeviceState) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return the healthy devices by resource, each with the NUMA nodes that it is near."""
     return {
         name: {each: resource.listed[each].nodes for each in resource.healthy}
         for name, resource in state.resources.items()

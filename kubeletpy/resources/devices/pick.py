@@ -1,6 +1,6 @@
-"""Which devices a container gets, or why it gets none. Pure.
+"""Decides which devices a container gets, near which NUMA nodes, and what it gets with them. Pure.
 
-Source: docs/reference/behaviour-resources.md, ro; the numbers are its rows.
+Source: docs/reference/behaviour-resources.md, ro, rp, rt. Numbers in comments are rows of ro.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from kubeletpy.base.api.quantity import value
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import DeviceNode, Mount, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
-from kubeletpy.resources.devices.model import Booking, DeviceHolder, DeviceState, PluginDevice, Wish
+from kubeletpy.resources.devices.model import (
+    Booking,
+    DeviceHolder,
+    DeviceRequest,
+    DeviceState,
+    PluginDevice,
+)
 from kubeletpy.resources.placement.hints import (
     Hint,
     left_by_init_containers,
@@ -31,13 +37,13 @@ if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
 
-class Nothing(Struct, frozen=True):
-    """There is nothing to allocate; ``why`` is for people."""
+class NothingToAllocate(Struct, frozen=True):
+    """There is nothing to allocate; ``why`` is for messages."""
 
     why: str
 
 
-class No(Struct, frozen=True):
+class Unallocatable(Struct, frozen=True):
     """The container can't have what it requests."""
 
     message: str
@@ -66,8 +72,7 @@ class DeviceChoice(Struct, frozen=True):
 
     @property
     def preferred_request(self) -> tuple[frozenset[str], frozenset[str]] | None:
-        """The devices a plugin may choose from, and those it must include; None: there is no
-        choice."""
+        """The devices a plugin may choose from, and those it must include, if any."""
         if 0 < self.needed < len(self.aligned):  # 11
             return self.aligned | self.taken, self.taken
         if self.needed > len(self.aligned):  # 12
@@ -77,9 +82,9 @@ class DeviceChoice(Struct, frozen=True):
 
 
 def requests(container: api.Container, state: DeviceState) -> dict[str, int]:
-    """How many devices of each resource a container requests: its limits, rounded up.
+    """Count the devices of each resource that a container requests: its limits, rounded up.
 
-    Raises ValueError for what is not a quantity.
+    Raises ValueError for an invalid quantity.
     """
     limits = (container.get("resources") or {}).get("limits") or {}
     return {name: value(text) for name, text in sorted(limits.items()) if state.concerns(name)}
@@ -95,45 +100,47 @@ def by_claim(pod: Pod, container: str, resource: str) -> bool:
 
 
 def reusable(pod: Pod, container: str, resource: str, state: DeviceState) -> frozenset[str]:
-    """Devices of init containers that have ended when a container starts, free to be reused."""
+    """Return the devices of init containers that have ended when a container starts."""
     return left_by_init_containers(
         pod, container, lambda name: state.ids_of(DeviceHolder(pod.uid, name, resource))
     )
 
 
 def decide(
-    pod: Pod, wish: Wish, state: DeviceState, *, pod_runs: bool = False
-) -> Nothing | No | DeviceChoice:
+    pod: Pod, request: DeviceRequest, state: DeviceState, *, pod_runs: bool = False
+) -> NothingToAllocate | Unallocatable | DeviceChoice:
     """Decide which devices of one resource a container gets.
 
     Args:
         pod_runs: something of the pod runs: an earlier agent admitted it, and what it has is in
             use, whatever its plugin reports (or has not reported yet).
     """
-    _, container, resource = wish.holder
-    desired, mask = wish.number, wish.mask
+    _, container, resource = request.holder
+    desired, mask = request.number, request.mask
     if by_claim(pod, container, resource):
-        return Nothing("a claim serves it")
-    own = state.bookings.get(wish.holder)
+        return NothingToAllocate("a claim serves it")
+    own = state.bookings.get(request.holder)
     if own is not None and len(own.ids) != desired:  # 2
-        return No(
+        return Unallocatable(
             f'pod "{pod.uid}" container "{container}" changed request for resource "{resource}" '
             f"from {len(own.ids)} to {desired}"
         )
     if pod_runs:  # 3
-        return Nothing("its pod runs already")
+        return NothingToAllocate("its pod runs already")
     known = state.resources.get(resource)
     if known is None:  # 4
-        return No(f"cannot allocate unregistered device {resource}")
+        return Unallocatable(f"cannot allocate unregistered device {resource}")
     if not known.healthy:  # 5
-        return No(f"no healthy devices present; cannot allocate unhealthy devices {resource}")
+        return Unallocatable(
+            f"no healthy devices present; cannot allocate unhealthy devices {resource}"
+        )
     if own is not None and not own.ids <= known.healthy:  # 6
-        return No(
+        return Unallocatable(
             "previously allocated devices are no longer healthy; "
             f"cannot allocate unhealthy devices {resource}"
         )
     if own is not None or desired <= 0:  # 7
-        return Nothing("it has them" if own is not None else "it requests none")
+        return NothingToAllocate("it has them" if own is not None else "it requests none")
     again = reusable(pod, container, resource, state) & known.healthy
 
     def is_far(each: str) -> bool:
@@ -142,7 +149,7 @@ def decide(
     taken = frozenset(sorted(again, key=lambda each: (is_far(each), each))[:desired])  # 8
     free = known.healthy - state.held_ids(resource)
     if len(free) < desired - len(taken):  # 9
-        return No(
+        return Unallocatable(
             f"requested number of devices unavailable for {resource}. "
             f"Requested: {desired - len(taken)}, Available: {len(free)}"
         )
@@ -167,12 +174,12 @@ def decide(
 
 
 def pick(choice: DeviceChoice, preferred: Collection[str] = ()) -> tuple[str, ...]:
-    """The devices, ordered by id. ``preferred``: what the plugin would take."""
-    wish = frozenset(preferred)
-    groups: tuple[frozenset[str], ...] = (wish & choice.aligned, choice.aligned)  # 11
+    """Pick devices, ordered by id. ``preferred``: those that the plugin would take."""
+    preference = frozenset(preferred)
+    groups: tuple[frozenset[str], ...] = (preference & choice.aligned, choice.aligned)  # 11
     if choice.needed >= len(choice.aligned):  # 12
-        liked = (wish & choice.unaligned) | (wish & choice.anywhere)
-        groups = (choice.aligned, liked, choice.unaligned, choice.anywhere)
+        others = preference & (choice.unaligned | choice.anywhere)
+        groups = (choice.aligned, others, choice.unaligned, choice.anywhere)
     chosen = set(choice.taken)
     for group in groups:
         missing = choice.desired - len(chosen)
@@ -181,9 +188,7 @@ def pick(choice: DeviceChoice, preferred: Collection[str] = ()) -> tuple[str, ..
     return tuple(sorted(chosen))
 
 
-# Near which NUMA nodes a container could get its devices.
-#
-# Source: docs/reference/behaviour-resources.md, rt.
+# Hints for placement.
 
 
 def device_hints(
@@ -193,7 +198,9 @@ def device_hints(
     state: DeviceState,
     nodes: Sequence[int],
 ) -> dict[str, Sequence[Hint] | None]:
-    """Hints by resource; None for no preference, empty for impossible.
+    """Return the NUMA nodes near which devices could be allocated, by resource.
+
+    None stands for no preference, and empty for impossible.
 
     Args:
         container: None: for all of the pod's containers at once.
@@ -237,11 +244,8 @@ def _masks(
     having = [node for node in nodes if any(mask >> node & 1 for mask in there)] or list(nodes)
     found: list[int] = []
     narrowest = len(having)
-    near, near_usable, supplied = (
-        touching(there, having),
-        touching(usable, having),
-        sum(kept.values()),
-    )
+    near, near_usable = touching(there, having), touching(usable, having)
+    reused = sum(kept.values())
     for number, mask in enumerate(masks(having)):
         if not mask:
             continue
@@ -249,24 +253,22 @@ def _masks(
             narrowest = min(narrowest, mask.bit_count())
         if any(not at & mask for at in kept):
             continue  # what init containers had is taken in any case
-        if near_usable[number] + supplied >= count:
+        if near_usable[number] + reused >= count:
             found.append(mask)
     return [Hint(mask, mask.bit_count() == narrowest) for mask in found]
 
 
 def _where(listed: Mapping[str, PluginDevice], ids: Iterable[str], every: int) -> Counter[int]:
-    """How many devices are near which nodes; those near none do not count."""
+    """Count devices by the nodes that they are near; those near none do not count."""
     masks = (mask_of(listed[each].nodes) & every for each in ids if each in listed)
     return Counter(mask for mask in masks if mask)
 
 
-# Merges plugins' answers into the additions that a container gets with its devices.
-#
-# Source: docs/reference/behaviour-resources.md, rp.
+# The additions to a container with devices.
 
 
-class FromPlugins(Struct, frozen=True):
-    """The additions to one container's config from all its devices."""
+class PluginAdditions(Struct, frozen=True):
+    """The additions to one container's config with all its devices."""
 
     envs: tuple[tuple[str, str], ...]
     mounts: tuple[Mount, ...]
@@ -275,8 +277,8 @@ class FromPlugins(Struct, frozen=True):
     cdi_devices: tuple[str, ...]
 
 
-def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
-    """The additions from a container's devices; the first of equal keys wins.
+def plugin_additions(bookings: Mapping[str, Booking]) -> PluginAdditions:
+    """Merge the plugins' answers for a container's devices; the first of equal keys wins.
 
     Args:
         bookings: by resource, in the order of their names.
@@ -305,7 +307,7 @@ def from_plugins(bookings: Mapping[str, Booking]) -> FromPlugins:
             source = _absolute(resource, "device", device.host_path)
             devices.setdefault(path, DeviceNode(path, source, _permissions(resource, device)))
         names |= dict.fromkeys(device.name for device in response.cdi_devices)
-    return FromPlugins(
+    return PluginAdditions(
         tuple(envs.items()),
         tuple(mounts.values()),
         tuple(devices.values()),

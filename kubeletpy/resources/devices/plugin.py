@@ -1,4 +1,4 @@
-"""One device plugin: the calls to it, bounded, and its answers as data.
+"""The bounded calls to one device plugin, and its answers as data.
 
 A plugin is an untrusted peer behind a socket: it may be slow, silent or wrong, and must not hold up
 anything else. The messages are loaded with the first plugin.
@@ -25,12 +25,12 @@ Answer = TypeVar("Answer", bound=Message)
 CONNECT_S, OPTIONS_S = 10.0, 10.0
 PRE_START_S = 30.0
 PREFERRED_S, ALLOCATE_S = 30.0, 300.0
-"""The kubelet waits forever, and with it all pods of the node; here one pod waits."""
+"""The kubelet waits without end, and with it all pods of the node; here one pod waits."""
 MAX_ANSWER = 4 << 20
 """Bytes; what gRPC in Go takes."""
 MAX_DEVICES, MAX_ID = 100_000, 1024
 """Devices per resource, and characters of an id."""
-MAX_SUPPLIED = 1024
+MAX_ADDITIONS = 1024
 """Variables, mounts, device nodes, annotations, and CDI devices of one container, of each."""
 MANY_DEVICES = 500
 """A longer list is processed in a thread."""
@@ -53,7 +53,7 @@ class DeviceCalls(Calls, Protocol):
 
 
 OpenPlugin = Callable[[str, str], DeviceCalls]
-"""From a socket's path and the plugin's resource. Raises EndpointError."""
+"""Opens the calls to a plugin, by its socket's path and resource. Raises EndpointError."""
 
 
 def over_socket(socket: str, resource: str) -> DeviceCalls:
@@ -107,15 +107,15 @@ class DevicePlugin:
     async def preferred(
         self, available: Collection[str], must_include: Collection[str], size: int
     ) -> tuple[str, ...]:
-        """Which devices it prefers. Raises PluginCallFailed."""
+        """Return the devices that the plugin prefers. Raises PluginCallFailed."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
-        wish = pb.ContainerPreferredAllocationRequest(
+        of_container = pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=sorted(available),
             must_include_deviceIDs=sorted(must_include),
             allocation_size=size,
         )
-        request = pb.PreferredAllocationRequest(container_requests=[wish])
+        request = pb.PreferredAllocationRequest(container_requests=[of_container])
         answer = await self._calls.call(
             "GetPreferredAllocation", request, pb.PreferredAllocationResponse, PREFERRED_S
         )
@@ -129,22 +129,22 @@ class DevicePlugin:
         """
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
-        wish = pb.ContainerAllocateRequest(devices_ids=ids)
-        request = pb.AllocateRequest(container_requests=[wish])
+        of_container = pb.ContainerAllocateRequest(devices_ids=ids)
+        request = pb.AllocateRequest(container_requests=[of_container])
         answer = await self._calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
         if not answer.container_responses:
             raise PluginAnswer("no containers return in allocation response")
-        supplied = answer.container_responses[0]
+        response = answer.container_responses[0]
         for field in ("envs", "mounts", "devices", "annotations", "cdi_devices"):
-            if (number := len(getattr(supplied, field))) > MAX_SUPPLIED:
+            if (number := len(getattr(response, field))) > MAX_ADDITIONS:
                 raise PluginAnswer(
                     f"device plugin {self.resource}: Allocate gives {number} {field}, more than "
-                    f"{MAX_SUPPLIED}; the container cannot start"
+                    f"{MAX_ADDITIONS}; the container cannot start"
                 )
-        return supplied.SerializeToString(deterministic=True)
+        return response.SerializeToString(deterministic=True)
 
     async def before_start(self, ids: Iterable[str]) -> None:
-        """A container with these devices is about to start. Raises PluginCallFailed."""
+        """Have the plugin prepare devices for a container's start. Raises PluginCallFailed."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
         request = pb.PreStartContainerRequest(devices_ids=ids)
@@ -157,7 +157,7 @@ class DevicePlugin:
 
 
 def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:
-    """A plugin's list. Raises PluginAnswer."""
+    """Return the devices in a plugin's list. Raises PluginAnswer."""
     if len(listed) > MAX_DEVICES:
         raise PluginAnswer(f"it lists {len(listed)} devices, more than {MAX_DEVICES}")
     found = []
@@ -170,7 +170,10 @@ def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:
 
 
 async def connected(open_plugin: OpenPlugin, resource: str, socket: str) -> DevicePlugin:
-    """A plugin that answers. Raises PluginCallFailed, EndpointError, RegistrationRefused."""
+    """Connect to a plugin and read its options.
+
+    Raises PluginCallFailed, EndpointError, RegistrationRefused.
+    """
     plugin = DevicePlugin(resource, socket, open_plugin(socket, resource))
     try:
         await plugin.connect()

@@ -1,7 +1,8 @@
-"""The device plugins that have registered: each is followed to its end, one a resource.
+"""Registers device plugins, one for each resource, and follows the devices of each to its end.
 
-Must never give a device to a container: :mod:`.allocator` does. Source:
-docs/reference/behaviour-resources.md, rn.
+Plugins register over ``kubelet.sock``, or over sockets in plugins_registry as CSI drivers do.
+:mod:`.device_manager` allocates their devices. Source: docs/reference/behaviour-resources.md, ri,
+rm, rn.
 """
 
 from __future__ import annotations
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
 
-# Where device plugins register: kubelet.sock in the directory of their sockets.
-#
-# Plugins watch for its creation, and register again when it is recreated. Source:
-# docs/reference/behaviour-resources.md, rn. Must never remove anything but sockets.
-
 log = logging.getLogger(__name__)
 
 SOCKET = "kubelet.sock"
@@ -62,7 +58,10 @@ Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
 
 
 class KubeletSocket:
-    """The service Registration."""
+    """Serves Registration at ``kubelet.sock`` in the directory of the plugins' sockets.
+
+    Plugins watch for its creation, and register again when it is recreated.
+    """
 
     def __init__(self, directory: Path, register: Register) -> None:
         self._directory = directory
@@ -83,7 +82,7 @@ class KubeletSocket:
         return was_empty
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop the service; plugins can no longer register."""
         if self._server is not None:
             await self._server.close()
 
@@ -103,7 +102,7 @@ class KubeletSocket:
 
 
 def clear(directory: Path) -> bool:
-    """Make the directory and remove the sockets in it; return whether it was empty.
+    """Make the directory and remove the sockets in it, nothing else; return whether it was empty.
 
     Blocks. Raises OSError.
     """
@@ -116,7 +115,7 @@ def clear(directory: Path) -> bool:
 
 
 def plugin_socket(directory: Path, endpoint: str) -> str:
-    """The path of a plugin's socket. Raises RegistrationRefused: it is not one in the directory."""
+    """Return the path of a plugin's socket. Raises RegistrationRefused: it is outside."""
     parts = PurePosixPath(endpoint).parts
     if not parts or endpoint.startswith("/") or ".." in parts or endpoint == SOCKET:
         raise RegistrationRefused(
@@ -125,19 +124,18 @@ def plugin_socket(directory: Path, endpoint: str) -> str:
     return str(directory / endpoint)
 
 
-# The devices in the node's status, and when it must be written.
-#
-# Source: docs/reference/behaviour-resources.md, ri.
-
 NODE_PACE_S = 1.0
 """Device changes cause the node's status to be written no faster than this."""
 
 
 class NodeReport:
-    """The devices in the node's status. Use it inside the event loop only."""
+    """Counts the devices for the node's status, and decides when that must be written.
+
+    Use it inside the event loop only.
+    """
 
     def __init__(self, state: DeviceState, node_changed: Callable[[], None]) -> None:
-        """``node_changed``: the devices in the node's status have changed."""
+        """Call ``node_changed`` when the devices in the node's status have changed."""
         self._state = state
         self._node_changed = node_changed
         self._to_zero: set[str] = set()
@@ -146,12 +144,14 @@ class NodeReport:
         self._reported_at = float("-inf")
 
     def nothing_known(self) -> None:
-        """The node may show resources that are not there any more: there was nothing on the disk
-        of what plugins had offered."""
+        """Report as 0 every extended resource of the node that has no plugin.
+
+        It is for a node whose disk has no record of what plugins had offered.
+        """
         self._zero_all = True
 
     def forgotten(self, resources: Iterable[str]) -> None:
-        """These resources are not there any more."""
+        """Report resources that expired as 0."""
         self._to_zero.update(resources)
         self._node_changed()
 
@@ -159,7 +159,7 @@ class NodeReport:
         """The devices in the node's status. ``reported``: capacity as the API has it."""
         if reported and self._zero_all:
             self._zero_all = False
-            self._to_zero |= model.extended(reported) - self._state.resources.keys()
+            self._to_zero |= model.extended_resources(reported) - self._state.resources.keys()
         total, free = model.capacity(self._state), model.allocatable(self._state)
         self._to_zero -= total.keys()
         self._to_zero -= {name for name in self._to_zero if reported.get(name, "0") == "0"}
@@ -179,7 +179,7 @@ class NodeReport:
         self._node_changed()
 
     def close(self) -> None:
-        """Stop reporting."""
+        """Cancel a report that is due."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -207,12 +207,14 @@ class DevicePlugins:
         open_plugin: OpenPlugin,
         listen: bool,
     ) -> None:
-        """Args:
-        directory: holds the plugins' sockets.
-        file: what is written when there are other devices.
-        pod_changed: the devices in a pod's status have changed.
-        listed: called when a plugin has listed its devices.
-        listen: False: no plugin can register over kubelet.sock.
+        """Start without a plugin; :meth:`listen` lets them register.
+
+        Args:
+            directory: holds the plugins' sockets.
+            file: is written when there are other devices.
+            pod_changed: called when the devices in a pod's status have changed.
+            listed: called when a plugin has listed its devices.
+            listen: False: no plugin can register over kubelet.sock.
         """
         self.current: dict[str, DevicePlugin] = {}
         self._lasting = Lasting()
@@ -227,33 +229,38 @@ class DevicePlugins:
         self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
         self._socket = KubeletSocket(directory, self._register) if listen else None
         self._ends = asyncio.Event()
-        self._unheard = ""
+        self._listen_error = ""
         self._problems: dict[str, str] = {}
         self._newest: dict[str, object] = {}
         self._prepares: dict[str, bool] = {}
         """Whether a resource's last plugin requires a call before containers start."""
 
     async def listen(self) -> None:
-        """Let plugins register over kubelet.sock. Where they can't, that is logged and retried: the
-        node works without, and plugins of plugins_registry need no kubelet.sock."""
+        """Let plugins register over kubelet.sock.
+
+        Where they can't, that is logged and retried: the node works without, and plugins of
+        plugins_registry need no kubelet.sock.
+        """
         if self._socket is None:
             return
         try:
             if await self._socket.start():
                 self._report.nothing_known()
         except OSError as error:
-            if self._unheard != (why := str(error)):
-                self._unheard = why
+            if self._listen_error != (why := str(error)):
+                self._listen_error = why
                 extra = {"socket": str(self._directory / SOCKET), "why": why}
                 log.error("device plugins can't register; trying again", extra=extra)
         else:
-            self._unheard = ""
+            self._listen_error = ""
 
     def problem(self) -> str:
-        """Why no device plugin can register over kubelet.sock; empty: they can."""
-        if not self._unheard:
+        """Return why no device plugin can register over kubelet.sock; empty if they can."""
+        if not self._listen_error:
             return ""
-        return f"device plugins can't register over {self._directory / SOCKET}: {self._unheard}"
+        return (
+            f"device plugins can't register over {self._directory / SOCKET}: {self._listen_error}"
+        )
 
     async def run(self) -> None:
         """Forget resources whose plugins were removed permanently, until cancelled."""
@@ -261,14 +268,14 @@ class DevicePlugins:
         while True:
             self._ends.clear()
             at = self._state.expires_at()
-            if self._unheard:
+            if self._listen_error:
                 again = loop.time() + LISTEN_AGAIN_S
                 at = again if at is None else min(at, again)
             try:
                 async with asyncio.timeout_at(at):
                     await self._ends.wait()
             except TimeoutError:
-                if self._unheard:
+                if self._listen_error:
                     await self.listen()
                 removed = self._state.expire(loop.time())
                 if not removed:
@@ -329,7 +336,7 @@ class DevicePlugins:
             self._watch(plugin), name=f"device plugin {resource}"
         )
         if before is not None:
-            await self._let_go(before)
+            await self._stop_watching(before)
 
     def _check_resource_limit(self, resource: str) -> None:
         """Raise RegistrationRefused when the node has too many resources for another one.
@@ -344,12 +351,12 @@ class DevicePlugins:
             )
 
     async def deregister(self, resource: str, socket: str) -> None:
-        """The plugin at this socket has exited, unless another has its resource."""
+        """Stop following the plugin at this socket, unless another has its resource."""
         plugin = self.current.get(resource)
         if plugin is not None and plugin.socket == socket:
-            await self._let_go(plugin)
+            await self._stop_watching(plugin)
 
-    async def _let_go(self, plugin: DevicePlugin) -> None:
+    async def _stop_watching(self, plugin: DevicePlugin) -> None:
         await cancel_tasks((self._watches.get(plugin),))
 
     async def _watch(self, plugin: DevicePlugin) -> None:
@@ -389,7 +396,10 @@ class DevicePlugins:
             await self._lasting.finish(plugin.close())
 
     async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
-        """Note a plugin's list, a long one in a thread; False: another plugin has its resource."""
+        """Take in a plugin's list, a long one in a thread.
+
+        Returns False if another plugin has its resource.
+        """
         name = plugin.resource
         known = self._state.resources.get(name)
         many = len(devices) > MANY_DEVICES or (known and len(known.listed) > MANY_DEVICES)
@@ -433,13 +443,8 @@ class DevicePlugins:
             ) from None
 
 
-# Device plugins that register as CSI drivers do, over a socket in plugins_registry.
-#
-# Source: docs/reference/behaviour-resources.md, rm, rn.
-
-
 class DevicePluginHandler:
-    """The handler of type DevicePlugin."""
+    """Handles plugins of type DevicePlugin, whose sockets are in plugins_registry."""
 
     def __init__(self, devices: DevicePlugins) -> None:
         self._devices = devices
@@ -453,12 +458,12 @@ class DevicePluginHandler:
             raise PluginRefused(f"device plugin {info.name}: {error}") from None
 
     async def register(self, info: PluginInfo) -> None:
-        """Offer its devices from now on; raises PluginRefused."""
+        """Offer a plugin's devices from now on. Raises PluginRefused."""
         try:
             await self._devices.register(info.name, info.endpoint)
         except RegistrationRefused as error:
             raise PluginRefused(str(error)) from None
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Stop offering them, unless another plugin has the resource."""
+        """Stop offering a plugin's devices, unless another one has the resource."""
         await self._devices.deregister(info.name, info.endpoint)

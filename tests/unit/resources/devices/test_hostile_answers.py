@@ -10,19 +10,19 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.model import Booking
-from kubeletpy.resources.devices.pick import from_plugins
-from kubeletpy.resources.devices.plugin import MAX_SUPPLIED
+from kubeletpy.resources.devices.pick import plugin_additions
+from kubeletpy.resources.devices.plugin import MAX_ADDITIONS
 from kubeletpy.resources.placement.hints import AllocationRefused
 from tests.unit.resources.devices.plugins import SimPlugin
 from tests.unit.resources.devices.test_device_manager import Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time
 
 FIELDS: dict[str, Any] = {
-    "envs": {f"v{n}": "" for n in range(MAX_SUPPLIED + 1)},
-    "annotations": {f"v{n}": "" for n in range(MAX_SUPPLIED + 1)},
-    "mounts": [pb.Mount(container_path="/x", host_path="/x")] * (MAX_SUPPLIED + 1),
-    "devices": [pb.DeviceSpec(container_path="/x", host_path="/x")] * (MAX_SUPPLIED + 1),
-    "cdi_devices": [pb.CDIDevice(name="a/b=c")] * (MAX_SUPPLIED + 1),
+    "envs": {f"v{n}": "" for n in range(MAX_ADDITIONS + 1)},
+    "annotations": {f"v{n}": "" for n in range(MAX_ADDITIONS + 1)},
+    "mounts": [pb.Mount(container_path="/x", host_path="/x")] * (MAX_ADDITIONS + 1),
+    "devices": [pb.DeviceSpec(container_path="/x", host_path="/x")] * (MAX_ADDITIONS + 1),
+    "cdi_devices": [pb.CDIDevice(name="a/b=c")] * (MAX_ADDITIONS + 1),
 }
 
 
@@ -43,4 +43,4 @@ async def test_too_many_entries_for_one_container_are_refused(field: str, tmp_pa
 def test_an_invalid_variable(name: str, text: str) -> None:
     supplied = pb.ContainerAllocateResponse(envs={name: text}).SerializeToString()
     with pytest.raises(ContainerConfigError, match=r"plugin of v/gpu: .* is no variable's name"):
-        from_plugins({"v/gpu": Booking({}, supplied)})
+        plugin_additions({"v/gpu": Booking({}, supplied)})

@@ -10,9 +10,9 @@ from kubeletpy.resources.devices.model import (
     PluginDevice,
     allocatable,
     capacity,
-    extended,
-    healthy,
-    near,
+    extended_resources,
+    healthy_devices,
+    nodes_by_device,
     resources_status,
 )
 
@@ -31,24 +31,24 @@ def node() -> DeviceState:
 def test_devices_are_counted_and_the_healthy_ones_named() -> None:
     assert capacity(node()) == {GPU: 3, NIC: 1}
     assert allocatable(node()) == {GPU: 2, NIC: 0}
-    assert healthy(node()) == {GPU: {"g0": (0, 1), "g1": ()}}
+    assert healthy_devices(node()) == {GPU: {"g0": (0, 1), "g1": ()}}
 
 
 def test_which_resources_are_extended() -> None:
     names = ("cpu", GPU, "kubernetes.io/x", "node.kubernetes.io/x", "hugepages-2Mi")
-    assert extended(names) == {GPU}
+    assert extended_resources(names) == {GPU}
 
 
 def test_the_nodes_that_the_devices_of_a_booking_are_near() -> None:
     booking = Booking({0: ("g0", "g3"), NO_NODE: ("g1",), 1: ("g0",)}, b"")
-    assert near(booking) == {"g0": (0, 1), "g3": (0,), "g1": ()}
+    assert nodes_by_device(booking) == {"g0": (0, 1), "g3": (0,), "g1": ()}
 
 
 def test_the_health_of_a_pods_devices() -> None:
     state = node()
     state.bookings = {
         DeviceHolder("uid-a", "main", NIC): Booking({NO_NODE: ("n0",)}, b""),
-        DeviceHolder("uid-a", "main", GPU): Booking({0: ("g0", "gone"), NO_NODE: ("g2",)}, b""),
+        DeviceHolder("uid-a", "main", GPU): Booking({0: ("g0", "removed"), NO_NODE: ("g2",)}, b""),
         DeviceHolder("uid-a", "side", "example.com/fpga"): Booking({NO_NODE: ("f0",)}, b""),
         DeviceHolder("uid-b", "main", GPU): Booking({NO_NODE: ("g1",)}, b""),
     }

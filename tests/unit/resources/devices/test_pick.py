@@ -14,16 +14,16 @@ from kubeletpy.resources.devices.model import (
     FORGOTTEN_AFTER_S,
     Booking,
     DeviceHolder,
+    DeviceRequest,
     DeviceState,
     PluginDevice,
     Reservation,
-    Wish,
     by_node,
 )
 from kubeletpy.resources.devices.pick import (
     DeviceChoice,
-    No,
-    Nothing,
+    NothingToAllocate,
+    Unallocatable,
     decide,
     device_hints,
     pick,
@@ -66,36 +66,38 @@ def devices(*ids: str) -> list[PluginDevice]:
 def decided(
     made: DeviceState, number: int = 1, *, runs: bool = False, mask: int | None = None
 ) -> Any:
-    wish = Wish(DeviceHolder("uid", "c", GPU), number, mask)
-    return decide(pod(container("c")), wish, made, pod_runs=runs)
+    request = DeviceRequest(DeviceHolder("uid", "c", GPU), number, mask)
+    return decide(pod(container("c")), request, made, pod_runs=runs)
 
 
 def test_1_served_by_a_claim() -> None:
     mapping = {"containerName": "c", "resourceName": GPU, "requestName": "r"}
     status = {"extendedResourceClaimStatus": {"requestMappings": [mapping]}}
     served = pod(container("c"), status=status)
-    wish = Wish(DeviceHolder("uid", "c", GPU), 1)
-    assert isinstance(decide(served, wish, state()), Nothing)
+    request = DeviceRequest(DeviceHolder("uid", "c", GPU), 1)
+    assert isinstance(decide(served, request, state()), NothingToAllocate)
 
 
 def test_2_changed_request() -> None:
     answer = decided(state(*devices("a", "b"), held={("uid", "c"): ["a"]}), 2)
-    assert answer == No(f'pod "uid" container "c" changed request for resource "{GPU}" from 1 to 2')
+    assert answer == Unallocatable(
+        f'pod "uid" container "c" changed request for resource "{GPU}" from 1 to 2'
+    )
 
 
 @pytest.mark.parametrize("held", [{}, {("uid", "c"): ["gone"]}])
 def test_3_a_running_pod_keeps_its_devices(held: Any) -> None:
-    assert isinstance(decided(state(held=held), runs=True), Nothing)
+    assert isinstance(decided(state(held=held), runs=True), NothingToAllocate)
 
 
 def test_4_unknown() -> None:
     made = DeviceState()
     made.bookings[DeviceHolder("other", "c", GPU)] = Booking({-1: ("a",)}, b"")
-    assert decided(made) == No(f"cannot allocate unregistered device {GPU}")
+    assert decided(made) == Unallocatable(f"cannot allocate unregistered device {GPU}")
 
 
 def test_5_none_healthy() -> None:
-    no = No(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
+    no = Unallocatable(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
     assert decided(state(PluginDevice("a", "Unhealthy"))) == no
     stopped = state(*devices("a"))
     stopped.stopped(GPU, 0.0)
@@ -105,15 +107,17 @@ def test_5_none_healthy() -> None:
 
 def test_6_own_devices_became_unhealthy() -> None:
     made = state(PluginDevice("a", "Unhealthy"), PluginDevice("b"), held={("uid", "c"): ["a"]})
-    assert decided(made) == No(
+    assert decided(made) == Unallocatable(
         "previously allocated devices are no longer healthy; "
         f"cannot allocate unhealthy devices {GPU}"
     )
 
 
 def test_7_a_container_that_has_its_devices() -> None:
-    assert decided(state(*devices("a"), held={("uid", "c"): ["a"]})) == Nothing("it has them")
-    assert decided(state(*devices("a")), 0) == Nothing("it requests none")
+    assert decided(state(*devices("a"), held={("uid", "c"): ["a"]})) == NothingToAllocate(
+        "it has them"
+    )
+    assert decided(state(*devices("a")), 0) == NothingToAllocate("it requests none")
 
 
 INIT, APP = container("i"), container("c")
@@ -146,8 +150,8 @@ def test_8_reused_devices_come_first_if_healthy() -> None:
     made = state(
         *devices("a", "b", "z"), PluginDevice("y", "Unhealthy"), held={("uid", "i"): ["y", "z"]}
     )
-    wish = Wish(DeviceHolder("uid", "c", GPU), 2)
-    answer = decide(pod(APP, init=[container("i", "2")]), wish, made)
+    request = DeviceRequest(DeviceHolder("uid", "c", GPU), 2)
+    answer = decide(pod(APP, init=[container("i", "2")]), request, made)
     assert isinstance(answer, DeviceChoice)
     assert pick(answer) == ("a", "z")
 
@@ -159,7 +163,7 @@ def test_8_reused_devices_near_the_hint_come_first() -> None:
     )
     spec = pod(APP, init=[container("i", "3")])
     for mask, ids in ((None, "a"), (0b01, "a"), (0b10, "c")):
-        answer = decide(spec, Wish(DeviceHolder("uid", "c", GPU), 1, mask), made)
+        answer = decide(spec, DeviceRequest(DeviceHolder("uid", "c", GPU), 1, mask), made)
         assert isinstance(answer, DeviceChoice)
         assert pick(answer) == (ids,)
 
@@ -167,9 +171,9 @@ def test_8_reused_devices_near_the_hint_come_first() -> None:
 def test_9_too_few() -> None:
     made = state(*devices("a", "b"), held={("other", "c"): ["a"]})
     asking = DeviceHolder("asking", "c", GPU)
-    made.reserved[asking] = Reservation(Wish(asking, 1), frozenset("b"))
+    made.reserved[asking] = Reservation(DeviceRequest(asking, 1), frozenset("b"))
     answer = decided(made, 2)
-    assert answer == No(
+    assert answer == Unallocatable(
         f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
     )
     del made.reserved[asking]

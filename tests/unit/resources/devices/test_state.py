@@ -9,10 +9,10 @@ from kubeletpy.resources.devices.model import (
     NO_NODE,
     Booking,
     DeviceHolder,
+    DeviceRequest,
     DeviceState,
     PluginDevice,
     Reservation,
-    Wish,
 )
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -25,7 +25,7 @@ def booked(*ids: str) -> Booking:
 
 
 def reserved(holder: DeviceHolder, *ids: str) -> Reservation:
-    return Reservation(Wish(holder, len(ids)), frozenset(ids))
+    return Reservation(DeviceRequest(holder, len(ids)), frozenset(ids))
 
 
 def in_use() -> DeviceState:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubeletpy.resources.devices import checkpoint
 from kubeletpy.resources.devices.model import DeviceHolder
-from kubeletpy.resources.devices.pick import from_plugins
+from kubeletpy.resources.devices.pick import plugin_additions
 from kubeletpy.resources.placement.state import (
     Block,
     read_cpu_state,
@@ -52,7 +52,7 @@ def test_devices() -> None:
     main = bookings[DeviceHolder(UID, "main", "test.example/dev")]
     assert main.by_node == {0: ("d3", "d2")}, "in no order, and part of the sum"
     assert bookings[DeviceHolder(UID, "i", "test.example/dev")].ids < main.ids
-    supplied = from_plugins({"test.example/dev": main})
+    supplied = plugin_additions({"test.example/dev": main})
     assert ("DEVICES", "d2,d3") in supplied.envs
     assert [each.container_path for each in supplied.devices] == ["/dev/d2", "/dev/d3"]
     again = json.loads(checkpoint.render(bookings, whole["Data"]["RegisteredDevices"]))

@@ -13,7 +13,7 @@ from kubeletpy.resources.devices.model import (
     check_resource,
     check_version,
 )
-from kubeletpy.resources.devices.pick import from_plugins
+from kubeletpy.resources.devices.pick import plugin_additions
 
 
 def booking(
@@ -33,7 +33,7 @@ def booking(
 
 
 def test_the_first_of_equal_keys_wins() -> None:
-    made = from_plugins(
+    made = plugin_additions(
         {
             "a.example/x": booking(
                 ("/m", "/first"),
@@ -75,7 +75,7 @@ def test_the_first_of_equal_keys_wins() -> None:
 )
 def test_refused_answers(answer: Booking, why: str) -> None:
     with pytest.raises(ContainerConfigError, match=why):
-        from_plugins({"a.example/x": answer})
+        plugin_additions({"a.example/x": answer})
 
 
 DOMAIN = ".".join(["d" * 63] * 3 + ["d" * 52])
