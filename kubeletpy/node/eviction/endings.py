@@ -93,11 +93,13 @@ class Endings:
         clear: Clear,
         ended: Callable[[], None],
     ) -> None:
-        """Args:
-        kill: ends a pod and waits for it; raises TimeoutError when that takes long.
-        is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
-        clear: removes what such a pod left in the runtime.
-        ended: called when one has stopped, is over, or is given up.
+        """Make it with no pod that is ending.
+
+        Args:
+            kill: ends a pod and waits for it; raises TimeoutError when that takes long.
+            is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
+            clear: removes what such a pod left in the runtime.
+            ended: called when one has stopped, is over, or is given up.
         """
         self._observer = observer
         self._kill = kill

@@ -12,23 +12,19 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, AnnotatingRecorder, pod_reference
-from kubeletpy.node.eviction import decide as eviction_decide
+from kubeletpy.node.eviction import decide
 from kubeletpy.node.eviction.endings import Clear, Ending, Endings
 from kubeletpy.node.eviction.node_pressure import REMEMBERED, NodePressure
 from kubeletpy.node.eviction.ranking import LAYER_S, Awaited, NodeSignals, PodUses, Reclaim
-from kubeletpy.node.eviction.report import PressureReport, report
+from kubeletpy.node.eviction.report import EvictionOrder, PressureReport, report
 from kubeletpy.node.eviction.signal_observer import LimitWatch, Meter, SignalObserver
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.protocol import KillOptions
-
-if TYPE_CHECKING:
-    from kubeletpy.node.eviction.report import EvictionOrder
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +34,7 @@ class EvictionKeeper:
 
     def __init__(
         self,
-        rules: eviction_decide.Rules,
+        rules: decide.Rules,
         signals: NodeSignals,
         uses: PodUses,
         meter: Meter | None,
@@ -111,8 +107,8 @@ class EvictionKeeper:
             aged=aged,
         )
         self.done = self._pressure.done
-        self.state = eviction_decide.EvictionState()
-        self.done_for_limits: deque[eviction_decide.LimitEviction] = deque(maxlen=REMEMBERED)
+        self.state = decide.EvictionState()
+        self.done_for_limits: deque[decide.LimitEviction] = deque(maxlen=REMEMBERED)
         """Pods that were evicted for limits of their own, newest at the end."""
         self._restored = False
 
@@ -133,7 +129,7 @@ class EvictionKeeper:
         """The order in which pods would be evicted now; measures what they use.
 
         Args:
-            ``requested``: a pod to include, with the resources that it would be allocated.
+            requested: a pod to include, with the resources that it would be allocated.
             without: uids of pods that would have ended by then.
         """
         return await self._pressure.order(self.state, requested, without)
@@ -145,10 +141,10 @@ class EvictionKeeper:
         self._restored = True
         conditions = (node.get("status") or {}).get("conditions") or ()
         reported = {each["type"] for each in conditions if each.get("status") == "True"}
-        displayed = [each for each in eviction_decide.Condition if each.value in reported]
-        if displayed:
+        known = [each for each in decide.Condition if each.value in reported]
+        if known:
             now = asyncio.get_running_loop().time()
-            self.state = eviction_decide.restored(self.state, displayed, now)
+            self.state = decide.restored(self.state, known, now)
             self._signals.wake()
 
     def pods_changed(self, uids: Collection[str]) -> None:
@@ -167,7 +163,7 @@ class EvictionKeeper:
         self._pressure.begin()
         try:
             while True:
-                wait: float | None = eviction_decide.PERIOD_S
+                wait: float | None = decide.PERIOD_S
                 try:
                     wait = await self._round()
                 except Exception:  # the boundary of a round: the next one comes anyway
@@ -178,7 +174,7 @@ class EvictionKeeper:
             await self._pressure.close()
 
     async def close(self) -> None:
-        """Stop reading."""
+        """Close what signals, uses and local storage are measured with."""
         await self._signals.close()
         await self._uses.close()
         if self._limits is not None:
@@ -189,13 +185,13 @@ class EvictionKeeper:
         seen = await self._observer.observe()
         now = asyncio.get_running_loop().time()
         before = self.state
-        decision = eviction_decide.decide(
+        decision = decide.decide(
             seen.observations,
             self._rules,
             before,
             now,
             over=self._limits.over() if self._limits is not None else (),
-            at_once=eviction_decide.AT_ONCE - len(self._endings.over_limits),
+            at_once=decide.AT_ONCE - len(self._endings.over_limits),
         )
         self.state = decision.state
         if decision.state.conditions != before.conditions:
@@ -207,20 +203,18 @@ class EvictionKeeper:
         if self._limits is not None:
             waits.append(self._limits.due(now))
         if self._rules.thresholds:
-            waits.append(
-                eviction_decide.observation_delay(seen.observations, before.last, self._rules)
-            )
+            waits.append(decide.observation_delay(seen.observations, before.last, self._rules))
         if decision.unsure:
-            waits.append(eviction_decide.CONFIRM_S)
-        if (held := eviction_decide.hold_ends(self.state, self._rules, now)) is not None:
-            waits.append(max(held, eviction_decide.CONFIRM_S))
+            waits.append(decide.CONFIRM_S)
+        if (held := decide.hold_ends(self.state, self._rules, now)) is not None:
+            waits.append(max(held, decide.CONFIRM_S))
         return min((each for each in waits if each is not None), default=None)
 
     def excluded(self, uid: str) -> Excluded | None:
         """How a critical pod exceeds a limit of its own storage and stays; None: it does not."""
         return None if self._limits is None else self._limits.excluded(uid)
 
-    def _end_offenders(self, decision: eviction_decide.EvictionDecision) -> None:
+    def _end_offenders(self, decision: decide.EvictionDecision) -> None:
         if self._limits is None:
             return
         going = [(each, pod) for each in decision.over if (pod := self._pod(each.uid)) is not None]
@@ -232,17 +226,15 @@ class EvictionKeeper:
             self._limits.goes(offender)
             self._end(offender, pod, decision.held)
 
-    def _end(
-        self, offender: eviction_decide.Offender, pod: Pod, held: Sequence[eviction_decide.Crossing]
-    ) -> None:
+    def _end(self, offender: decide.Offender, pod: Pod, held: Sequence[decide.Crossing]) -> None:
         verdict = offender.verdict
         log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
         self._recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
         self._evicted(verdict.signal)
         options = KillOptions(
-            grace_override=eviction_decide.GRACE_S,
+            grace_override=decide.GRACE_S,
             evict=True,
-            status_override=partial(eviction_decide.evicted_status, verdict=verdict),
+            status_override=partial(decide.evicted_status, verdict=verdict),
         )
         # what it leaves may be all that the node is short of
         awaited = Awaited(held[0].threshold, patience=LAYER_S) if held else None

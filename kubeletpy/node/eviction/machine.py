@@ -1,4 +1,4 @@
-"""Reads the signals of this machine, and which file systems images and layers are on.
+"""The machine as eviction measures it: signals, notices of the kernel, and what pods use.
 
 Must never read on the event loop: a file system that does not answer is left alone for a while, and
 keeps nobody else waiting.
@@ -35,14 +35,13 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService
 
-# Has the kernel report when memory runs short, so that there is no need to poll.
+log = logging.getLogger(__name__)
+
+# Notices of the kernel about memory, so that there is no need to poll.
 #
 # Source: docs/reference/behaviour-resources.md, rf. On cgroup v1 an eventfd fires when a cgroup's
 # usage crosses a threshold. Where the kernel reports stalls (PSI), a trigger fires, and on v2 the
-# file ``memory.events`` of a cgroup with a limit. Without a source of notices, periodic
-# observations find the same, later. Must never block, and never act.
-
-log = logging.getLogger(__name__)
+# file ``memory.events`` of a cgroup with a limit.
 
 REARM_S = 10.0
 """Source: docs/reference/constants.csv: threshold notifier refresh."""
@@ -51,7 +50,10 @@ STALL = b"some 140000 2000000\x00"
 
 
 class MemoryNotices:
-    """Make it inside a running event loop and close it.
+    """Notifies of memory that runs short; make it inside a running event loop and close it.
+
+    Never blocks and never acts. Without a source of notices, periodic observations find the same,
+    later.
 
     Args:
         memory: mount point of the memory controller; None where there is none.
@@ -108,7 +110,7 @@ class MemoryNotices:
         self._drop(old)
 
     def close(self) -> None:
-        """End all notifications."""
+        """End all notifications and close their descriptors."""
         self._closed = True
         self._drop(self._thresholds)
         self._thresholds = []
@@ -320,7 +322,7 @@ class MachineSignals:
         self._notices.wake()
 
     async def close(self) -> None:
-        """Stop. Do not wait for a file system that does not answer."""
+        """End notices and threads, without waiting for a file system that does not answer."""
         self._notices.close()
         self._memory.shutdown(wait=False)
         self._disk.shutdown(wait=False, cancel_futures=True)
@@ -385,17 +387,14 @@ def _devices(paths: tuple[str, str, str]) -> tuple[int, int, int]:
     return node, images, layers
 
 
-# A node of which nothing is watched: only limits of pods are kept there.
-
-
 class Unwatched:
-    """A NodeSignals and a PodUses without numbers."""
+    """Signals and uses of a node where only limits of pods are watched: there are no numbers."""
 
     def __init__(self) -> None:
         self._woken = asyncio.Event()
 
     async def observe(self, desired: Collection[Signal]) -> Observations:
-        """Nothing."""
+        """Return no observation: no signal is watched."""
         return {}
 
     async def layout(self) -> Layout | None:
@@ -403,7 +402,7 @@ class Unwatched:
         return None
 
     def arm(self, margins: Mapping[Signal, int]) -> None:
-        """Nobody notifies."""
+        """Do nothing: no memory is watched."""
 
     async def noticed(self, within: float | None) -> None:
         """Wait until woken, at most this many seconds."""
@@ -413,22 +412,22 @@ class Unwatched:
         self._woken.clear()
 
     def wake(self) -> None:
-        """Have :meth:`noticed` return."""
+        """Have :meth:`noticed` return at once."""
         self._woken.set()
 
     async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
-        """Nobody is a candidate."""
+        """Return no candidate: no pod is evicted for the node."""
         return []
 
     async def close(self) -> None:
-        """Nothing is held."""
-
-
-# Collects what pods use on demand: the ranking must not depend on old numbers.
+        """Do nothing: no descriptor is open."""
 
 
 class CollectedUses:
-    """Reads usage from a collector; ``close`` it with the event loop it was used in."""
+    """Reads usage from a collector at each call: the ranking must not depend on old numbers.
+
+    ``close`` it with the event loop it was used in.
+    """
 
     def __init__(self, collector: StatsCollector) -> None:
         self._collector = collector
@@ -441,5 +440,5 @@ class CollectedUses:
         return [candidate(pod, readings.get(pod.uid), on_disk.get(pod.uid)) for pod in pods]
 
     async def close(self) -> None:
-        """Stop collecting."""
+        """Close the collector that it reads from."""
         await self._collector.close()

@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import replace
@@ -27,13 +26,10 @@ from kubeletpy.kubeapi.events.recorder import (
 from kubeletpy.node.eviction import decide, report
 from kubeletpy.node.eviction import ranking as eviction_ranking
 from kubeletpy.node.eviction.endings import Ending, Endings
-from kubeletpy.node.eviction.report import REPORTED, EvictionRecord
+from kubeletpy.node.eviction.report import REPORTED, EvictionOrder, EvictionRecord
 from kubeletpy.node.eviction.signal_observer import LimitWatch, SignalObserver
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
-
-if TYPE_CHECKING:
-    from kubeletpy.node.eviction.report import EvictionOrder
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +60,7 @@ class NodePressure:
         evicted: Callable[[str], None],
         aged: Callable[[str, float], None],
     ) -> None:
-        """Args: as :class:`kubeletpy.node.eviction.keeper.EvictionKeeper`."""
+        """Make it as :class:`kubeletpy.node.eviction.keeper.EvictionKeeper`, with its own parts."""
         self._rules = rules
         self._signals = signals
         self._observer = observer
@@ -213,9 +209,6 @@ class NodePressure:
         self, state: decide.EvictionState, requested: Pod | None, without: Collection[str]
     ) -> tuple[EvictionOrder, ...]:
         """The result of :meth:`kubeletpy.node.eviction.keeper.EvictionKeeper.order`."""
-        from kubeletpy.node.eviction.ranking import candidate
-        from kubeletpy.node.eviction.report import orders
-
         watched = {threshold.signal for threshold in self._rules.thresholds}
         on_disk = bool(watched & decide.DISK)
         layout = await self._signals.layout() if on_disk else None
@@ -225,8 +218,8 @@ class NodePressure:
         desired = None
         if requested is not None:
             runs = next((each.use for each in uses if each.uid == requested.uid), None)
-            desired = replace(candidate(requested, None, None), use=runs)
-        return orders(watched, layout, uses, crossed, desired)
+            desired = replace(eviction_ranking.candidate(requested, None, None), use=runs)
+        return report.orders(watched, layout, uses, crossed, desired)
 
     async def _clear_away(
         self, crossing: decide.Crossing, what: tuple[eviction_ranking.Reclaim, ...]

@@ -1,7 +1,9 @@
 """Which pod is evicted first, why, and what may be reclaimed before any is. Pure.
 
-Source: docs/reference/behaviour.md, p6; docs/reference/behaviour-resources.md, rd. Where the
-kubelet leaves the order open the uid decides, so that two rankings give the same order.
+Also the interfaces through which a keeper measures (:class:`NodeSignals`, :class:`PodUses`), and
+when what an eviction frees has appeared on the disk. Where the kubelet leaves the order open the
+uid decides, so that two rankings give the same order. Source: docs/reference/behaviour.md, p6;
+docs/reference/behaviour-resources.md, ra, rd.
 """
 
 from __future__ import annotations
@@ -18,9 +20,7 @@ from kubeletpy.node.stats.usage import PodDisk, PodReading, TreeUse
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical, pod_requests
 
-# The resource use of a pod and its containers, next to their requests.
-#
-# Source: docs/reference/behaviour-resources.md, ra; docs/reference/behaviour-resources.md, rd.
+# The resource use of pods and containers, next to their requests.
 
 MEMORY_REQUEST, STORAGE = "memory", "ephemeral-storage"
 
@@ -346,7 +346,7 @@ def _used(use: Use, signal: decide.Signal, layout: decide.Layout) -> int:
     return layers + trees
 
 
-# Interfaces of the eviction keeper: signals of the machine, and what pods use.
+# Interfaces to the machine.
 
 
 class NodeSignals(Protocol):
@@ -369,11 +369,11 @@ class NodeSignals(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have :meth:`noticed` return."""
+        """Have :meth:`noticed` return at once."""
         ...
 
     async def close(self) -> None:
-        """Stop."""
+        """End notifications and release what is open."""
         ...
 
 
@@ -385,11 +385,11 @@ class PodUses(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop."""
+        """End measurements that are under way."""
         ...
 
 
-# Decides when the space that an eviction or a reclaim frees has appeared on the disk.
+# When the space that an eviction or a reclaim frees has appeared on the disk.
 #
 # A runtime may remove a container at once and its writable layer later. containerd leaves layers
 # to its own garbage collection, which ran 0.1 to 0.5 s after RemoveContainer on an idle machine.

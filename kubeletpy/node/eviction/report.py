@@ -1,7 +1,7 @@
-"""The part of ``kubeletpy explain`` about a node under pressure, as plain data. Pure.
+"""How evictions are reported: to explain and plan, and in events, annotations and statuses. Pure.
 
-Causes and remedies are members with their numbers; they become words where they are shown. Times
-are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
+For explain, causes and remedies are members with their numbers; they become text where they are
+shown. Times are Unix seconds; numbers are bytes, inodes or tasks, like the signal's.
 """
 
 from __future__ import annotations
@@ -255,10 +255,10 @@ def place_of(ranked: eviction_ranking.Ranked) -> RankingEntry:
     )
 
 
-# The order in which pods would be evicted if the node ran short now. Pure, for plan and explain.
+# The order in which pods would be evicted if the node ran short now, for plan and explain.
 #
-# The ranking is the one that evicts (:mod:`.ranking`); nothing here decides anything. Pods that
-# exceed a limit of their own are evicted before all others, regardless of this order.
+# The ranking is the one that evicts (:mod:`.ranking`). Pods that exceed a limit of their own are
+# evicted before all others, regardless of this order.
 
 FIRST = 10
 """How many pods of an order are named; the requested pod always is."""
@@ -389,10 +389,9 @@ def _running(
     return replace(pod, use=eviction_ranking.Use(memory=amount, tasks=1, disk=disk))
 
 
-# How an eviction is reported: message, annotations, status.
-#
-# Source: docs/reference/events.csv: Evicted, EvictionThresholdMet; docs/reference/reasons.csv:
-# Evicted, DisruptionTarget; docs/reference/behaviour-resources.md, rd.
+# Message, annotations and status of an eviction. Source: docs/reference/events.csv: Evicted,
+# EvictionThresholdMet; docs/reference/reasons.csv: Evicted, DisruptionTarget;
+# docs/reference/behaviour-resources.md, rd.
 
 REASON = "Evicted"
 

@@ -1,4 +1,7 @@
-"""Observes a node, and keeps the plausible observations of the last seconds."""
+"""Measures a node for its keeper: recent plausible observations, and pods that exceed a limit.
+
+Must never end a pod: :mod:`.decide` states which is to be evicted.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from kubeletpy.pods.resources import is_critical
 
 log = logging.getLogger(__name__)
 
-LOOKS = 32
+OBSERVATIONS = 32
 """How many observations are kept: more than fit into LAYERS_S and a period, at one a second."""
 SETTLE_CHECK_S = 0.2
 """Between two checks whether what is to be freed has been."""
@@ -38,7 +41,7 @@ class SignalObserver:
         self._rules = rules
         self.doubts: Mapping[decide.Signal, decide.Doubt] = {}
         """Those of the last observation."""
-        self._left: deque[tuple[float, decide.Observations]] = deque(maxlen=LOOKS)
+        self._left: deque[tuple[float, decide.Observations]] = deque(maxlen=OBSERVATIONS)
         """Observations of the last seconds, at most one a second."""
 
     async def observe(self) -> decide.CheckedObservations:
@@ -92,12 +95,6 @@ class SignalObserver:
             await asyncio.sleep(SETTLE_CHECK_S)
 
 
-# Measures the local storage of pods that have limits, and keeps who exceeds one.
-#
-# :mod:`.local_storage` states who does. Must cost nothing while no running pod has such a limit,
-# and never ends a pod itself.
-
-
 class Meter(Protocol):
     """Measures how much of the disk pods use."""
 
@@ -106,12 +103,16 @@ class Meter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop measuring."""
+        """End a measurement that is under way."""
         ...
 
 
 class LimitWatch:
-    """Notify it of the pods that may run; call :meth:`due` in each round."""
+    """Measures the local storage of pods that have limits, and keeps which exceed one.
+
+    Notify it of the pods that may run; call :meth:`due` in each round. Costs nothing while no
+    running pod has such a limit.
+    """
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class LimitWatch:
         )
 
     async def close(self) -> None:
-        """Stop measuring."""
+        """End a measurement that is under way, and close the meter."""
         await cancel_tasks((self._measuring,))
         await self._meter.close()
 
@@ -226,7 +227,7 @@ class LimitWatch:
         pod = self._pod(uid)
         return pod is not None and is_critical(pod)
 
-    def _spare(self, over: Iterable[decide.Offender]) -> None:
+    def _exclude(self, over: Iterable[decide.Offender]) -> None:
         """Keep which critical pods exceed a limit since when; each is logged once."""
         before, self._excluded = self._excluded, {}
         for each in over:
@@ -266,7 +267,7 @@ class LimitWatch:
                 if (verdict := decide.judge(watched[uid], use)) is not None
             ]
             self._offenders = [each for each in over if not self._is_critical(each.uid)]
-            self._spare([each for each in over if self._is_critical(each.uid)])
+            self._exclude([each for each in over if self._is_critical(each.uid)])
         except Exception:  # the boundary of a measurement: the next one comes anyway
             log.exception("local storage could not be measured")
         finally:
