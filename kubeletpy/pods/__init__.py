@@ -1,4 +1,4 @@
-"""Data types for pods: their objects, their runtime status and what components share about them.
+"""Data types for pods: their objects, their runtime status and the values that components share.
 
 Pure, as is every module here.
 """

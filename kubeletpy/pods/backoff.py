@@ -70,7 +70,7 @@ class ExponentialBackoff:
             self._entries[key] = state
 
     def collect(self, now: float) -> None:
-        """Drop expired entries."""
+        """Drop the entries whose quiet period is over."""
         removed = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
         for key in removed:
             del self._entries[key]

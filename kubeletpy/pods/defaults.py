@@ -1,6 +1,6 @@
-"""Fills in the API's defaults for unspecified fields of a pod's spec.
+"""Completes a static pod's spec as the API would: its defaults, and its canonical quantities.
 
-The API fills them in for its own pods, the agent for static pods, which no API has seen. The values
+The API does this for its own pods, the agent for static pods, which no API has seen. The defaults
 are those of docs/reference/api-server.md, aa. Pure; never changes its argument. Needs a pod of the
 right shape (:mod:`kubeletpy.pods.shape`).
 
@@ -85,13 +85,13 @@ def _tag_policy(image: str) -> str:
 
 
 def container(
-    supplied: JSON, *, host_network: bool = False, requests_from_limits: bool = True
+    declared: JSON, *, host_network: bool = False, requests_from_limits: bool = True
 ) -> JSON:
     """A container, init container or ephemeral container with its defaults."""
     filled = fill(
-        supplied,
+        declared,
         {
-            "imagePullPolicy": _tag_policy(supplied.get("image") or ""),
+            "imagePullPolicy": _tag_policy(declared.get("image") or ""),
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "File",
             "resources": {},
@@ -101,17 +101,17 @@ def container(
     if limits and requests_from_limits:
         requests = {**limits, **(filled["resources"].get("requests") or {})}
         filled["resources"] = {**filled["resources"], "requests": requests}
-    if supplied.get("ports"):
-        filled["ports"] = [_port(port, host_network) for port in supplied["ports"]]
-    if supplied.get("env"):
-        filled["env"] = [_env(variable) for variable in supplied["env"]]
+    if declared.get("ports"):
+        filled["ports"] = [_port(port, host_network) for port in declared["ports"]]
+    if declared.get("env"):
+        filled["env"] = [_env(variable) for variable in declared["env"]]
     for key in _PROBE_KINDS:
-        if supplied.get(key) is not None:
-            filled[key] = probe(supplied[key])
-    if supplied.get("lifecycle"):
+        if declared.get(key) is not None:
+            filled[key] = probe(declared[key])
+    if declared.get("lifecycle"):
         filled["lifecycle"] = {
             key: _handler(value) if isinstance(value, dict) else value
-            for key, value in supplied["lifecycle"].items()
+            for key, value in declared["lifecycle"].items()
         }
     return filled
 
@@ -147,10 +147,10 @@ def _handler(handler: JSON) -> JSON:
     return handler
 
 
-def probe(supplied: JSON) -> JSON:
+def probe(declared: JSON) -> JSON:
     """A probe with its periods and thresholds; 0 means the default."""
-    filled = _handler(supplied)
-    return {**filled, **{key: supplied.get(key) or value for key, value in _PROBE.items()}}
+    filled = _handler(declared)
+    return {**filled, **{key: declared.get(key) or value for key, value in _PROBE.items()}}
 
 
 def _downward_items(holder: JSON) -> JSON:
@@ -167,42 +167,42 @@ def _projection(source: JSON) -> JSON:
     return source
 
 
-def volume(supplied: JSON) -> JSON:
+def volume(declared: JSON) -> JSON:
     """A volume with its defaults; one without a source is an emptyDir."""
-    if not any(value is not None for key, value in supplied.items() if key != "name"):
-        return {**supplied, "emptyDir": {}}
-    filled = dict(supplied)
+    if not any(value is not None for key, value in declared.items() if key != "name"):
+        return {**declared, "emptyDir": {}}
+    filled = dict(declared)
     for key in ("secret", "configMap", "downwardAPI", "projected"):
-        if supplied.get(key) is not None:
-            filled[key] = fill(supplied[key], {"defaultMode": _FILE_MODE})
-    if supplied.get("downwardAPI") is not None:
+        if declared.get(key) is not None:
+            filled[key] = fill(declared[key], {"defaultMode": _FILE_MODE})
+    if declared.get("downwardAPI") is not None:
         filled["downwardAPI"] = _downward_items(filled["downwardAPI"])
-    if (supplied.get("projected") or {}).get("sources"):
-        sources = [_projection(source) for source in supplied["projected"]["sources"]]
+    if (declared.get("projected") or {}).get("sources"):
+        sources = [_projection(source) for source in declared["projected"]["sources"]]
         filled["projected"] = {**filled["projected"], "sources": sources}
-    if supplied.get("hostPath") is not None and supplied["hostPath"].get("type") is None:
-        filled["hostPath"] = {**supplied["hostPath"], "type": ""}
-    if supplied.get("image") is not None:
-        policy = _tag_policy(supplied["image"].get("reference") or "")
-        filled["image"] = fill(supplied["image"], {"pullPolicy": policy})
-    template = (supplied.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if declared.get("hostPath") is not None and declared["hostPath"].get("type") is None:
+        filled["hostPath"] = {**declared["hostPath"], "type": ""}
+    if declared.get("image") is not None:
+        policy = _tag_policy(declared["image"].get("reference") or "")
+        filled["image"] = fill(declared["image"], {"pullPolicy": policy})
+    template = (declared.get("ephemeral") or {}).get("volumeClaimTemplate")
     if template:
         spec = fill(template.get("spec") or {}, {"volumeMode": "Filesystem"})
         filled["ephemeral"] = {"volumeClaimTemplate": {**template, "spec": spec}}
     return filled
 
 
-# A static pod's spec with its quantities as the API would return them: ``cpu: 1`` is ``"1"``.
-#
-# The API returns its pods in this form. A status repeats values of the spec: a value that the API
-# rewrites makes our status differ from the API's for as long as the pod exists. Pure; never
-# changes its argument.
+# -- quantities ------------------------------------------------------------------------------
 
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def canonical_spec(spec: JSON) -> JSON:
-    """``spec`` with canonical resources, overhead and size limits. Raises ValueError."""
+    """``spec`` with its quantities as the API returns them: ``cpu: 1`` becomes ``"1"``.
+
+    A status repeats values of the spec: a value that the API rewrites makes our status differ from
+    the API's for as long as the pod exists. Raises ValueError.
+    """
     made = _with_resources(spec)
     for key in _CONTAINERS:
         if spec.get(key):
@@ -218,10 +218,10 @@ def _with_resources(holder: JSON) -> JSON:
     resources = holder.get("resources")
     if not resources:
         return dict(holder)
-    reported = {
+    rewritten = {
         kind: _amounts(resources[kind]) for kind in ("limits", "requests") if resources.get(kind)
     }
-    return {**holder, "resources": {**resources, **reported}}
+    return {**holder, "resources": {**resources, **rewritten}}
 
 
 def _amounts(quantities: dict[str, Any]) -> dict[str, str]:

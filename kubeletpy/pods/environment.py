@@ -16,9 +16,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
 from kubeletpy.pods.runtime_status import ContainerConfigError, NodeAddressError
 
-# The downward API: a pod's own fields and resources, for its environment and volumes.
-#
-# Source: docs/reference/behaviour.md, h2.
+# -- the downward API, also for volumes (docs/reference/behaviour.md, h2) --------------------
 
 _NODE_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
 
@@ -110,11 +108,11 @@ def resource_value(
     name = selector.get("containerName")
     if name:
         container = _main_container(pod, name)
-    desired = selector.get("resource") or ""
-    which, _, resource = desired.partition(".")
+    reference = selector.get("resource") or ""
+    which, _, resource = reference.partition(".")
     known = resource in _NODE_DEFAULTED or resource.startswith(HUGEPAGES_PREFIX)
     if which not in ("requests", "limits") or not known:
-        raise DownwardError(f"unsupported container resource : {desired}")
+        raise DownwardError(f"unsupported container resource : {reference}")
     resources = container.get("resources") or {}
     quantities = resources.get("requests") if which == "requests" else resources.get("limits")
     text = (quantities or {}).get(resource, "0")
@@ -123,7 +121,7 @@ def resource_value(
             text = _default_limit(pod, resource, facts)
         return _in_units(text, selector.get("divisor"), resource)
     except ValueError as error:
-        raise DownwardError(f"resourceFieldRef {desired}: {error}") from error
+        raise DownwardError(f"resourceFieldRef {reference}: {error}") from error
 
 
 def _default_limit(pod: Pod, resource: str, facts: NodeFacts) -> str:
@@ -149,17 +147,12 @@ def _main_container(pod: Pod, name: str) -> api.Container:
     raise DownwardError(f"container {name} not found")
 
 
-# ``$(NAME)`` references in environment values, commands and arguments.
-#
-# Known names are replaced, unknown ones are left unchanged; ``$$`` is a dollar sign that starts
-# no reference. Linear in the text, and bounded: references to references can grow without limit.
+# -- $(NAME) references in values, commands and arguments ------------------------------------
 
 MAX_EXPANDED = 1 << 20
 """Characters; the kernel accepts 128 KiB for one argument or variable."""
-
-
 MAX_TOTAL = 6 << 20
-"""Characters of all words of a command; the kernel accepts no more arguments and variables."""
+"""Characters of a complete command; the kernel accepts no more arguments and variables."""
 
 
 class ExpansionTooLong(ValueError):
@@ -167,7 +160,10 @@ class ExpansionTooLong(ValueError):
 
 
 def expand(text: str, lookup: Callable[[str], str | None]) -> str:
-    """Replace the references in a text.
+    """Replace the ``$(NAME)`` references in a text; linear in its length, and bounded.
+
+    Unknown names are left unchanged, and ``$$`` is a dollar sign that starts no reference.
+    References to references could grow without limit.
 
     Raises:
         ExpansionTooLong: the result is longer than MAX_EXPANDED.
@@ -212,9 +208,7 @@ def expand_all(texts: Iterable[str], variables: Mapping[str, str]) -> list[str]:
     return parts
 
 
-# Environment variables that point a container to the services of its namespace.
-#
-# Source: docs/reference/behaviour.md, h4.
+# -- services (docs/reference/behaviour.md, h4) ----------------------------------------------
 
 
 def service_variables(
@@ -272,6 +266,8 @@ def _add_service(variables: dict[str, str], service: api.Service) -> None:
 def _variable(name: str) -> str:
     return name.replace("-", "_").upper()
 
+
+# -- the complete environment ----------------------------------------------------------------
 
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""

@@ -1,6 +1,8 @@
-"""A pod: a read-only view of the API object, with the properties that all packages use.
+"""A pod: a read-only view of the API object, and the small values that components share about it.
 
-Must never change the object (it is shared with caches and watches), read a clock or do I/O.
+First the view, then the addresses and names of a pod, changed copies of its spec and status, its
+mounts, grants and limits, and the matching of node selectors. Pure; never changes an object, which
+caches and watches share.
 """
 
 from __future__ import annotations
@@ -80,12 +82,10 @@ class Pod:
 
     @property
     def metadata(self) -> api.ObjectMeta:
-        """The object's metadata."""
         return self.object["metadata"]
 
     @property
     def spec(self) -> api.PodSpec:
-        """The object's spec."""
         return self.object["spec"]
 
     @property
@@ -95,12 +95,12 @@ class Pod:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels, possibly none."""
+        """The pod's labels; empty when it has none."""
         return self.metadata.get("labels") or {}
 
     @cached_property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations, possibly none."""
+        """The pod's annotations; empty when it has none."""
         return self.metadata.get("annotations") or {}
 
     @property
@@ -115,7 +115,7 @@ class Pod:
 
     @property
     def key(self) -> str:
-        """``{namespace}/{name}``, for people."""
+        """``{namespace}/{name}``, as messages name the pod."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -186,7 +186,7 @@ class Pod:
 
     @property
     def containers(self) -> list[api.Container]:
-        """Regular containers."""
+        """The regular containers, without init and ephemeral ones."""
         return self.spec["containers"]
 
     @property
@@ -260,9 +260,7 @@ def _check_containers(value: object, field: str) -> None:
             raise MalformedPod(f"spec.{field}[{index}] has no name")
 
 
-# Which IP addresses a pod has, as its status and its containers' variables show them.
-#
-# Source: docs/reference/behaviour.md, e2.
+# -- addresses (docs/reference/behaviour.md, e2) ---------------------------------------------
 
 
 def pod_addresses(pod: Pod, sandbox_ips: Sequence[str], host_ips: Sequence[str]) -> list[str]:
@@ -303,7 +301,7 @@ def family(address: str) -> int:
     return 6 if ":" in address else 4
 
 
-# The names of a pod inside it: hostname, domain and FQDN.
+# -- hostname, domain and FQDN ---------------------------------------------------------------
 #
 # Source: docs/reference/names.csv: pod hostname, pod domain, FQDN as hostname; KEP-1797, KEP-4762
 # (hostnameOverride).
@@ -377,7 +375,7 @@ def _cut(pod: Pod, name: str) -> str:
     return cut
 
 
-# A pod's containers with some of them replaced. Pure; must never change an object in place.
+# -- changed copies of a spec or status ------------------------------------------------------
 
 
 def replaced_containers(
@@ -397,18 +395,16 @@ def replaced_containers(
     return changed
 
 
-# The condition that shows that a pod ended because of the node, not on its own.
-#
-# Source: KEP-3329 (DisruptionTarget).
-
 DISRUPTION_TARGET = "DisruptionTarget"
-"""Set by the agent for preemption and shutdown, but also by others: shared."""
+"""The condition of a pod that ends because of the node, not on its own (KEP-3329).
+
+The agent sets it for preemption and shutdown, and other components set it, too."""
 
 
 def with_disruption(
     status: api.PodStatus, message: str, now: float, generation: int = 0
 ) -> list[api.PodCondition]:
-    """A status's conditions plus this one. ``now`` is in Unix seconds; generation 0: unknown."""
+    """A status's conditions with DisruptionTarget. ``now``: Unix seconds; generation 0: unknown."""
     condition: api.PodCondition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
@@ -422,7 +418,7 @@ def with_disruption(
     return [*kept, condition]
 
 
-# The agent's mounts in a container: host paths and files from images.
+# -- mounts ----------------------------------------------------------------------------------
 
 
 class Mount(Struct, frozen=True):
@@ -466,7 +462,7 @@ def volume_groups(pod: Pod, mounts: Iterable[Mount]) -> list[int]:
     return [group for group in needed if group not in listed]
 
 
-# Resources that the node has granted to a container: devices, CPUs, memory.
+# -- devices, CPUs and memory that the node has granted --------------------------------------
 
 
 class DeviceNode(Struct, frozen=True):
@@ -515,9 +511,8 @@ class DeviceCounts(Struct, frozen=True):
 NO_DEVICES = DeviceCounts()
 
 
-# Pod-level cpu and memory limits, as set in the pod's cgroup.
-
 UNLIMITED = -1
+"""A limit that is explicitly none, as in the CRI."""
 
 
 class PodLimitsError(Exception):
@@ -525,7 +520,7 @@ class PodLimitsError(Exception):
 
 
 class PodLimits(Struct, frozen=True):
-    """Pod-level cpu and memory limits. None: not set, or to be left unchanged."""
+    """Limits as set in the pod's cgroup. None: not set, or to be left unchanged."""
 
     shares: int | None = None
     """In the units of cgroup v1, also on v2."""
@@ -536,11 +531,11 @@ class PodLimits(Struct, frozen=True):
     """Bytes; UNLIMITED: no limit."""
 
 
-# The credentials from a pod's imagePullSecrets.
+# -- values that components exchange about pods ----------------------------------------------
 
 
 class PullSecret(HidesFields, Struct, frozen=True):
-    """A decoded pull secret and where it came from. Never printed: it holds credentials."""
+    """A decoded entry of imagePullSecrets. Never printed: it holds credentials."""
 
     namespace: str
     name: str
@@ -549,11 +544,8 @@ class PullSecret(HidesFields, Struct, frozen=True):
     """The "auths" document: registry -> {auth | username, password | identitytoken}."""
 
 
-# FNV hashes (http://www.isthe.com/chongo/tech/comp/fnv): names for things, never for security.
-
-
 def fnv1a_32(data: bytes) -> int:
-    """32-bit FNV-1a."""
+    """The 32-bit FNV-1a hash (http://www.isthe.com/chongo/tech/comp/fnv); never for security."""
     value = 0x811C9DC5
     for byte in data:
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
@@ -561,18 +553,15 @@ def fnv1a_32(data: bytes) -> int:
 
 
 def fnv1a_64(data: bytes) -> int:
-    """64-bit FNV-1a."""
+    """The 64-bit FNV-1a hash; never for security."""
     value = 0xCBF29CE484222325
     for byte in data:
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return value
 
 
-# How a critical pod exceeds a limit of its local storage without being evicted.
-
-
 class Excluded(Struct, frozen=True):
-    """The usage of one limit, in bytes.
+    """A limit of local storage that a critical pod exceeds without being evicted; in bytes.
 
     Attributes:
         of: what it limits, such as ``container main``.
@@ -585,11 +574,8 @@ class Excluded(Struct, frozen=True):
     since: float
 
 
-# The pods of a node: what housekeeping passes to the components that clean up after pods.
-
-
 class NodePods(Struct, frozen=True):
-    """Uids."""
+    """The uids of a node's pods, which housekeeping passes to what cleans up after pods."""
 
     desired: frozenset[str]
     """Those in the configuration, even while their admission is undecided."""
@@ -598,13 +584,11 @@ class NodePods(Struct, frozen=True):
 
     @property
     def existing(self) -> frozenset[str]:
-        """All of them."""
+        """The pods whose files and resources must stay."""
         return self.desired | self.possibly_running
 
 
-# Which nodes a NodeSelector matches: for pod affinity and for persistent volumes.
-#
-# Source: API conventions of node selectors.
+# -- node selectors, of pod affinity and persistent volumes ----------------------------------
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 

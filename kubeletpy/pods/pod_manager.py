@@ -61,11 +61,11 @@ class PodManager:
         return list(self._pods.values())
 
     def uids(self) -> frozenset[str]:
-        """Their uids."""
+        """The uids of the pods that should run here."""
         return frozenset(self._pods)
 
     def mirrors(self) -> list[Pod]:
-        """All mirror pods."""
+        """All mirrors, also those without a static pod."""
         return list(self._mirrors.values())
 
     def get(self, uid: str) -> Pod | None:

@@ -1,7 +1,8 @@
-"""A pod's total requests and limits: sums over its containers.
+"""The resources of a pod: its totals, QoS class, and requests and limits in cgroup units. Pure.
 
-Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level resources), KEP-688
-(overhead). Amounts are Decimals in the resource's own unit (cores, bytes, pieces).
+Amounts are Decimals in the resource's own unit (cores, bytes, pieces). No object is changed in
+place. Source: docs/reference/behaviour.md, k3; KEP-753 (sidecars), KEP-2837 (pod-level resources),
+KEP-688 (overhead).
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from kubeletpy.base.api.quantity import parse_quantity as read_quantity
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod, is_sidecar, replaced_containers
 
-# CPU, memory and huge pages that a pod's resource claims add to what its spec requests.
+# -- what resource claims add (docs/reference/behaviour.md, k5; KEP-5517) --------------------
 #
-# The scheduler records them in ``status.nodeAllocatableResourceClaimStatuses``, for each claim:
+# The scheduler records cpu, memory and huge pages in a field of the status, for each claim:
 # ``mapping`` (the claim's devices), ``overhead`` per pod and per container, and the containers
-# that refer to the claim. Pure; must never change the QoS class. Feature gate
-# DRANodeAllocatableResources: while it is off, :func:`without_claims` removes the field from pods
-# as they arrive. Source: docs/reference/behaviour.md, k5; KEP-5517.
+# that refer to the claim. They do not count for the QoS class.
 
 NODE_ALLOCATABLE_GATE = "DRANodeAllocatableResources"
+"""Feature gate; while it is off, :func:`without_claims` removes the field from pods that arrive."""
 FIELD = "nodeAllocatableResourceClaimStatuses"
 _N = TypeVar("_N", Decimal, Quantity)
 _Claim = Mapping[str, Any]
@@ -36,7 +36,7 @@ _NO_CLAIMS: tuple[_Claim, ...] = ()
 
 
 def without_claims(obj: api.Pod) -> api.Pod:
-    """The object without the field; itself if it has none. It need not be a valid pod."""
+    """The object without what claims add; itself if it has none. It need not be a valid pod."""
     status = obj.get("status") if isinstance(obj, Mapping) else None
     if not isinstance(status, Mapping) or FIELD not in status:
         return obj
@@ -63,10 +63,10 @@ def added_to_pod(pod: Pod, read: Callable[[str], _N]) -> dict[str, _N]:
     total: dict[str, _N] = {}
     for claim in claims(pod):
         for name, text in _once(claim):
-            _add_amount(total, name, read(text))
+            _add(total, {name: read(text)})
         for name, text in _each(claim):
             for _ in claim.get("containers") or ():
-                _add_amount(total, name, read(text))
+                _add(total, {name: read(text)})
     return total
 
 
@@ -80,7 +80,7 @@ def added_to_container(pod: Pod, name: str) -> dict[str, Decimal]:
     for claim in claims(pod):
         if name in (claim.get("containers") or ()):
             for resource, text in (*_once(claim), *_each(claim)):
-                _add_amount(total, resource, parse(text))
+                _add(total, {resource: parse(text)})
     return total
 
 
@@ -116,9 +116,7 @@ def _each(claim: _Claim) -> Iterator[tuple[str, str]]:
             yield entry["name"], quantity
 
 
-def _add_amount(total: dict[str, _N], name: str, amount: _N) -> None:
-    total[name] = total[name] + amount if name in total else amount
-
+# -- totals ----------------------------------------------------------------------------------
 
 Amounts = dict[str, Decimal]
 Kind = Literal["requests", "limits"]
@@ -296,16 +294,14 @@ def _raise(total: dict[str, _N], other: Mapping[str, _N]) -> None:
             total[name] = amount
 
 
-# The QoS class of a pod: who is killed first when memory runs out, and which cgroup it lives in.
-#
-# Source: docs/reference/behaviour.md, k1; KEP-2837 for pod-level resources.
+# -- QoS class (docs/reference/behaviour.md, k1; KEP-2837 for pod-level resources) -----------
 
 NODE_CRITICAL_CLASS = "system-node-critical"
 CRITICAL_PRIORITY = 2_000_000_000
 
 
 class QoSClass(StrEnum):
-    """The API's values of status.qosClass."""
+    """The API's values of status.qosClass; it decides the cgroup and the order of OOM kills."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -371,16 +367,16 @@ def _add_positive(total: defaultdict[str, Decimal], amounts: Mapping[str, str] |
     return found
 
 
-# The resources that a pod may use on its node now: requested, allocated, or still held.
-#
-# During a resize a container has its old resources and will get those allocated to it; until the
-# node reports it done, both count. Source: docs/reference/behaviour.md, c10, l; KEP-1287.
+# -- requests in force during a resize (docs/reference/behaviour.md, c10, l; KEP-1287) -------
 
-_Amounts = Mapping[str, str]
+_Quantities = Mapping[str, str]
 
 
 def requests_in_force(pod: Pod) -> Amounts:
     """The pod's requests, of cpu and memory the maximum of those of its spec and of its status.
+
+    During a resize a container has its old resources and will get those allocated to it; until the
+    node reports it done, both count.
 
     The sums of all containers are compared, so that what moves from one container to another counts
     once. The requests of an infeasible resize do not count. Raises ValueError for a malformed
@@ -425,16 +421,16 @@ def _with_requests(pod: Pod, *, actual: bool) -> Pod:
     def replaced(container: api.Container, init: bool) -> api.Container:
         status: Mapping[str, Any] = statuses[init].get(container["name"]) or {}
         resources: Any = container.get("resources") or {}
-        supplied: Any = _overlaid(resources, status, actual=actual)
-        return container if supplied is resources else {**container, "resources": supplied}
+        found: Any = _overlaid(resources, status, actual=actual)
+        return container if found is resources else {**container, "resources": found}
 
     changed = replaced_containers(pod, replaced)
-    whole: Any = pod.spec.get("resources") or {}
-    if whole.get("requests") and pod.status.get("resources"):
-        names = whole["requests"].keys()
-        supplied = _overlaid(whole, pod.status, actual=actual, names=names)
-        if supplied is not whole:
-            changed["resources"] = supplied
+    pod_level: Any = pod.spec.get("resources") or {}
+    if pod_level.get("requests") and pod.status.get("resources"):
+        names = pod_level["requests"].keys()
+        found = _overlaid(pod_level, pod.status, actual=actual, names=names)
+        if found is not pod_level:
+            changed["resources"] = found
     if not changed:
         return pod
     return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
@@ -449,10 +445,10 @@ def _overlaid(
 ) -> Mapping[str, Any]:
     """Resources with the compute requests of a status instead; the same object if they are the
     same, or the status has none."""
-    reported: _Amounts = status.get("allocatedResources") or {}
+    reported: _Quantities = status.get("allocatedResources") or {}
     if actual:
         reported = (status.get("resources") or {}).get("requests") or reported
-    requests: _Amounts = resources.get("requests") or {}
+    requests: _Quantities = resources.get("requests") or {}
     compute = {name: reported[name] for name in COMPUTE if name in reported and name in names}
     if not compute or all(requests.get(name) == compute.get(name) for name in COMPUTE):
         return resources
@@ -460,7 +456,7 @@ def _overlaid(
     return {**resources, "requests": {**rest, **compute}}
 
 
-# Requests and limits in cgroup units, which the CRI uses too.
+# -- cgroup units, which the CRI uses, too ---------------------------------------------------
 #
 # Source: docs/reference/constants.csv: cpu shares, cpu quota, weight to shares.
 
@@ -555,10 +551,10 @@ def page_size_name(size: int) -> str:
     return f"{size}B"
 
 
-# Memory protection of pods and containers, and the use above which the kernel throttles them.
+# -- memory protection and throttling, on cgroup v2 ------------------------------------------
 #
-#  Feature gate MemoryQoS, on cgroup v2 only. Source: docs/reference/behaviour-resources.md, rj:
-# MemoryQoS; docs/reference/constants.csv: resources: memory.high (MemoryQoS).
+# Source: docs/reference/behaviour-resources.md, rj: MemoryQoS; docs/reference/constants.csv:
+# resources: memory.high (MemoryQoS).
 
 PAGE = 4096
 SAFE_KERNEL = (5, 9)
@@ -566,7 +562,7 @@ SAFE_KERNEL = (5, 9)
 
 
 class MemoryQoS(Struct, frozen=True):
-    """The configuration; absent if the gate is off or this is not cgroup v2."""
+    """The settings of feature gate MemoryQoS; absent if it is off or this is not cgroup v2."""
 
     tiered: bool = False
     """memoryReservationPolicy TieredReservation: what pods request is reserved for them."""
@@ -583,7 +579,7 @@ class Protection(Struct, frozen=True):
     low: int | None = None
 
 
-def of_request(qos: MemoryQoS | None, quality: QoSClass, request: int) -> Protection:
+def memory_protection(qos: MemoryQoS | None, quality: QoSClass, request: int) -> Protection:
     """The protection of a pod of that class that requests so many bytes."""
     if qos is None or not qos.tiered or request <= 0:
         return Protection()
@@ -614,7 +610,7 @@ def container_files(
     if qos is None:
         return {"memory.high": "max"}
     files: dict[str, str] = {}
-    protection = of_request(qos, quality, request)
+    protection = memory_protection(qos, quality, request)
     if protection == Protection():
         protection = Protection(0, 0)
     if protection.minimum is not None:
@@ -647,9 +643,9 @@ def livelock_risk(qos: MemoryQoS | None, kernel_version: str) -> bool:
     return (int(found[1]), int(found[2])) < SAFE_KERNEL
 
 
-# Size limits of a pod's volumes in memory, which a resize may change besides cpu and memory.
+# -- size limits of volumes in memory, which a resize may change -----------------------------
 #
-# Pure; must never change an object in place. Source: docs/reference/behaviour.md, c10; KEP-6030.
+# Source: docs/reference/behaviour.md, c10; KEP-6030.
 
 MEMORY_VOLUMES_GATE = "InPlacePodVerticalScalingMemoryBackedVolumes"
 
@@ -688,9 +684,9 @@ def changed_limits(before: Mapping[str, str], after: Mapping[str, str]) -> dict[
     }
 
 
-def with_size_limits(pod: Pod, supplied: Mapping[str, str]) -> list[Any] | None:
+def with_size_limits(pod: Pod, limits: Mapping[str, str]) -> list[Any] | None:
     """The pod's volumes with these size limits, by name; None: they have them already."""
-    changed = changed_limits(size_limits(pod), supplied) if supplied else {}
+    changed = changed_limits(size_limits(pod), limits) if limits else {}
     if not changed:
         return None
     volumes: list[Any] = pod.spec.get("volumes") or []

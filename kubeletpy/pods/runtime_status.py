@@ -1,7 +1,8 @@
-"""The runtime's report about a pod, as immutable data: the other half of every decision.
+"""The runtime's status of a pod, the rules that read it, and the results of acting on it. Pure.
 
-Built from CRI responses by :mod:`kubeletpy.runtime_manager`; times are Unix nanoseconds, the CRI's
-unit, 0 when unknown. Must never hold a connection, a clock or anything mutable.
+The status is immutable data that :mod:`kubeletpy.runtime_manager` builds from CRI responses; times
+are Unix nanoseconds, the CRI's unit, 0 when unknown. The runtime manager and the status share the
+rules on sandboxes and restarts, so that they always agree. Decisions, errors and results follow.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class ContainerState(StrEnum):
-    """CRI ContainerState."""
+    """The states of a container in the CRI."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -171,11 +172,6 @@ class RuntimePodSummary(Struct, frozen=True):
     """Container id -> state."""
 
 
-# Settled probe results of containers, as read by compute-actions and status.
-#
-# Must never depend on how a container is probed.
-
-
 class ProbeOutcome(StrEnum):
     """The last settled result of a probe."""
 
@@ -192,12 +188,6 @@ class ProbeResults(Struct, frozen=True):
     readiness: Mapping[str, ProbeOutcome] = field(default_factory=dict)
 
 
-# When the runtime sent an event, on the clock that orders what the agent observed.
-#
-#  An event carries wall time, which may have been set between its creation and its arrival, so
-# its age is only believed where it is plausible. Must never return a time after ``steady``: a
-# status read later would be refused as older.
-
 PLAUSIBLE_EVENT_AGE = 7 * 24 * 3600 * 10**9
 PLAUSIBLE_EVENT_LEAD = 10**9
 """Nanoseconds that the time of a runtime's event may be behind or ahead of ours; beyond that its
@@ -207,6 +197,10 @@ wall clock was set back."""
 
 def event_observed_at(created_at: int, wall: int, steady: int) -> int | None:
     """Convert the wall time of an event to the event loop's clock; all in nanoseconds.
+
+    The wall clock may have been set between the event's creation and its arrival, so its age only
+    counts where it is plausible. The result is never after ``steady``: a status read later would be
+    refused as older.
 
     None: the time of the event is nonsense, or the wall clock was set back after it was sent. The
     runtime must then be queried.
@@ -220,10 +214,7 @@ def event_observed_at(created_at: int, wall: int, steady: int) -> int | None:
     return steady - max(age, 0)
 
 
-# Whether a pod's sandbox is still usable, or a new one is needed.
-#
-# Used by the runtime manager, and by status for PodReadyToStartContainers. Must never act.
-# Source: docs/reference/behaviour.md, c1.
+# -- whether a new sandbox is needed (docs/reference/behaviour.md, c1) -----------------------
 
 
 class SandboxDecision(Struct, frozen=True):
@@ -241,7 +232,7 @@ class SandboxDecision(Struct, frozen=True):
 
 
 NOT_READY = "PodSandboxNotReady"
-"""Reason of condition PodReadyToStartContainers. Source: docs/reference/behaviour.md, c1."""
+"""Reason of condition PodReadyToStartContainers."""
 
 
 def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
@@ -282,11 +273,7 @@ def decide_sandbox(pod: Pod, status: PodRuntimeStatus) -> SandboxDecision:
     return SandboxDecision(False, newest.attempt, newest.id, "the sandbox is ready")
 
 
-# Whether a container may run again: restart policies, exit-code rules and restart-all.
-#
-# Used by the runtime manager (what to start) and by status (phase and waiting reasons), so that
-# they always agree. Every answer comes with a human-readable reason. Must never read a clock or
-# act.
+# -- whether a container may run again -------------------------------------------------------
 #
 # Source: docs/reference/behaviour.md, c6, c7; KEP-5307 (container restart rules), KEP-5532
 # (RestartAllContainers), KEP-753 (sidecars).
@@ -397,10 +384,7 @@ def restart_all_active(pod: Pod, status: PodRuntimeStatus) -> bool:
     )
 
 
-# Hides quoted parts of the runtime's reason for a container that never ran.
-#
-# Runtimes include the command, and a command may contain variables from secrets. The runtime
-# keeps the text, but a restarted agent does not have the values, so it hides every quotation.
+# -- the reason of a container that never ran ------------------------------------------------
 
 HIDDEN = "***"
 MOST_QUOTED = 64
@@ -410,7 +394,11 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)', re.DOTALL)
 
 
 def reported_reason(message: str, container: api.Container) -> str:
-    """The text, without its quoted parts if the container has variables from secrets."""
+    """The runtime's text, without its quoted parts if the container has variables from secrets.
+
+    Runtimes quote the command, which may contain such variables. A restarted agent does not have
+    their values, so every quotation is hidden.
+    """
     if not _has_secrets(container):
         return message
     quoted = set(_QUOTED.findall(message)) - {""}
@@ -428,7 +416,7 @@ def _has_secrets(container: api.Container) -> bool:
     ) or any(group.get("secretRef") is not None for group in container.get("envFrom") or ())
 
 
-# The agent's decisions about a pod and their reasons, for people.
+# -- decisions about a pod -------------------------------------------------------------------
 
 
 class KillReason(StrEnum):
@@ -464,7 +452,7 @@ class Decision(Struct, frozen=True):
     starts: str = ""
 
 
-# Errors in building the sandbox or container config of a pod, as types.
+# -- errors in building the config of a sandbox or container ---------------------------------
 #
 # The messages reach users as waiting reasons and events: they name the container and the field,
 # and never hold a value of a secret.
@@ -524,9 +512,7 @@ def about(error: Exception) -> SpecField | None:
     return error.about if isinstance(error, ConfigError) else None
 
 
-# The results of a runtime sync or a kill: plain data for status and worker.
-#
-# Must never decide anything.
+# -- results of a runtime sync or a kill -----------------------------------------------------
 
 
 class SyncAction(StrEnum):
@@ -643,9 +629,6 @@ class SyncIntent(Struct, frozen=True):
     started: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
     """In place."""
-
-
-# The runtime's status of itself.
 
 
 class RuntimeHealth(Struct, frozen=True):

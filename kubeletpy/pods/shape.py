@@ -1,9 +1,9 @@
-"""Whether an object has the shape that the API promises, before anything is read from it.
+"""Checks a pod before anything is read from it: its shape, and the values that the node refuses.
 
-Typed clients reject malformed objects while decoding. We work on plain JSON, so this is our
-decoding step, once for each object that arrives. From then on every field is absent or what
-:mod:`kubeletpy.base.api.types` declares. Unknown fields pass: newer APIs have more. Must never
-judge a value that can be read: that is validation, and the API's job.
+Typed clients reject malformed objects while decoding. We work on plain JSON, so the check of the
+shape is our decoding step, once for each object that arrives. From then on every field is absent or
+what :mod:`kubeletpy.base.api.types` declares. Unknown fields pass: newer APIs have more. Values are
+the API's to validate, but for the few below. Pure.
 """
 
 from __future__ import annotations
@@ -177,20 +177,21 @@ def _readable(value: Any, read: Callable[[str], object], what: str) -> str:
     return ""
 
 
-# Validation of the fields of 1.37 that concern volumes, for static pods and the embedded API.
+# -- fields of 1.37 that concern volumes, for static pods and the embedded API ---------------
 #
-#  Kubernetes checks them whether their gates are on or not. Source:
-# docs/reference/behaviour.md, i13.
+# Kubernetes checks them whether their gates are on or not.
+# Source: docs/reference/behaviour.md, i13.
 
 BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 MAX_MODE = 0o1777
 """Maximum mode of an emptyDir."""
-MAX_USER = 2**31 - 1
+MAX_ID = 2**31 - 1
+"""The largest user or group id that API servers accept."""
 FILE_SOURCES = ("configMap", "secret", "downwardAPI", "projected")
 _SINGLE_FILES = ("serviceAccountToken", "clusterTrustBundle", "podCertificate")
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _MAX_REPORTED = 256
-"""Characters of a value in a message."""
+"""Characters of a value in a message like the API's."""
 
 
 class FieldProblem(Struct, frozen=True):
@@ -264,8 +265,8 @@ def _item_problems(source: Mapping[str, Any], path: str) -> Iterator[FieldProble
 
 def _user_problems(source: Mapping[str, Any], field: str, path: str) -> Iterator[FieldProblem]:
     user = source.get(field)
-    if user is not None and not 0 <= user <= MAX_USER:
-        detail = f"must be between 0 and {MAX_USER}, inclusive"
+    if user is not None and not 0 <= user <= MAX_ID:
+        detail = f"must be between 0 and {MAX_ID}, inclusive"
         yield FieldProblem(f"{path}.{field}", "Invalid", user, detail)
 
 
@@ -293,7 +294,7 @@ def _reported(text: str) -> str:
     return text if len(text) <= _MAX_REPORTED else text[: _MAX_REPORTED - 1] + "…"
 
 
-# Values of a spec that weaken a pod where they are unknown: names of an enum, and ids.
+# -- values that weaken a pod where they are unknown: names of an enum, and ids --------------
 #
 # An API server validates them, but a manifest, another API or a newer server's value reaches the
 # node as it is. An unknown restartPolicy would run a container again, an unknown imagePullPolicy
@@ -301,8 +302,6 @@ def _reported(text: str) -> str:
 # spec is refused. Values whose default is the stronger one (procMount, mountPropagation) are not
 # checked.
 
-MAX_ID = 2**31 - 1
-"""The largest user or group id that API servers accept."""
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -313,15 +312,15 @@ POD_ENUMS: Mapping[str, tuple[str, ...]] = {
 _ACTIONS = ("Restart", "RestartAllContainers")
 _OPERATORS = ("In", "NotIn")
 _IDS = ("runAsUser", "runAsGroup", "fsGroup")
-_REPORTED = 40
-"""Characters of a value in a message."""
+_MAX_UNKNOWN = 40
+"""Characters of an unknown value in a message."""
 
 
 def unknown(field: str, value: object, known: tuple[str, ...]) -> str:
     """The problem of a value that is not one of those known; empty when it is."""
     if value in known:
         return ""
-    reported = "missing" if value is None else f'"{value!s:.{_REPORTED}}"'
+    reported = "missing" if value is None else f'"{value!s:.{_MAX_UNKNOWN}}"'
     return f"{field} is {reported}, not one of {', '.join(known)}; correct the pod's spec"
 
 

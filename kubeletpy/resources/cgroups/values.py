@@ -152,7 +152,7 @@ def pod_resources(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
         )
     if pods_resources.limited(pod, "memory"):
         memory = whole(limits["memory"])
-    protected = pods_resources.of_request(settings.memory_qos, quality, _memory_request(pod))
+    protected = pods_resources.memory_protection(settings.memory_qos, quality, _memory_request(pod))
     return CgroupResources(
         shares=pods_resources.cpu_shares(milli(requests, "cpu")),
         quota_us=quota,
@@ -246,7 +246,7 @@ def burstable_cpu(pod: Pod) -> int:
 
 def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     """The memory settings of a pod whose request has changed. Raises ValueError."""
-    found = pods_resources.of_request(
+    found = pods_resources.memory_protection(
         settings.memory_qos, pods_resources.qos_class(pod), _memory_request(pod)
     )
     high = _throttled(pod, settings)

@@ -17,7 +17,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.shape import MAX_USER
+from kubeletpy.pods.shape import MAX_ID
 from kubeletpy.volumes.files import paths
 from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
 
@@ -320,8 +320,8 @@ def _chosen(item: Mapping[str, Any], context: _Context) -> int | None:
     user = item.get("user") if context.owner.chosen else None
     if user is None:
         user = context.default_user
-    if user is not None and not 0 <= user <= MAX_USER:
-        raise paths.PayloadError(f"user {user} is not between 0 and {MAX_USER}")
+    if user is not None and not 0 <= user <= MAX_ID:
+        raise paths.PayloadError(f"user {user} is not between 0 and {MAX_ID}")
     return user
 
 

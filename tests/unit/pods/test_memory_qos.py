@@ -10,7 +10,7 @@ from kubeletpy.pods.resources import (
     QoSClass,
     container_files,
     livelock_risk,
-    of_request,
+    memory_protection,
     throttled_from,
 )
 
@@ -31,7 +31,7 @@ TIERED, NONE = MemoryQoS(tiered=True, allocatable=8 * GI), MemoryQoS(allocatable
     ],
 )
 def test_pods(qos: MemoryQoS | None, quality: QoSClass, request_: int, desired: Protection) -> None:
-    assert of_request(qos, quality, request_) == desired
+    assert memory_protection(qos, quality, request_) == desired
 
 
 @pytest.mark.parametrize(
