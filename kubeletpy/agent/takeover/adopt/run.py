@@ -42,7 +42,7 @@ from kubeletpy.node.lease import NAMESPACE
 
 log = logging.getLogger(__name__)
 
-PATH = Path("/var/lib/kubeletpy/agent/takeover/adopt.jsonl")
+PATH = Path("/var/lib/kubeletpy/adopt.jsonl")
 MAX_BYTES = 1 << 20
 """A longer record becomes FILE.old."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent.takeover.adopt.host import HostError, UnitSeen
-from kubeletpy.agent.takeover.adopt.run import AdoptionTask, Journal, Runner, entry_text
+from kubeletpy.agent.takeover.adopt.run import PATH, AdoptionTask, Journal, Runner, entry_text
 from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,
     TRIAL,
@@ -317,6 +317,10 @@ async def test_returning_the_node_survives_a_kill_at_any_moment(
     assert machine.host.running in (UnitProgram.KUBELET, UnitProgram.AGENT)
     await machine.give_back()
     assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+
+
+def test_the_record_stays_where_earlier_versions_wrote_it() -> None:
+    assert Path("/var/lib/kubeletpy/adopt.jsonl") == PATH
 
 
 def test_an_unwritable_journal_is_ignored(tmp_path: Path) -> None:
