@@ -3,6 +3,8 @@
 The wall clock may step in either direction. It is only for what other programs write or read
 (timestamps in objects, certificates, tokens) and for what outlives the agent. Elapsed time within
 one life of the agent, and the order of what it observed, use the event loop's clock.
+
+Apart, because nothing else in the project may read a clock: simulations replace these.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The wall clock of this machine."""
 
     def now(self) -> float:
         """Unix time in seconds."""

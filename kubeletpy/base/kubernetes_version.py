@@ -1,8 +1,10 @@
-"""The Kubernetes versions that this agent can be a kubelet of. Pure.
+"""The Kubernetes versions that this agent can be a kubelet of, and how they differ. Pure.
 
 One :class:`KubernetesVersion` is resolved at the start, before the configuration is read, and is
 part of the settings. Decisions never compare versions: they read a feature gate, or a table that
 has a column for each version. docs/upgrading-kubernetes.md describes how a version is added.
+
+Apart, because every wing reads it and a new version begins here.
 """
 
 from __future__ import annotations
@@ -73,11 +75,8 @@ def within(version: KubernetesVersion, *, since: str = "", until: str = "") -> b
     return first <= SUPPORTED.index(version) <= last
 
 
-# Differences between Kubernetes versions that no gate, field or flag describes.
-#
-# Source: docs/reference/versions.csv. A row for each fact has a column for each version.
-# Decisions take a fact by its name; a fact that no decision needs any more is removed with its
-# row.
+# Differences that no gate, field or flag describes. Source: docs/reference/versions.csv.
+# Decisions take a fact by its name. A fact that no decision needs is removed with its row.
 
 _TABLE = """
 reports_user_namespace no no yes

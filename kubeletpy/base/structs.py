@@ -2,6 +2,8 @@
 
 A process that starts defines some five hundred of them. A dataclass compiles six methods when it is
 defined, a Struct none: 17 us instead of 300, and 2.6 kB of memory instead of 12.5.
+
+Apart, because every module with a value type imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks that no caller leaves behind: each is awaited, or canceled and awaited.
+"""Tasks that no caller leaves behind, and the backlog of pods for which other work waits.
 
 ``asyncio.gather`` raises its first error while the other calls still run, and a canceled
 ``asyncio.wait`` leaves its tasks running. Whoever starts tasks for one purpose uses these functions
@@ -119,14 +119,12 @@ class Lasting:
             task.exception()  # raised in the caller, if it still waits
 
 
-# Pods that wait for their turn to start or stop, and work that waits until there are none.
-#
-# In a burst every core is busy, and a pod's start waits for whatever else is done. Work that
-# nobody waits for is done afterwards, or after a bounded time.
-
-
 class Backlog:
-    """Counts pods that wait for their turn."""
+    """Counts pods that wait for their turn to start or stop.
+
+    In a burst every core is busy, and a pod's start waits for whatever else is done. Work that
+    nobody waits for is done afterwards, or after a bounded time.
+    """
 
     def __init__(self) -> None:
         self._waiting = 0

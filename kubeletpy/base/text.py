@@ -1,4 +1,8 @@
-"""Makes the output of runtimes, drivers and programs fit for logs, events and statuses. Pure."""
+"""Untrusted text: made fit for logs, events and statuses, and split without surprises. Pure.
+
+Runtimes, drivers and programs choose what the first part handles. The second reads the text files
+of the kernel and of /etc. Apart, because every wing uses it, and it imports nothing.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +50,11 @@ def reported_image(image: str) -> str:
     return image.replace(f"{found}@", "[redacted]@", 1) if found else image
 
 
-# Lines, words and numbers in the text files of the kernel and of /etc.
-#
-# Containers choose some of the names in such files (of links, cgroups, processes, directories),
-# and the kernel escapes only its own field and line separators in them. So lines end only at a
-# newline and words only at blanks and tabs: ``str.splitlines`` and ``str.split`` also split at a
-# vertical tab, a unit separator or U+2028.
+# Text files of the kernel. Containers choose some of the names in them (links, cgroups, processes,
+# directories), and the kernel escapes only its own separators. So lines end only at a newline, and
+# words only at blanks and tabs: ``str.split`` also splits at a vertical tab or U+2028.
 
-_DIGITS = 20
+_MAX_DIGITS = 20
 """Digits of the largest 64-bit number."""
 
 
@@ -84,6 +85,6 @@ def sizes(text: str) -> dict[str, int]:
 def number(text: str | None) -> int | None:
     """A count in ASCII digits; None for anything else (``max``, a sign, other digits)."""
     stripped = (text or "").strip(" \t\n")
-    if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > _DIGITS:
+    if not (stripped.isascii() and stripped.isdigit()) or len(stripped) > _MAX_DIGITS:
         return None
     return int(stripped)

@@ -1,4 +1,7 @@
-"""Why an agent can't start. Pure."""
+"""The error of a start that fails. Pure.
+
+Apart: every module of the package raises it, and the package itself imports those modules.
+"""
 
 from __future__ import annotations
 

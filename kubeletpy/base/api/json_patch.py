@@ -1,7 +1,8 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7396), on plain JSON without changing it.
+"""The three kinds of patches of the API, applied to plain JSON without changing it. Pure.
 
-Pure. A patch is hostile input: anything wrong with it raises one of the errors here. ``replace``
-also sets a value that does not exist, like in an API server.
+They are JSON patch (RFC 6902), JSON merge patch (RFC 7396) and Kubernetes' strategic merge patch. A
+patch is hostile input: anything wrong with it raises one of the errors here. ``replace`` also sets
+a value that does not exist, as in an API server.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-
-# JSON merge patch (RFC 7396) on plain JSON.
 
 
 def apply_merge_patch(original: Any, patch: Any) -> Any:
@@ -33,11 +32,8 @@ def apply_merge_patch(original: Any, patch: Any) -> Any:
     return merged
 
 
-# Strategic merge patch: a JSON merge patch with keyed lists.
-#
-# The keys and strategies are those of the API's schema; the directives are ``$patch``,
-# ``$retainKeys``, ``$setElementOrder/FIELD`` and ``$deleteFromPrimitiveList/FIELD`` (Kubernetes'
-# document "Strategic Merge Patch"). Pure: returns new objects, never changes its arguments.
+# Strategic merge patch: a JSON merge patch with keyed lists, by the API's schema.
+# Source of the directives: Kubernetes' document "Strategic Merge Patch".
 
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"

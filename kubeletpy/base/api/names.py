@@ -1,6 +1,6 @@
-"""Names of sysctls, the kernel namespaces that they belong to, and which of these pods share.
+"""Names to which Kubernetes attaches a meaning: sysctls with their namespaces, and node labels.
 
-Pure. Source: docs/reference/behaviour.md, j4.
+Pure. Source of the sysctls: docs/reference/behaviour.md, j4.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def shared_namespaces(spec: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(name for name, with_node in shared.items() if with_node)
 
 
-# Node labels in the Kubernetes domains. Must stay data.
+# Node labels in the Kubernetes domains.
 
 SYNCED = (
     "kubernetes.io/hostname",

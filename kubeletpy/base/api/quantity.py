@@ -1,7 +1,8 @@
-"""Kubernetes quantities ("500m", "1Gi") as whole numbers, rounding up as the scheduler does.
+"""Kubernetes quantities ("500m", "1Gi"): as whole numbers, exact sums, and as text. Pure.
 
-Parsed here, not by the client library's parser: that one imports the whole library and accepts
-words like "NaN" as numbers. Must never let a hostile text cost more than its length.
+Whole numbers are rounded up, as the scheduler does. The client library's parser is not used: it
+imports the complete library and accepts words like "NaN" as numbers. Must never let a hostile text
+cost more than its length.
 """
 
 from __future__ import annotations
@@ -95,10 +96,8 @@ def with_suffix(count: int, step: int, suffixes: Sequence[str]) -> str:
     return f"{count}{suffixes[power]}"
 
 
-# Quantities with the format they were written in, and the text that the API writes for them.
-#
-#  A sum keeps its amount exactly (``10m`` bytes stay ``10m``) and has the format of its first
-# addend that is not zero. Source: k8s.io/apimachinery, resource.Quantity: Add, CanonicalizeBytes.
+# Sums are exact (``10m`` bytes stay ``10m``) and have the format of their first addend that is not
+# zero. Source: k8s.io/apimachinery, resource.Quantity: Add, CanonicalizeBytes.
 
 _NANO = Decimal("1e-9")
 _EXACT = Context(prec=100)

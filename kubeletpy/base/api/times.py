@@ -1,6 +1,7 @@
-"""Times as the Kubernetes API writes them: RFC 3339 strings in UTC, here Unix seconds.
+"""Times and durations as the Kubernetes API writes them, from text to seconds and back. Pure.
 
-Must never read a clock: the time to write is an argument.
+Times are RFC 3339 strings in UTC, here Unix seconds. Durations are those of Go (``1m30s``).
+The current time is always an argument.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-# Durations as Go writes them (``1m30s``, ``100ms``): text to seconds and back.
-#
-# Must never accept what Go's ``time.ParseDuration`` would reject.
+# Durations: whatever Go's ``time.ParseDuration`` rejects is rejected here.
 
 _UNITS = {
     "ns": Decimal("1e-9"),

@@ -116,7 +116,7 @@ class Bus:
         return message
 
     async def close(self) -> None:
-        """End the connection."""
+        """End the connection; calls that wait fail."""
         self._bus.disconnect()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CALL_TIMEOUT_S):

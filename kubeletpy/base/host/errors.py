@@ -1,7 +1,7 @@
-"""Whether something failed because the machine has run out of something, which no caller can fix.
+"""Failures that this machine causes: it has run out of something, or a disk can't be used. Pure.
 
-Such a failure is not the program's: its message is enough, a traceback adds nothing,
-and at such times there are thousands of them. Pure.
+No caller can fix such a failure. Its message is enough: a traceback adds nothing, and at such times
+there are thousands of them. Code that must not load the D-Bus library finds its error here, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from kubeletpy.base.structs import Struct
 
-_OF_THE_MACHINE = frozenset(
+_EXHAUSTED = frozenset(
     {
         errno.EMFILE,
         errno.ENFILE,
@@ -117,18 +117,15 @@ def machine_fault(error: BaseException | None) -> MachineFault | None:
 def exhausted(error: BaseException | None) -> OSError | None:
     """The error of the machine that is behind another, or None: it failed for another reason.
 
-    Descriptors, memory, room on a disk, inodes, a disk that can only be read, threads.
+    These are descriptors, memory, threads, space and inodes of a disk, and read-only disks.
     """
     while error is not None:
         if isinstance(error, NoThread) or (
-            isinstance(error, OSError) and error.errno in _OF_THE_MACHINE
+            isinstance(error, OSError) and error.errno in _EXHAUSTED
         ):
             return error
         error = error.__cause__
     return None
-
-
-# The error of D-Bus calls, importable where the D-Bus library is not loaded.
 
 
 class DBusError(Exception):

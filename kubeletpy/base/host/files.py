@@ -1,4 +1,8 @@
-"""Files that are written whole or not at all; private ones are readable by root only."""
+"""Files: written atomically, opened safely where pods may write too, and trees that pods made.
+
+Everything here blocks: call it on a thread. Private files are readable by root only. No symlink is
+followed below a directory in which others may write, except to a container's log made by Docker.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +77,7 @@ def read_or_make(path: Path, size: int = 32) -> bytes:
     return made
 
 
-# Identifies the state of a file without reading it, to notice changes.
-#
-# Must never open a file.
+# Stamps show that a file has changed, without opening it.
 
 Stamp = tuple[int, int]
 """Time of the last change in nanoseconds, and inode."""
@@ -90,11 +92,9 @@ def stamp(path: Path) -> Stamp | None:
     return found.st_mtime_ns, found.st_ino
 
 
-# Opens files below one of the agent's directories, safely although others may write there.
-#
-# A pod that mounts such a directory from the host can replace a directory with a symlink. So each
-# part of a path is opened relative to the directory opened before it, and no symlink is followed;
-# only the root is opened by its name. Blocking: call it on a thread.
+# Files below one of the agent's directories. A pod that mounts such a directory from the host can
+# replace a directory with a symlink. So each part of a path is opened relative to the directory
+# opened before it, and only the root is opened by its name.
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -189,14 +189,11 @@ def make_directory(name: str, mode: int, folder: int) -> int:
     return made
 
 
-# Opens a container's log below podLogsDir, even if the runtime keeps it in a file of its own.
-#
-# A runtime on top of Docker puts a symlink in place of the log, which points to
+# Container logs below podLogsDir. A runtime on top of Docker puts a symlink in place of the log, to
 # ``…/ID/ID-json.log`` in Docker's own directory. Only that symlink is followed, and only if root
 # owns it. Its target must be named after this very container, twice, and be a regular file owned
 # by root, in directories that root owns and nobody else can write to. So being able to create
-# symlinks below podLogsDir gives access to no other file of the node and no other container's
-# log. Blocking.
+# symlinks below podLogsDir gives access to no other file of the node.
 
 _PATH_ONLY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -269,11 +266,9 @@ def _must_be_roots(found: os.stat_result, path: str) -> None:
         raise NotBelow(f"{path} is not only root's")
 
 
-# Walks directory trees made by a container, which may be arbitrarily deep and wide.
-#
-# A directory is opened by name in the open one, and left through ``..`` only if that is still its
-# parent. So no symlink is followed, and however deep the tree is, the walk takes two descriptors
-# and no recursion. Blocking: call it on a thread. Must never leave the tree, nor its file system.
+# Trees made by a container, which may be arbitrarily deep and wide. A directory is opened by name
+# in the open one, and left through ``..`` only if that is still its parent. So the walk takes two
+# descriptors and no recursion, and never leaves the tree or its file system.
 
 AT_ONCE = 1000
 """Directory entries that are read before they are processed."""
@@ -412,9 +407,6 @@ def holds_mount(path: str, device: int) -> bool:
 def _directories(directory: int) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-# A certificate and its key, in files.
 
 
 class KeyPair(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Notices when something in a directory changes: the kernel's inotify, read by the event loop.
+"""Inotify: notices that a directory has changed, and owns descriptors that threads may be reading.
 
 Reports *that* something changed, and which names were deleted, since they may exist again by the
 time one checks: for everything else the listener reads the files itself. Needs libc, no library;
@@ -59,9 +59,11 @@ class DirectoryWatch:
         *,
         opened: bool = False,
     ) -> None:
-        """Args:
-        on_deleted: gets the name of each file that is deleted, before ``on_change``.
-        opened: only report that it is opened.
+        """Watch a path once :meth:`start` is called.
+
+        Args:
+            on_deleted: gets the name of each file that is deleted, before ``on_change``.
+            opened: only report that it is opened.
         """
         self._mask = _IN_OPEN | _IN_SELF_REMOVED if opened else _MASK
         self._path = path
@@ -155,7 +157,7 @@ class DirectoryWatches:
         return len(self._reported)
 
     def close(self) -> None:
-        """Stop all watches."""
+        """Stop all watches and close the descriptor of inotify."""
         self._reported.clear()
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
@@ -188,26 +190,24 @@ class DirectoryWatches:
                 on_change()
 
 
-# A file descriptor that a thread may be reading while its owner closes it.
-#
-# Closing waits for the readers, so that a descriptor number is never reused for another file
-# during a read. Must never be closed by its number elsewhere.
-
-
 class HeldFd:
-    """Owns a descriptor; closed on request once unused, at the latest when garbage-collected."""
+    """Owns a descriptor that a thread may be reading while its owner closes it.
+
+    It is closed on request once unused, at the latest when garbage-collected. So its number never
+    becomes that of another file during a read; nobody else may close it by number.
+    """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._lock = threading.Lock()
         self._users = 0
-        self._desired = True
+        self._open = True
 
     @contextmanager
     def in_use(self) -> Iterator[int]:
         """The descriptor, open until the block ends; -1 after a close."""
         with self._lock:
-            fd = self._fd if self._desired else -1
+            fd = self._fd if self._open else -1
             self._users += 1
         try:
             yield fd
@@ -219,13 +219,13 @@ class HeldFd:
     def close(self) -> None:
         """Close it as soon as nobody uses it."""
         with self._lock:
-            self._desired = False
+            self._open = False
             self._close_unused()
 
     def __del__(self) -> None:
         self.close()
 
     def _close_unused(self) -> None:
-        if self._fd >= 0 and not self._desired and not self._users:
+        if self._fd >= 0 and not self._open and not self._users:
             os.close(self._fd)
             self._fd = -1

@@ -1,6 +1,7 @@
-"""Loop devices: a block device that its own loop device holds open can't become another one.
+"""Facts of this machine's kernel: loop devices, the label of container files, and start times.
 
-Blocking: call it on a thread. Source: docs/reference/behaviour-storage.md, si1; loop(4).
+Blocking: call it on a thread. Source of loop devices: docs/reference/behaviour-storage.md, si1;
+loop(4).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _open(path: str) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
-# The machine's SELinux policy for container files. Reads files only; blocking, once.
+# SELinux: the policy for container files, read from its files.
 
 DEFAULT_LABEL = "system_u:object_r:container_file_t:s0"
 """Default of policies that ship without their own contexts file."""
@@ -102,9 +103,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-# When this machine and this process started, according to the kernel's own clock.
-#
-# Must never be used by a decision: it is read once, at startup.
+# Start times, by the kernel's own clock. They are read once, at startup, and no decision uses them.
 
 _START_TICKS = 22
 """The field of /proc/PID/stat with the start time of the process (proc_pid_stat(5))."""

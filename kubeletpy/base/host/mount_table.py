@@ -1,8 +1,8 @@
-"""The entries of /proc/PID/mountinfo. Pure.
+"""Tables of /proc about one process: its mounts (/proc/PID/mountinfo) and its user ids. Pure.
 
-Pods choose names in it: what is mounted (the part of a volume behind a subPath) and, with
-propagation, where. The kernel escapes only blank, tab, newline and backslash, in octal. Anything
-that is not a line of this table is skipped: it never stands for a mount.
+Pods choose names in the mount table: what is mounted (the part of a volume behind a subPath) and,
+with propagation, where. The kernel escapes only blank, tab, newline and backslash, in octal.
+Anything that is not a line of this table is skipped: it never stands for a mount.
 Source: proc_pid_mountinfo(5).
 """
 
@@ -94,9 +94,7 @@ def _byte(match: re.Match[bytes]) -> bytes:
     return bytes((int(match[1], 8) & 0xFF,))
 
 
-# Whether a process runs in another user namespace than the first one, by the kernel's text.
-#
-# Source: docs/reference/behaviour.md, o1.
+# User namespaces. Source: docs/reference/behaviour.md, o1.
 
 _ALL_IDS = [0, 0, 4294967295]
 

@@ -1,7 +1,7 @@
 """Certificates and their subjects, as plain data. Pure.
 
-Kept apart from the X.509 library, which is only loaded where a certificate is read or made
-(:mod:`.x509`, :mod:`.signing`).
+Apart from :mod:`.x509`, which loads a library of 10 MB: that is imported only where a certificate
+is read or made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Reads certificates and certificate requests; makes keys and requests.
+"""X.509: reads certificates and requests, makes keys and requests, and signs as an authority.
 
 Loads the X.509 library: 10 MB and 25 ms for a process that may never need it. So import this where
 it is used, on the thread that does the work. All of it blocks. All input may be hostile: what can't
-be read raises a CertificateError. Must never write, print or log a key.
+be read raises a CertificateError. Must never write, print or log a key, except that of a new
+authority or certificate, as a private file.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _UNREADABLE = (
 )
 """The library's exceptions for input that it can't read or make."""
 
-# X.520 allows 64 characters for a name; a node's name alone may have 253, and nobody else minds
+# X.520 allows 64 characters for a name, but a node's name may have 253; other programs accept that
 warnings.filterwarnings("ignore", "Attribute's length must be", UserWarning)
 
 
@@ -234,11 +235,8 @@ def _alternatives(
         return ()
 
 
-# Certificate authorities and what they sign: our own pairs, and requests from others.
-#
-# Loads the X.509 library: import this where it is used (see :mod:`.x509`). Blocking: call it on a
-# thread. A certificate states what the caller specifies, never what the request claims. Private
-# keys are elliptic (P-256). Must never write an authority's key except for a new authority.
+# Authorities. A certificate states what the caller specifies, never what the request claims.
+# Private keys are elliptic (P-256).
 
 _LIFETIME_S = 3650 * 24 * 3600.0
 _DIGITAL_SIGNATURE, _KEY_ENCIPHERMENT = "digital signature", "key encipherment"

@@ -1,9 +1,10 @@
-"""Kubernetes objects as protobuf: messages of a table of field numbers, and JSON in them. Pure.
+"""Protobuf messages made from a table of field numbers, with JSON in them. Pure.
 
 The API's own form has no generated code here: docs/reference/api-wire.json contains the number and
 the kind of each field. Prefixes of a kind: ``*`` a pointer, ``[]`` a list, ``map `` a map of
 strings. After ``^``, a message's fields are those of the object around it. After ``!``, JSON has a
-plain value even if it is empty.
+plain value even if it is empty. Loads the protobuf library; must never put anything into its
+process-wide pool.
 """
 
 from __future__ import annotations
@@ -19,11 +20,6 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kubeletpy.base.api.times import parse_microseconds, parse_time
 from kubeletpy.base.structs import Struct
-
-# Protobuf messages whose fields are given in a table: classes made at run time.
-#
-# For formats whose field numbers are known but which have no generated code. Loads the protobuf
-# library; must never put anything into its process-wide pool.
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -173,7 +169,7 @@ class _Filling:
         self._whole = whole
 
     def fill(self, name: str, message: Any, obj: Any) -> None:
-        """Raises Unfit."""
+        """Set the fields of a message from an object. Raises Unfit."""
         if not isinstance(obj, Mapping):
             raise Unfit(f"{name} is not an object")
         ways = self._ways(name)

@@ -1,4 +1,7 @@
-"""The table of field numbers that the agent carries: what its resources consist of."""
+"""The table of field numbers that the agent carries: what its resources consist of.
+
+Apart from :mod:`.api_messages`, which is pure: this reads a file.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +13,5 @@ from kubeletpy.base.wire.api_messages import Table
 
 
 def load_table() -> Table:
-    """Read it; a copy of part of docs/reference/api-wire.json (tools/gen_local_data.py)."""
+    """Read the table: a copy of part of docs/reference/api-wire.json (tools/gen_local_data.py)."""
     return cast("Table", json.loads(Path(__file__).with_name("api-wire.json").read_text()))

@@ -99,11 +99,13 @@ class Exchange:
         enough: int | None = None,
         greeting: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args:
-        head: with the pseudo-headers, names in lower case.
-        body: may be empty.
-        enough: bytes of the response's body after which it is done; None: only its end is.
-        greeting: called when the server's settings have arrived.
+        """Begin an exchange with the request's head and body.
+
+        Args:
+            head: with the pseudo-headers, names in lower case.
+            body: may be empty.
+            enough: bytes of the response's body after which it is done; None: only its end is.
+            greeting: called when the server's settings have arrived.
         """
         self.greeted = False
         self.status = 0

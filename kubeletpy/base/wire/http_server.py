@@ -1,8 +1,8 @@
-"""Adapts aiohttp's servers: headers of all answers, and no reference cycles of errors.
+"""Adapts aiohttp's servers: headers of all answers, no reference cycles of errors, a quiet log.
 
 An error that is kept after it was caught refers to the frames that it passed, which refer to it.
 So every invalid request left its connection in a reference cycle, for the garbage collector. Must
-never depend on the request.
+never depend on the request, nor quote it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,12 @@ class _RequestHandler(web.RequestHandler):
         return answer
 
 
-# aiohttp's log of a server's connections, without the lines that any untrusted client can cause.
-#
-# Anyone who reaches a port can send invalid HTTP, or leave before the answer: aiohttp's lines
-# about that are dropped, and it is not quoted.
+# The log. Anyone who reaches a port can send invalid HTTP, or leave before the answer: aiohttp's
+# lines about that are dropped.
 
 log = logging.getLogger(__name__)
 
-_OF_CLIENTS = (
+_CLIENT_ERRORS = (
     HttpProcessingError,
     web.RequestPayloadError,
     web.PayloadAccessError,
@@ -82,7 +80,7 @@ _OF_CLIENTS = (
 class _NoHttp(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, _OF_CLIENTS):
+        if not isinstance(error, _CLIENT_ERRORS):
             return True
         log.debug(
             "a client sent something other than an HTTP request, or has disconnected",

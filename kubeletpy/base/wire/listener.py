@@ -1,11 +1,11 @@
-"""Accepts the connections of a listening socket, and makes their TLS.
+"""Listening sockets for untrusted clients: accepts connections, limits them, and makes their TLS.
 
 A connection that has sent nothing is a socket and an entry in the selector, some 3 kB. Its TLS
 state is allocated when its handshake begins, its HTTP handler afterwards. Few handshakes are under
-way at once, and few begin in one turn of the loop: clients that stop in the middle of theirs cost
-as little as silent ones, and delay nobody. Nothing of a failed
-handshake outlives its connection. asyncio's own server allocates both at once, and leaves them in
-a reference cycle for each handshake that fails.
+way at once, and few begin in one turn of the loop. So clients that stop in the middle of theirs
+cost as little as silent ones, and delay nobody. Nothing of a failed handshake outlives its
+connection. asyncio's own server allocates both at once. It leaves them in a reference cycle for
+each handshake that fails.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-# Listening sockets of an event loop on a machine that has no descriptors left.
-#
-# asyncio then stops listening for a second, but first tries to accept as often as the backlog is
-# long. Each of these tries is logged, and begins to listen once more, on its own. A second of
-# clients that connect became a quarter of a million tracebacks, and a loop that did nothing else.
+# A machine without free descriptors. asyncio then stops listening for a second, but first tries to
+# accept as often as the backlog is long. Each of these tries is logged, and begins to listen once
+# more, on its own. A second of connecting clients became a quarter of a million tracebacks.
 
 log = logging.getLogger(__name__)
 
@@ -86,14 +84,11 @@ class LoopProblems:
             log.warning("connections have to wait", extra={"why": str(context.get("exception"))})
 
 
-# Limits the connections of a port, by what is known about the clients behind them.
-#
-# Clients without credentials are unidentified: they are few and stay only briefly. When there are
-# too many, of one address or of all, the oldest connection of the address with the most is
-# closed. So clients that open connections and send nothing can't keep others out. Nor can one
-# authorized client take all connections: an identity has at most SHARE times as many as are still
-# free. Must never count by anything but descriptors: a connection counts until its socket is
-# closed, also during the TLS handshake.
+# Limits of a port. Clients without credentials are unidentified: they are few and stay briefly.
+# When there are too many, of one address or of all, the oldest connection of the address with the
+# most is closed. So clients that open connections and send nothing can't keep others out. Nor can
+# one authorized client take all connections: an identity has at most SHARE times as many as are
+# still free. A connection counts until its descriptor is closed, also during the TLS handshake.
 
 UNKNOWN_S = 20.0
 """How long a connection may go without an authenticated request, TLS handshake included."""
@@ -145,20 +140,24 @@ class ConnectionLimiter:
         self._send_one_away("the port is full")
         return True
 
-    def enter(self, guest: LimitedConnection) -> bool:
+    def enter(self, connection: LimitedConnection) -> bool:
         """Admit a connection; False: there is no room, and it must be closed."""
         if self.is_full():
-            self._refusals.add(guest.source, "the port is full")
+            self._refusals.add(connection.source, "the port is full")
             return False
-        if len(of_source := self._unknown.get(guest.source, {})) >= UNKNOWN_OF_ONE:
+        if len(of_source := self._unknown.get(connection.source, {})) >= UNKNOWN_OF_ONE:
             self._send_away(next(iter(of_source)))
-            self._refusals.add(guest.source, "too many unauthenticated connections of one address")
+            self._refusals.add(
+                connection.source, "too many unauthenticated connections of one address"
+            )
         elif self._count >= self._most_unknown:
             self._send_one_away("too many unauthenticated connections")
-        self._inside[guest.fileno()] = guest
-        self._unknown.setdefault(guest.source, {})[guest] = None
+        self._inside[connection.fileno()] = connection
+        self._unknown.setdefault(connection.source, {})[connection] = None
         self._count += 1
-        guest.timer = asyncio.get_running_loop().call_later(UNKNOWN_S, self._send_away, guest)
+        connection.timer = asyncio.get_running_loop().call_later(
+            UNKNOWN_S, self._send_away, connection
+        )
         return True
 
     def admit_identity(self, transport: asyncio.BaseTransport | None, who: str) -> bool:
@@ -166,55 +165,55 @@ class ConnectionLimiter:
 
         False: the identity has its share of connections, and this one must be closed.
         """
-        guest = self._inside.get(fileno_of(transport))
-        if guest is None or guest.who == who:
+        connection = self._inside.get(fileno_of(transport))
+        if connection is None or connection.who == who:
             return True
         has = self._known[who]
         if has and has >= SHARE * (self._limit - len(self._inside)):
-            self._refusals.add(guest.source, "one client has too many connections")
+            self._refusals.add(connection.source, "one client has too many connections")
             return False
-        self._remove_unidentified(guest)
-        self._forget(guest)
-        guest.who = who
+        self._remove_unidentified(connection)
+        self._forget(connection)
+        connection.who = who
         self._known[who] += 1
         return True
 
-    def leave(self, guest: LimitedConnection) -> None:
+    def leave(self, connection: LimitedConnection) -> None:
         """A connection has been closed."""
-        self._remove_unidentified(guest)
-        self._forget(guest)
-        if self._inside.get(guest.fileno()) is guest:
-            del self._inside[guest.fileno()]
+        self._remove_unidentified(connection)
+        self._forget(connection)
+        if self._inside.get(connection.fileno()) is connection:
+            del self._inside[connection.fileno()]
 
     def _send_one_away(self, why: str) -> None:
         most = max(self._unknown.values(), key=len)
-        guest = next(iter(most))
-        self._send_away(guest)
-        self._refusals.add(guest.source, why)
+        connection = next(iter(most))
+        self._send_away(connection)
+        self._refusals.add(connection.source, why)
 
-    def _send_away(self, guest: LimitedConnection) -> None:
-        self._remove_unidentified(guest)
-        guest.end()
+    def _send_away(self, connection: LimitedConnection) -> None:
+        self._remove_unidentified(connection)
+        connection.end()
 
-    def _forget(self, guest: LimitedConnection) -> None:
+    def _forget(self, connection: LimitedConnection) -> None:
         """Stop counting a connection for its identity."""
-        if guest.who is None:
+        if connection.who is None:
             return
-        self._known[guest.who] -= 1
-        if self._known[guest.who] <= 0:
-            del self._known[guest.who]
-        guest.who = None
+        self._known[connection.who] -= 1
+        if self._known[connection.who] <= 0:
+            del self._known[connection.who]
+        connection.who = None
 
-    def _remove_unidentified(self, guest: LimitedConnection) -> None:
-        if guest.timer is not None:
-            guest.timer.cancel()
-            guest.timer = None
-        of_source = self._unknown.get(guest.source, {})
-        if guest in of_source:
-            del of_source[guest]
+    def _remove_unidentified(self, connection: LimitedConnection) -> None:
+        if connection.timer is not None:
+            connection.timer.cancel()
+            connection.timer = None
+        of_source = self._unknown.get(connection.source, {})
+        if connection in of_source:
+            del of_source[connection]
             self._count -= 1
             if not of_source:
-                del self._unknown[guest.source]
+                del self._unknown[connection.source]
 
 
 class _Refusals:
@@ -238,11 +237,11 @@ class _Refusals:
 
 
 _MAPPED = "::ffff:"
-"""What the kernel puts before an IPv4 address on a socket of both families."""
+"""Prefix of an IPv4 address on a socket of both families, by the kernel."""
 
 
 class LimitedConnection(socket.socket):
-    """A connection that notifies the door when it is closed."""
+    """A connection that leaves its limiter when it is closed."""
 
     limiter: ConnectionLimiter
     source: str = ""
@@ -266,13 +265,13 @@ class LimitedConnection(socket.socket):
             self.on_end()
 
     def close(self) -> None:
-        """Close and leave."""
+        """Close the socket and leave the limiter."""
         self.limiter.leave(self)
         super().close()
 
 
 class LimitedListener(ListeningSocket):
-    """A listening socket with a door."""
+    """A listening socket whose connections are limited."""
 
     limiter: ConnectionLimiter
 
@@ -288,15 +287,15 @@ class LimitedListener(ListeningSocket):
             # is not before this round of accepting is over.
             raise BlockingIOError
         number, address = self._accept()  # type: ignore[attr-defined]
-        guest = LimitedConnection(self.family, self.type, self.proto, fileno=number)
-        guest.limiter = self.limiter
-        guest.source = source_of(address)
-        if not self.limiter.enter(guest):
-            guest.close()
+        connection = LimitedConnection(self.family, self.type, self.proto, fileno=number)
+        connection.limiter = self.limiter
+        connection.source = source_of(address)
+        if not self.limiter.enter(connection):
+            connection.close()
             # after ConnectionAbortedError, the loop of Python 3.14 goes on in the same round: all
             # that wait would be closed before the unidentified ones being closed have left
             raise BlockingIOError("too many connections")
-        return guest, address
+        return connection, address
 
     def _somebody_waits(self) -> bool:
         """Whether a connection is in the kernel's backlog: the loop also calls without one."""
@@ -363,10 +362,12 @@ class Listener:
         make: Callable[[], asyncio.Protocol],
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Args:
-        entrance: closed together with this listener.
-        make: the protocol of a connection, called once its TLS is made.
-        tls: None: plain connections.
+        """Serve connections once :meth:`start` is called.
+
+        Args:
+            limited: closed together with this listener.
+            make: the protocol of a connection, called once its TLS is made.
+            tls: None: plain connections.
         """
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
@@ -386,7 +387,7 @@ class Listener:
         self._retry: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Accept connections from now on."""
         self._retry = None
         self._loop.add_reader(self._limited, self._accept)
 
@@ -400,10 +401,10 @@ class Listener:
         self._limited.close()
         if self._next is not None:
             self._next.cancel()
-        for guest in self._silent:
-            self._loop.remove_reader(guest)
-        for guest in (*self._silent, *self._waiting):
-            guest.close()
+        for connection in self._silent:
+            self._loop.remove_reader(connection)
+        for connection in (*self._silent, *self._waiting):
+            connection.close()
         self._silent.clear()
         self._waiting.clear()
         for task in self._connecting:
@@ -412,8 +413,8 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(BACKLOG):
             try:
-                guest, _ = self._limited.accept_next()
-                guest.setblocking(False)
+                connection, _ = self._limited.accept_next()
+                connection.setblocking(False)
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -422,38 +423,38 @@ class Listener:
                     return
                 self._pause(error)
                 return
-            self._silent.add(guest)
-            self._loop.add_reader(guest, self._first_byte, guest)
+            self._silent.add(connection)
+            self._loop.add_reader(connection, self._first_byte, connection)
 
     def _pause(self, error: OSError) -> None:
         self._loop.remove_reader(self._limited)
         self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
         self._loop.call_exception_handler({"message": ASYNCIOS_TEXT, "exception": error})
 
-    def _first_byte(self, guest: LimitedConnection) -> None:
+    def _first_byte(self, connection: LimitedConnection) -> None:
         try:
-            found = guest.recv(1, socket.MSG_PEEK)
+            found = connection.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             found = b""
-        self._loop.remove_reader(guest)
-        self._silent.discard(guest)
+        self._loop.remove_reader(connection)
+        self._silent.discard(connection)
         if not found:
-            guest.close()
+            connection.close()
             return
         if self._tls is None:
-            self._begin(guest)
+            self._begin(connection)
             return
-        self._waiting[guest] = None
-        guest.on_end = partial(self._loop.call_soon, self._give_up, guest)
+        self._waiting[connection] = None
+        connection.on_end = partial(self._loop.call_soon, self._give_up, connection)
         self._begin_soon(0.0)
 
-    def _give_up(self, guest: LimitedConnection) -> None:
+    def _give_up(self, connection: LimitedConnection) -> None:
         """The door has ended a connection, which nobody reads if it still waits."""
-        if guest in self._waiting:
-            del self._waiting[guest]
-            guest.close()
+        if connection in self._waiting:
+            del self._waiting[connection]
+            connection.close()
 
     def _begin_soon(self, seconds: float) -> None:
         if self._next is None:
@@ -474,19 +475,19 @@ class Listener:
                 return
             if len(self._handshakes) >= HANDSHAKES:
                 break
-            of_source = Counter(guest.source for guest in self._handshakes)
+            of_source = Counter(connection.source for connection in self._handshakes)
             # the newest of them: its client is the most likely to be there still
-            guest = min(reversed(self._waiting), key=lambda each: of_source[each.source])
-            del self._waiting[guest]
-            self._handshakes[guest] = self._loop.time()
-            self._begin(guest)
+            connection = min(reversed(self._waiting), key=lambda each: of_source[each.source])
+            del self._waiting[connection]
+            self._handshakes[connection] = self._loop.time()
+            self._begin(connection)
         self._begin_soon(self._make_room())
 
     def _make_room(self) -> float:
         """End a stalled handshake if none can begin; returns after how many seconds one can."""
         if len(self._handshakes) < HANDSHAKES:
             return 0.0
-        of_source = Counter(guest.source for guest in self._handshakes)
+        of_source = Counter(connection.source for connection in self._handshakes)
         most = max(of_source.values())
         oldest = next(each for each in self._handshakes if of_source[each.source] == most)
         left = self._handshakes[oldest] + STALLED_S - self._loop.time()
@@ -496,28 +497,28 @@ class Listener:
         oldest.end()
         return 0.0
 
-    def _begin(self, guest: LimitedConnection) -> None:
-        guest.on_end = None
-        task = self._loop.create_task(self._connect(guest))
+    def _begin(self, connection: LimitedConnection) -> None:
+        connection.on_end = None
+        task = self._loop.create_task(self._connect(connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, guest: LimitedConnection) -> None:
+    async def _connect(self, connection: LimitedConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: _Arrival(self._make),
-                guest,
+                connection,
                 ssl=self._tls,
                 ssl_handshake_timeout=HANDSHAKE_S if self._tls is not None else None,
             )
         except BaseException as error:
-            self._loop.call_soon(guest.close)  # after the transport, if there is one
+            self._loop.call_soon(connection.close)  # after the transport, if there is one
             if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are
                 raise
             error.with_traceback(None)  # its frames refer to the future that refers to the error
             log.debug("a connection ended in its handshake", extra={"error": type(error).__name__})
         finally:
-            self._handshakes.pop(guest, None)
+            self._handshakes.pop(connection, None)
             if self._waiting:
                 self._cut_wait_short()
 
@@ -534,9 +535,7 @@ class _Arrival(asyncio.Protocol):
         protocol.connection_made(transport)
 
 
-# Bounds the CPU time that a TLS peer can make one handshake take.
-#
-# Handshakes run on the event loop, and the peer chooses among the key exchanges that are offered.
+# Key exchanges. Handshakes run on the event loop, and the peer chooses among the exchanges offered.
 # One with a finite-field group takes 150 to 280 ms (measured: ffdhe8192 of TLS 1.3 on a server,
 # DHE with 8192 bits on a client), and needs no credentials. Go's crypto/tls, so the kubelet, has
 # none.

@@ -1,10 +1,9 @@
-"""Joins two byte streams: what comes in at one end goes out at the other, uninspected.
+"""Joins two byte streams without reading them, and shares the event loop among all streams.
 
 Back-pressure is passed on: an end is not read while the other can't take more. Nor is it while it
-has to wait for its turn among all streams (:mod:`kubeletpy.base.wire.relay`). When either end
-closes, bytes in flight are still delivered to the other, which is then closed too; the far end is
-notified a moment later. Must never buffer more than the transports' own limits, and never outlive
-either end by more than FLUSH_S.
+waits for a slice of its event loop. When either end closes, bytes in flight are still delivered to
+the other, which is then closed too; the far end is notified a moment later. Must never buffer more
+than the transports' own limits, and never outlive either end by more than FLUSH_S.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
-# Bounds the work that all streams together do in one turn of the event loop.
-#
-# Whoever carries a stream (WebSocket, SPDY, port-forward, relay, watch) reports each frame that
-# it has handled. After SLICE_WORK it needs another slice. All streams of a loop together get
-# SLICES_A_TURN in a turn, first come, first served: neither a stream of tiny frames nor a
-# thousand streams keep a health check waiting. Must never delay a stream while slices are left.
+# Slices of the event loop. Whoever carries a stream (WebSocket, SPDY, port-forward, relay, watch)
+# reports each frame that it has handled. After SLICE_WORK it needs another slice. All streams of a
+# loop together get SLICES_A_TURN in a turn, first come, first served. So neither a stream of tiny
+# frames nor a thousand streams keep a health check waiting.
 
 SLICE_WORK = 100
 """A frame is 1, and each 4 KiB of it 1 more: about 10 µs of CPU time. A slice takes about 1 ms."""
@@ -121,7 +118,7 @@ WRITE_BUFFER = 256 << 10
 
 
 class Leaving(asyncio.Protocol):
-    """Takes a connection over whose other side has closed, and closes it a moment later.
+    """Closes a connection whose other side has closed, a moment later.
 
     If a connection ends before a runtime's streaming server has answered all its SPDY streams, the
     server waits permanently for its own answers (containerd 1.6 and 2.x, moby/spdystream). It then
@@ -144,7 +141,7 @@ class Leaving(asyncio.Protocol):
         transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed."""
+        """Cancel the timers: the connection is closed."""
         for timer in self._timers:
             timer.cancel()
         self._lost()
@@ -164,7 +161,7 @@ class RelayEnd(asyncio.Protocol):
         self.other: RelayEnd
 
     def bind(self, transport: asyncio.Transport) -> None:
-        """Take over a connected transport."""
+        """Make this the protocol of a connected transport."""
         self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER)
         transport.set_protocol(self)

@@ -1,7 +1,8 @@
-"""The client half of an HTTP/1.1 upgrade: connects, sends the request, and hands over the raw
-connection.
+"""Upgrades of HTTP/1.1 connections, as a client and as a server; their bytes are relayed unread.
 
-Reads one response head of bounded size and nothing after it. Must never follow a redirect.
+The client half connects, sends the request and hands over the raw connection. It reads one response
+head of bounded size and nothing after it, and follows no redirect. The server half hijacks the
+client's connection from aiohttp, which handles upgrades to WebSocket only.
 """
 
 from __future__ import annotations
@@ -207,10 +208,8 @@ def _unchunked(data: bytes) -> bytes:
     return bytes(text)
 
 
-# The server half of an HTTP/1.1 upgrade: takes the client's connection over from aiohttp.
-#
-# aiohttp handles upgrades to WebSocket only; here the bytes after the 101 are not parsed. Must
-# never leak the connection: it is closed when the relay ends, however it ends.
+# The server half. A hijacked connection never leaks: it is closed when its relay ends, however that
+# ends.
 
 _ANSWER_HEADERS = frozenset(
     {
@@ -225,14 +224,14 @@ _ANSWER_HEADERS = frozenset(
 """The headers a client needs for an upgrade; no others of the upstream answer reach it."""
 
 
-class TakenOver(web.StreamResponse):
-    """Returned by a handler when the connection is no longer aiohttp's."""
+class HijackedResponse(web.StreamResponse):
+    """Returned by a handler that has hijacked the connection: aiohttp sends nothing."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Nothing is sent."""
+        """Send no head; the handler has sent it."""
 
     async def write_eof(self, data: Any = b"") -> None:
-        """Nothing is sent."""
+        """Send no end of a body; the connection is not aiohttp's."""
 
 
 def is_upgrade(request: web.Request) -> bool:
@@ -241,7 +240,9 @@ def is_upgrade(request: web.Request) -> bool:
     return "upgrade" in tokens and bool(request.headers.get("Upgrade"))
 
 
-async def join(request: web.Request, answer: UpgradeResponse, *, idle_timeout: float) -> TakenOver:
+async def join(
+    request: web.Request, answer: UpgradeResponse, *, idle_timeout: float
+) -> HijackedResponse:
     """Answer the client's upgrade and relay until either side closes.
 
     Raises:
@@ -268,7 +269,7 @@ async def join(request: web.Request, answer: UpgradeResponse, *, idle_timeout: f
     finally:
         # aiohttp no longer tracks the connection: without this it would stay in its records
         asyncio.get_running_loop().call_soon(handler.connection_lost, None)
-    return TakenOver()
+    return HijackedResponse()
 
 
 @contextlib.asynccontextmanager

@@ -42,7 +42,7 @@ from kubeletpy.server.streaming.options import (
     way_of,
 )
 
-# A client's WebSocket on a connection taken over from aiohttp.
+# A client's WebSocket on a connection hijacked from aiohttp.
 #
 # aiohttp's own reader parses all that has arrived in one turn of the loop, answers pings without
 # a pause, and accepts frames that are not masked. Here each frame counts as work of the stream
@@ -375,7 +375,7 @@ class RuntimeLink:
             except* (ConnectionError, ValueError) as broken:
                 log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
             await socket.close()
-        return upgrade.TakenOver()
+        return upgrade.HijackedResponse()
 
     async def _until_idle(
         self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]

@@ -21,7 +21,7 @@ SWITCH = (
 
 
 class Chain:
-    """client -> aiohttp with takeover -> a simulated streaming server of a runtime (``peer``)."""
+    """client -> aiohttp, hijacked -> a simulated streaming server of a runtime (``peer``)."""
 
     def __init__(self, peer: Peer, *, idle: float = 0) -> None:
         self._peer, self._idle = peer, idle

@@ -1,4 +1,4 @@
-"""A client's connection taken over as streams: it ends once, and aiohttp drops it."""
+"""A client's hijacked connection as streams: it ends once, and aiohttp drops it."""
 
 from __future__ import annotations
 
