@@ -35,7 +35,7 @@ from kubeletpy.server.build import Ports
 from kubeletpy.volumes.csi.host import OpenCalls
 
 if TYPE_CHECKING:
-    from kubeletpy.resources.dra.drivers import OpenDriver
+    from kubeletpy.resources.dra.client import OpenDriver
     from kubeletpy.syncloop.sources.file import PodSource
 
 

@@ -29,7 +29,7 @@ from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.plugin import over_socket
 from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.model import BadClaimState, ClaimProblem, uses, uses_claims
+from kubeletpy.resources.dra.model import BadClaimState, ClaimProblem, claim_uses, uses_claims
 from kubeletpy.resources.dra.model import Claims as KnownClaims
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
@@ -204,11 +204,11 @@ class _Health:
         from kubeletpy.resources.dra.health import statuses
 
         try:
-            used = uses(pod)
+            used = claim_uses(pod)
         except ClaimProblem:
             return {}  # a claim does not exist yet: nothing is prepared
         known, now = self._loaded().reported, self._clock.now()
-        return statuses(self._claims.claims, known, pod, used, now, parts=self._messages)
+        return statuses(self._claims.claims, known, pod, used, now, messages=self._messages)
 
     async def close(self) -> None:
         if self._state is not None:

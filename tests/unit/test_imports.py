@@ -53,6 +53,7 @@ LATER = (
     "kubeletpy.server.pods_api",
     "kubeletpy.agent.takeover.adopt",
     "kubeletpy.agent.takeover.preflight",
+    "kubeletpy.resources.dra.client",
     "kubeletpy.runtime_manager.act.left_out",
     "kubeletpy.server.answers",
     "kubeletpy.server.app",

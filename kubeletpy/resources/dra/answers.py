@@ -1,8 +1,7 @@
 """Requests to a driver and its answers, as messages of either version. Pure.
 
 Source: docs/reference/dra-v1.json; docs/reference/dra-v1beta1.json;
-docs/reference/dra-health-v1.json;
-docs/reference/behaviour-resources.md, ru, rv.
+docs/reference/dra-health-v1.json; docs/reference/behaviour-resources.md, ru, rv.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ HEALTH_SERVICES: dict[str, ModuleType] = {
     "v1.DRAResourceHealth": dra_health_v1_pb2,
     "v1alpha1.DRAResourceHealth": dra_health_pb2,
 }
-"""The same of what reports the health of devices, in the order of preference."""
+"""The modules of services that report the health of devices, in the order of preference."""
 UNADVERTISED_HEALTH = "v1alpha1.DRAResourceHealth"
 """Tried of a driver that names none: before Kubernetes 1.37 drivers did not have to."""
 MAX_DEVICES = 4096
@@ -60,17 +59,17 @@ class ClaimAnswers(Struct, frozen=True):
 
 
 def service(versions: Sequence[str]) -> str | None:
-    """The first of the plugin's services that is known here; None: there is none."""
+    """Return the first of the plugin's services that is known here, or None."""
     return next((version for version in versions if version in SERVICES), None)
 
 
 def health_service(versions: Collection[str]) -> str:
-    """The health service of a driver that names these services."""
+    """Return the health service of a driver that names these services."""
     return next((each for each in HEALTH_SERVICES if each in versions), UNADVERTISED_HEALTH)
 
 
 def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
-    """``NodePrepareResources`` or ``NodeUnprepareResources`` for these claims."""
+    """Make the request ``NodePrepareResources`` or ``NodeUnprepareResources`` for these claims."""
     messages = SERVICES[version]
     requested = [
         messages.Claim(namespace=claim.namespace, uid=claim.uid, name=claim.name)
@@ -80,7 +79,7 @@ def request(version: str, name: str, claims: Iterable[ClaimInfo]) -> Any:
 
 
 def claim_answers(answer: Any, claims: Iterable[ClaimInfo]) -> ClaimAnswers:
-    """The answer for each claim: devices (none for unprepare) or an error. Silence is an error."""
+    """Return devices (none for unprepare) or an error for each claim. Silence is an error."""
     found = ClaimAnswers({}, {})
     for claim in claims:
         if claim.uid not in answer.claims:

@@ -1,7 +1,7 @@
-"""The file ``dra_manager_state`` in the kubelet's own form: each agent can take over the other's.
+"""The file ``dra_manager_state`` in the kubelet's own form, so that a node can change agents. Pure.
 
-Pure. Source: docs/reference/behaviour-resources.md, rx. Must never raise anything but
-BadClaimState for the contents of a file.
+Whatever a file contains, only BadClaimState is raised. Source:
+docs/reference/behaviour-resources.md, rx.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kubeletpy.resources.dra.model import BadClaimState, ClaimDevice, ClaimInfo
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 
 
-def written(claims: Iterable[ClaimInfo]) -> str:
-    """The file's text."""
+def render(claims: Iterable[ClaimInfo]) -> str:
+    """Return the text of a file with these claims."""
     entries = [_entry(claim) for claim in sorted(claims, key=lambda each: each.key)]
     data = json.dumps(
         {"kind": KIND, "apiVersion": API_VERSION, "ClaimInfoStateList": entries or None},
@@ -49,7 +49,7 @@ def parse_checkpoint(text: str) -> list[ClaimInfo]:
 
 
 def checksum(data: str) -> int:
-    """CRC-32 of the text."""
+    """Return the CRC-32 of the text."""
     return zlib.crc32(data.encode("utf-8", "replace"))
 
 

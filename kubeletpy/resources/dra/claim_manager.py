@@ -1,8 +1,8 @@
-"""Prepares the claims of pods, gives their containers the devices, and unprepares claims.
+"""Prepares the claims of pods, provides their devices to containers, and unprepares claims.
 
-:mod:`.calls` calls the drivers. Work on any one claim is serialized. A pod's use of a claim is on
+:mod:`.drivers` calls the drivers. Work on any one claim is serialized. A pod's use of a claim is on
 the disk before a driver is called, and until the drivers have unprepared it. Source:
-docs/reference/behaviour-resources.md, ru.
+docs/reference/behaviour-resources.md, ru, rx.
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra import model
-from kubeletpy.resources.dra import model as dra
 from kubeletpy.resources.dra.drivers import DraDrivers, DriverCalls
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
-# The claims on this node, in memory and in their file.
-#
-# A change is on the disk when ``put`` or ``drop`` returns. Source:
-# docs/reference/behaviour-resources.md, rx.
+log = logging.getLogger(__name__)
 
+CHECK_S = 60.0
+"""Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
+DRA reconcile / slice wipe delay."""
 MAX_BYTES = 16 << 20
 """More than the claims of any node need; a bigger file is not read."""
 
 
 class ClaimState:
-    """Use it inside the event loop only."""
+    """The claims on this node, in memory and in their file.
 
-    def __init__(self, path: Path, show: Callable[[dra.Claims], None]) -> None:
+    A change is on the disk when ``put`` or ``drop`` returns. Use it inside the event loop only.
+    """
+
+    def __init__(self, path: Path, show: Callable[[model.Claims], None]) -> None:
         """Read the file, if there is one; ``show`` is called with the claims at each change.
 
         Raises:
-            BadClaimState: it cannot be used. The agent must not run then: claims of running pods
-                would be prepared again, and never unprepared.
+            BadClaimState: the file cannot be used. The agent must not run then: claims of running
+                pods would be prepared again, and never unprepared.
         """
         self._path = path
         self._show = show
-        self._claims: dict[dra.ClaimKey, dra.ClaimInfo] = {
+        self._claims: dict[model.ClaimKey, model.ClaimInfo] = {
             claim.key: claim for claim in _read(path)
         }
         self._turn = asyncio.Lock()
@@ -59,17 +61,17 @@ class ClaimState:
         show(self._claims)
 
     @property
-    def claims(self) -> dra.Claims:
-        """All claims."""
+    def claims(self) -> model.Claims:
+        """The claims that pods of this node use."""
         return self._claims
 
-    async def put(self, claims: Iterable[dra.ClaimInfo]) -> None:
+    async def put(self, claims: Iterable[model.ClaimInfo]) -> None:
         """Add or replace these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims[claim.key] = claim
         await self._save()
 
-    async def drop(self, claims: Iterable[dra.ClaimInfo]) -> None:
+    async def drop(self, claims: Iterable[model.ClaimInfo]) -> None:
         """Forget these claims. Raises ClaimProblem: the disk does not take it."""
         for claim in claims:
             self._claims.pop(claim.key, None)
@@ -86,46 +88,43 @@ class ClaimState:
         await self._lasting.finish(self._write(self._version))
 
     async def _write(self, mine: int) -> None:
-        """Have it written; a caller that waits for its turn may find that done."""
+        """Write version ``mine`` or a later one, unless another caller has done so."""
         from kubeletpy.resources.dra import checkpoint
 
         async with self._turn:
             if self._written >= mine:
                 return
-            version, text = self._version, checkpoint.written(self._claims.values())
+            version, text = self._version, checkpoint.render(self._claims.values())
             try:
                 await asyncio.to_thread(write_private, self._path, text)
             except OSError as error:
-                raise dra.ClaimProblem(f"{self._path} cannot be written: {error}") from error
+                raise model.ClaimProblem(f"{self._path} cannot be written: {error}") from error
             self._written = version
 
 
-def _read(path: Path) -> list[dra.ClaimInfo]:
+def _read(path: Path) -> list[model.ClaimInfo]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise dra.BadClaimState(f"it has more than {MAX_BYTES} bytes")
+            raise model.BadClaimState(f"it has more than {MAX_BYTES} bytes")
         from kubeletpy.resources.dra import checkpoint  # most nodes have no claims
 
         return checkpoint.parse_checkpoint(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise dra.BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error
-
-
-# One at a time on each claim.
+        raise model.BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error
 
 
 class ClaimLocks:
-    """A lock for each claim that somebody works on."""
+    """Serializes the work on each claim."""
 
     def __init__(self) -> None:
-        self._locks: dict[dra.ClaimKey, _Lock] = {}
+        self._locks: dict[model.ClaimKey, _Lock] = {}
 
     @asynccontextmanager
-    async def alone(self, keys: Iterable[dra.ClaimKey]) -> AsyncIterator[None]:
+    async def alone(self, keys: Iterable[model.ClaimKey]) -> AsyncIterator[None]:
         """Lock these claims against all other work. All callers lock in the same order."""
         async with AsyncExitStack() as stack:
             for key in sorted(set(keys)):
@@ -135,7 +134,7 @@ class ClaimLocks:
                 await stack.enter_async_context(lock.lock)
             yield
 
-    def _leave(self, key: dra.ClaimKey, lock: _Lock) -> None:
+    def _leave(self, key: model.ClaimKey, lock: _Lock) -> None:
         lock.users -= 1
         if not lock.users:
             del self._locks[key]
@@ -147,13 +146,6 @@ class _Lock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-
-
-log = logging.getLogger(__name__)
-
-CHECK_S = 60.0
-"""Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
-DRA reconcile / slice wipe delay."""
 
 
 class ClaimManager:
@@ -169,10 +161,12 @@ class ClaimManager:
         may_skip: bool = False,
         wake: Callable[[str], None] = lambda uid: None,
     ) -> None:
-        """Args:
-        kube_api: None: standalone, there are no claims.
-        may_skip: gate DRAOptionalNodeOperations: allocations may exempt drivers from calls.
-        wake: called with a pod's uid when what it waits for may work now.
+        """Manage the claims of ``state``.
+
+        Args:
+            kube_api: None: standalone, there are no claims.
+            may_skip: gate DRAOptionalNodeOperations: allocations may exempt drivers from calls.
+            wake: called with a pod's uid when a driver that it waits for is registered.
         """
         self._api = kube_api
         self._state = state
@@ -190,7 +184,7 @@ class ClaimManager:
     async def prepare(self, pod: Pod) -> None:
         """Have all claims of a pod prepared. Raises ClaimProblem."""
         self._absent.discard(pod.uid)
-        if desired := dra.uses(pod):
+        if desired := model.claim_uses(pod):
             async with self._measured("PrepareResources"):
                 await self._prepare(pod, desired)
 
@@ -212,12 +206,12 @@ class ClaimManager:
         supplied: ContainerAdditions,
     ) -> ContainerAdditions:
         """Add the devices of the container's claims. Raises ContainerConfigError."""
-        if not dra.container_uses(pod, container):
+        if not model.container_uses_claims(pod, container):
             return supplied
         try:
-            requested = dra.requested_for(pod, container)
-            found = model.cdi_devices(self._state.claims, pod, dra.uses(pod), requested)
-        except dra.ClaimProblem as error:
+            requested = model.container_requests(pod, container)
+            found = model.cdi_devices(self._state.claims, pod, model.claim_uses(pod), requested)
+        except model.ClaimProblem as error:
             raise ContainerConfigError(str(error)) from None
         both = dict.fromkeys((*supplied.cdi_devices, *found))
         return replace(supplied, cdi_devices=tuple(both))
@@ -226,12 +220,12 @@ class ClaimManager:
         self, pod: Pod, container: api.Container
     ) -> tuple[model.ContainerClaim, ...]:
         """The claims that a container uses, with their devices; for the pod resources API."""
-        if not dra.container_uses(pod, container):
+        if not model.container_uses_claims(pod, container):
             return ()
         try:
-            names = [name for name, _ in dra.requested_for(pod, container)]
-            return model.container_claims(self._state.claims, pod, dra.uses(pod), names)
-        except dra.ClaimProblem:
+            names = [name for name, _ in model.container_requests(pod, container)]
+            return model.container_claims(self._state.claims, pod, model.claim_uses(pod), names)
+        except model.ClaimProblem:
             return ()  # a claim is not made yet: the container cannot have started
 
     def waits(self, uid: str) -> list[model.ClaimWait]:
@@ -239,7 +233,7 @@ class ClaimManager:
         return self._calls.waits(uid)
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
-        """The devices that each container of a pod has from claims, for people."""
+        """The devices that each container of a pod has from claims, for messages."""
         if not self._state.claims:
             return []
         return [
@@ -274,7 +268,7 @@ class ClaimManager:
     async def _clear(self, uid: str) -> None:
         try:
             await self.unprepare(uid)
-        except dra.ClaimProblem as error:
+        except model.ClaimProblem as error:
             log.warning(
                 "claims of a removed pod could not be unprepared",
                 extra={"uid": uid, "why": str(error), "again_in": CHECK_S},
@@ -288,12 +282,13 @@ class ClaimManager:
 
     # -- prepare -------------------------------------------------------------------------------
 
-    async def _prepare(self, pod: Pod, desired: Sequence[dra.ClaimUse]) -> None:
+    async def _prepare(self, pod: Pod, desired: Sequence[model.ClaimUse]) -> None:
         objects = await run_all(*(self._read_claim(pod, use) for use in desired))
         found = {
             claim.name: claim
             for claim in (
-                dra.allocated(pod, use, obj) for use, obj in zip(desired, objects, strict=True)
+                model.allocated_claim(pod, use, obj)
+                for use, obj in zip(desired, objects, strict=True)
             )
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
@@ -305,52 +300,52 @@ class ClaimManager:
                 for name, claim in found.items()
             ]
             unprepared = [claim for claim in claims if not claim.prepared]
-            todo = model.to_call(unprepared, dra.PREPARE)
+            todo = model.claims_by_driver(unprepared, model.PREPARE)
             self._calls.require(pod.uid, todo)
             if any(known.get(claim.key) != claim for claim in claims):
                 await self._state.put(claims)
             if unprepared:
-                self._metrics.skipped_prepare(model.exempted(unprepared, dra.PREPARE))
+                self._metrics.skipped_prepare(model.exempted(unprepared, model.PREPARE))
                 await self._call_drivers(claims, todo)
 
-    async def _read_claim(self, pod: Pod, use: dra.ClaimUse) -> Any:
+    async def _read_claim(self, pod: Pod, use: model.ClaimUse) -> Any:
         if self._api is None:
-            raise dra.ClaimProblem(
+            raise model.ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here"
             )
         try:
             return await self._api.get(RESOURCECLAIMS, use.claim, pod.namespace)
         except ApiError as error:
-            raise dra.ClaimProblem(
+            raise model.ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}"
             ) from error
 
     async def _call_drivers(
-        self, claims: Sequence[dra.ClaimInfo], todo: dict[str, list[dra.ClaimInfo]]
+        self, claims: Sequence[model.ClaimInfo], todo: dict[str, list[model.ClaimInfo]]
     ) -> None:
-        """Call the drivers; keep what they gave even when one of them failed."""
+        """Call the drivers; keep what they prepared even when one of them failed."""
         answers = await self._calls.call_drivers(todo, prepare=True)
         problems: list[str] = []
-        supplied: dict[str, dict[str, tuple[dra.ClaimDevice, ...]]] = {}
+        prepared: dict[str, dict[str, tuple[model.ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
             problems += answer.problems
             for uid, each in answer.devices.items():
-                supplied.setdefault(uid, {})[driver] = each
+                prepared.setdefault(uid, {})[driver] = each
         done = []
         for claim in claims:
             if claim.prepared:
                 continue
-            mine = supplied.get(claim.uid, {})
+            mine = prepared.get(claim.uid, {})
             done.append(
                 replace(
                     claim,
                     drivers={**claim.drivers, **mine},
-                    prepared=set(mine) == set(claim.called(dra.PREPARE)),
+                    prepared=set(mine) == set(claim.called(model.PREPARE)),
                 )
             )
         await self._state.put(done)
         if problems:
-            raise dra.ClaimProblem("; ".join(problems))
+            raise model.ClaimProblem("; ".join(problems))
 
     # -- unprepare -----------------------------------------------------------------------------
 
@@ -364,9 +359,9 @@ class ClaimManager:
                 return
             # whatever the result of the calls, the devices may have been released
             await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
-            self._metrics.skipped_unprepare(model.exempted(ending, dra.UNPREPARE))
+            self._metrics.skipped_unprepare(model.exempted(ending, model.UNPREPARE))
             answers = await self._calls.call_drivers(
-                model.to_call(ending, dra.UNPREPARE), prepare=False
+                model.claims_by_driver(ending, model.UNPREPARE), prepare=False
             )
             removed = [
                 claim
@@ -374,14 +369,14 @@ class ClaimManager:
                 if all(
                     claim.uid in answer.devices
                     for driver, answer in answers.items()
-                    if driver in claim.called(dra.UNPREPARE)
+                    if driver in claim.called(model.UNPREPARE)
                 )
             ]
             if removed:
                 await self._state.drop(removed)
             problems = [each for answer in answers.values() for each in answer.problems]
             if problems:
-                raise dra.ClaimProblem("; ".join(problems))
+                raise model.ClaimProblem("; ".join(problems))
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -400,9 +395,9 @@ class ClaimManager:
             self._retry.set()
 
 
-def _listed(devices: Mapping[str, Sequence[dra.ClaimDevice]]) -> str:
+def _listed(devices: Mapping[str, Sequence[model.ClaimDevice]]) -> str:
     return ", ".join(
         f"{driver}/{each.pool}/{each.name}"
-        for driver, supplied in devices.items()
-        for each in supplied
+        for driver, prepared in devices.items()
+        for each in prepared
     )

@@ -1,7 +1,6 @@
-"""The health of DRA devices: what drivers report, how long it counts, what statuses show.
+"""The health of DRA devices: drivers' reports, how long they count, and pods' statuses. Pure.
 
-Pure. Source: docs/reference/behaviour-resources.md, rv, rx;
-docs/reference/dra-health-v1.json.
+Source: docs/reference/behaviour-resources.md, rv, rx; docs/reference/dra-health-v1.json.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ Known = Mapping[str, Mapping[DeviceKey, DeviceHealth]]
 def with_report(
     known: Mapping[DeviceKey, DeviceHealth], answer: Any, now: float
 ) -> tuple[dict[DeviceKey, DeviceHealth], set[DeviceKey]]:
-    """The health of a driver's devices after a message, and the devices whose health changed.
+    """Return the health of a driver's devices after a message, and the devices that changed.
 
     A message may be about some devices only; the others keep theirs.
     """
@@ -65,8 +64,8 @@ def with_report(
         key = (each.device.pool_name, each.device.device_name)
         if key not in merged and len(merged) >= MAX_DEVICES:
             continue
-        supplied = float(each.health_check_timeout_seconds)
-        timeout = min(supplied, MAX_TIMEOUT_S) if supplied > 0 else TIMEOUT_S
+        seconds = float(each.health_check_timeout_seconds)
+        timeout = min(seconds, MAX_TIMEOUT_S) if seconds > 0 else TIMEOUT_S
         state = _STATES.get(each.health, UNKNOWN)
         found = DeviceHealth(state, _cut(each.message), now, timeout)
         before = merged.get(key)
@@ -88,7 +87,7 @@ def _cut(text: str) -> str:
 
 
 def next_end(known: Known) -> float | None:
-    """When the next report stops counting; None: there is none."""
+    """Return when the next report stops counting, or None."""
     ends = (each.until for devices in known.values() for each in devices.values())
     return min(ends, default=None)
 
@@ -96,8 +95,7 @@ def next_end(known: Known) -> float | None:
 def without_ended(
     known: Known, now: float
 ) -> tuple[dict[str, dict[DeviceKey, DeviceHealth]], set[tuple[str, DeviceKey]]]:
-    """The reports still in force; and the devices, with their drivers, whose reports have
-    expired."""
+    """Return the reports still in force, and the devices whose reports have expired."""
     kept = {
         driver: {key: each for key, each in devices.items() if now <= each.until}
         for driver, devices in known.items()
@@ -112,26 +110,25 @@ def without_ended(
 
 
 def users(claims: Claims, devices: Collection[tuple[str, DeviceKey]]) -> set[str]:
-    """The uids of the pods that have one of these devices."""
+    """Return the uids of the pods that have one of these devices."""
     return {
         uid
         for claim in claims.values()
         if any(
             (driver, (each.pool, each.name)) in devices
-            for driver, supplied in claim.drivers.items()
-            for each in supplied
+            for driver, prepared in claim.drivers.items()
+            for each in prepared
         )
         for uid in claim.pods
     }
 
 
 def statuses(
-    claims: Claims, known: Known, pod: Pod, uses: Iterable[ClaimUse], now: float, *, parts: bool
+    claims: Claims, known: Known, pod: Pod, uses: Iterable[ClaimUse], now: float, *, messages: bool
 ) -> dict[str, list[api.ResourceStatus]]:
-    """allocatedResourcesStatus of each of a pod's containers that uses claims.
+    """Return allocatedResourcesStatus of each of a pod's containers that uses claims.
 
-    Args:
-        words: whether to show the drivers' messages.
+    ``messages``: whether to include the drivers' messages.
     """
     objects = {use.name: use.claim for use in uses}
     found: dict[str, list[api.ResourceStatus]] = {}
@@ -145,7 +142,7 @@ def statuses(
             for driver, devices in claim.drivers.items():
                 for device in devices:
                     if _is_for(device, request):
-                        reported = _reported(driver, device, known, now, parts=parts)
+                        reported = _reported(driver, device, known, now, messages=messages)
                         resources.setdefault(reported["resourceID"], reported)
             if resources:
                 status: api.ResourceStatus = {
@@ -161,22 +158,22 @@ def _is_for(device: ClaimDevice, request: str) -> bool:
 
 
 def _reported(
-    driver: str, device: ClaimDevice, known: Known, now: float, *, parts: bool
+    driver: str, device: ClaimDevice, known: Known, now: float, *, messages: bool
 ) -> api.ResourceHealth:
     report = known.get(driver, {}).get((device.pool, device.name))
     health, message = report.now(now) if report is not None else (UNKNOWN, "")
     name = device.cdi[0] if device.cdi else f"{driver}/{device.pool}/{device.name}"
     reported: api.ResourceHealth = {"resourceID": name, "health": health}
-    if parts and message:
+    if messages and message:
         reported["message"] = message
     return reported
 
 
-# -- the file dra_health_state -----------------------------------------------------------------
+# The file dra_health_state.
 
 
-def written(known: Known) -> str:
-    """The file's text."""
+def render(known: Known) -> str:
+    """Return the text of a file with these reports."""
     return json.dumps(
         {
             driver: {"Devices": {"/".join(key): _entry(key, each) for key, each in found.items()}}
@@ -199,7 +196,7 @@ def _entry(key: DeviceKey, health: DeviceHealth) -> dict[str, Any]:
 
 
 def parse_health(text: str) -> dict[str, dict[DeviceKey, DeviceHealth]]:
-    """The reports in a file; none for an unreadable one."""
+    """Return the reports in a file, or none for an unreadable one."""
     try:
         return {
             str(driver): {

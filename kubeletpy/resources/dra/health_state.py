@@ -1,4 +1,4 @@
-"""Keeps drivers' reports on their devices in memory and in a file, and finds affected pods.
+"""Keeps drivers' reports on the health of their devices, in memory and in a file.
 
 Source: docs/reference/behaviour-resources.md, rv, rx.
 """
@@ -23,7 +23,10 @@ _SOON_S = 0.01
 
 
 class HealthState:
-    """Use it inside the event loop only; ``close`` it there."""
+    """The known health of devices, with a file that outlives the agent.
+
+    Use it inside the event loop only; ``close`` it there.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class HealthState:
         clock: Clock,
         changed: Callable[[set[tuple[str, DeviceKey]]], None],
     ) -> None:
-        """``changed`` is called with the drivers and devices whose known health changed."""
+        """Read the file; call ``changed`` with the drivers and devices whose health changed."""
         self._path = path
         self._clock = clock
         self._changed = changed
@@ -95,7 +98,7 @@ class HealthState:
         try:
             while self._dirty:
                 self._dirty = False
-                text = health.written(self._known)
+                text = health.render(self._known)
                 await asyncio.to_thread(write_private, self._path, text)
         except OSError as error:
             log.warning(

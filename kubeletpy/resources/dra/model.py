@@ -1,4 +1,4 @@
-"""The node's claims, and the resulting calls to drivers and devices of containers. Pure.
+"""The claims of pods, and the resulting calls to drivers and devices of containers. Pure.
 
 Source: docs/reference/behaviour-resources.md, ru.
 """
@@ -12,11 +12,9 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.pods.pod import Pod
 
-# Which resource claims a pod uses, and whether one may be prepared for it.
-#
-# Source: docs/reference/behaviour-resources.md, ru.
-
 CALLS = PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
+CALL_S = 45.0
+"""The timeout of a call. Source: docs/reference/constants.csv: DRA call."""
 SCHEDULING = "scheduling.k8s.io"
 """The API group of PodGroups."""
 EVERY = "*"
@@ -25,6 +23,9 @@ EVERY = "*"
 
 class ClaimProblem(Exception):
     """A pod's claims cannot be prepared (now); the text is for its owner."""
+
+
+# The claims that a pod uses, and whether one may be prepared for it.
 
 
 class ClaimUse(Struct, frozen=True):
@@ -47,8 +48,8 @@ def uses_claims(pod: Pod) -> bool:
     return bool(pod.spec.get("resourceClaims") or pod.status.get("extendedResourceClaimStatus"))
 
 
-def uses(pod: Pod) -> tuple[ClaimUse, ...]:
-    """The claims of a pod.
+def claim_uses(pod: Pod) -> tuple[ClaimUse, ...]:
+    """Return the claims of a pod.
 
     A template that needs no claim has an entry without a claim's name, which is skipped.
 
@@ -78,16 +79,15 @@ def uses(pod: Pod) -> tuple[ClaimUse, ...]:
     return tuple(found)
 
 
-def container_uses(pod: Pod, container: api.Container) -> bool:
+def container_uses_claims(pod: Pod, container: api.Container) -> bool:
     """Whether a container gets devices from claims."""
     if (container.get("resources") or {}).get("claims"):
         return True
     return bool(extended_requests(pod, container["name"]))
 
 
-def requested_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
-    """A container's requests: each a claim by its name in the pod, with one of its requests or
-    ""."""
+def container_requests(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
+    """Return a container's requests: names of claims in the pod, each with a request or ""."""
     named = [
         (each.get("name") or "", each.get("request") or "")
         for each in (container.get("resources") or {}).get("claims") or ()
@@ -96,7 +96,7 @@ def requested_for(pod: Pod, container: api.Container) -> list[tuple[str, str]]:
 
 
 def extended_requests(pod: Pod, container: str) -> tuple[str, ...]:
-    """The requests in the pod's own claim that stand for a container's extended resources."""
+    """Return the requests in the pod's own claim for a container's extended resources."""
     status = pod.status.get("extendedResourceClaimStatus") or {}
     return tuple(
         each.get("requestName") or ""
@@ -105,7 +105,7 @@ def extended_requests(pod: Pod, container: str) -> tuple[str, ...]:
     )
 
 
-class Allocated(Struct, frozen=True):
+class AllocatedClaim(Struct, frozen=True):
     """A claim that may be prepared.
 
     Attributes:
@@ -120,8 +120,8 @@ class Allocated(Struct, frozen=True):
     skips: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
-    """The part of a ResourceClaim object to prepare for this pod.
+def allocated_claim(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> AllocatedClaim:
+    """Return the part of a ResourceClaim object to prepare for a pod.
 
     Raises:
         ClaimProblem: it is not the pod's, not reserved for it or not allocated.
@@ -145,7 +145,9 @@ def allocated(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Allocated:
     results = (allocation.get("devices") or {}).get("results") or ()
     drivers = dict.fromkeys(each.get("driver") or "" for each in results)
     skips = {driver: found for driver in drivers if (found := _skipped(results, driver))}
-    return Allocated(metadata.get("uid") or "", use.claim, pod.namespace, tuple(drivers), skips)
+    return AllocatedClaim(
+        metadata.get("uid") or "", use.claim, pod.namespace, tuple(drivers), skips
+    )
 
 
 def _skipped(results: Sequence[Mapping[str, Any]], driver: str) -> tuple[str, ...]:
@@ -190,6 +192,9 @@ def _is_for(reservation: Mapping[str, Any], pod: Pod, group: str) -> bool:
     )
 
 
+# The claims of the node.
+
+
 class ClaimDevice(Struct, frozen=True):
     """One device that a driver has prepared.
 
@@ -213,7 +218,7 @@ class ClaimInfo(Struct, frozen=True):
         drivers: each driver of the allocation, with what it has prepared.
         prepared: since this agent started. It is kept nowhere else: after a restart a new
             sandbox has its claims prepared again.
-        restored: from the checkpoint: ``drivers`` is what an earlier agent was given.
+        restored: from the checkpoint: ``drivers`` is what they prepared for an earlier agent.
         skips: by driver the calls that are not made, by name or "*".
     """
 
@@ -227,7 +232,7 @@ class ClaimInfo(Struct, frozen=True):
     skips: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def called(self, call: str) -> tuple[str, ...]:
-        """The drivers that get a call for this claim."""
+        """Return the drivers that get a call for this claim."""
         return tuple(
             driver for driver in self.drivers if not {call, EVERY} & {*self.skips.get(driver, ())}
         )
@@ -238,8 +243,8 @@ class ClaimInfo(Struct, frozen=True):
         return self.namespace, self.name
 
     @property
-    def reported(self) -> str:
-        """For people."""
+    def full_name(self) -> str:
+        """Namespace and name as one text, for messages."""
         return f"{self.namespace}/{self.name}"
 
     @property
@@ -286,9 +291,9 @@ Claims = Mapping[ClaimKey, ClaimInfo]
 
 
 def referenced(
-    known: ClaimInfo | None, claim: Allocated, pod: str, *, may_skip: bool = False
+    known: ClaimInfo | None, claim: AllocatedClaim, pod: str, *, may_skip: bool = False
 ) -> ClaimInfo:
-    """A claim with one more pod that uses it.
+    """Return a claim with one more pod that uses it.
 
     Args:
         may_skip: whether the allocation may exempt drivers from calls. The decision for a claim
@@ -315,8 +320,8 @@ def referenced(
     return replace(known, pods=known.pods | {pod})
 
 
-def to_call(claims: Iterable[ClaimInfo], call: str) -> dict[str, list[ClaimInfo]]:
-    """The claims of each driver that gets a call: the content of one call."""
+def claims_by_driver(claims: Iterable[ClaimInfo], call: str) -> dict[str, list[ClaimInfo]]:
+    """Return the claims of each driver that gets a call: the content of one call."""
     found: dict[str, list[ClaimInfo]] = {}
     for claim in claims:
         for driver in claim.called(call):
@@ -325,17 +330,16 @@ def to_call(claims: Iterable[ClaimInfo], call: str) -> dict[str, list[ClaimInfo]
 
 
 def exempted(claims: Iterable[ClaimInfo], call: str) -> list[str]:
-    """The drivers that a call is not made to, once for each claim."""
+    """Return the drivers that do not get a call, once for each claim."""
     return [
         driver for claim in claims for driver in claim.drivers if driver not in claim.called(call)
     ]
 
 
 def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]:
-    """The effect of a pod's end on its claims.
+    """Return the claims that others still use after a pod's end, and those to unprepare.
 
-    Returns:
-        the claims that others still use, without this pod, and those to unprepare.
+    The former are without this pod.
     """
     used = [claim for claim in claims.values() if pod in claim.pods]
     kept = [replace(claim, pods=claim.pods - {pod}) for claim in used if len(claim.pods) > 1]
@@ -348,10 +352,10 @@ def cdi_devices(
     uses: Collection[ClaimUse],
     requested: Iterable[tuple[str, str]],
 ) -> tuple[str, ...]:
-    """The CDI devices of one container, each once.
+    """Return the CDI devices of one container, each once.
 
     Args:
-        asked: claims of the pod by their names in it, each with a request or "".
+        requested: claims of the pod by their names in it, each with a request or "".
 
     Raises:
         ClaimProblem: a claim is not prepared.
@@ -376,10 +380,10 @@ def cdi_devices(
 def container_claims(
     claims: Claims, pod: Pod, uses: Collection[ClaimUse], requested: Iterable[str]
 ) -> tuple[ContainerClaim, ...]:
-    """The claims of one container, each once; those that are not prepared are left out.
+    """Return the claims of one container, each once, without those that are not prepared.
 
     Args:
-        asked: claims of the pod by their names in it.
+        requested: claims of the pod by their names in it.
     """
     objects = {use.name: use.claim for use in uses}
     found = []

@@ -1,9 +1,8 @@
 """Deletes the ResourceSlices of drivers that were removed: their devices must not be allocated.
 
 Drivers write their slices themselves, and name the Node object of their start as owner. Slices of
-a Node that was created anew get its uid here: the cluster would collect them as garbage.
-
-Source: docs/reference/behaviour-resources.md, rv.
+a Node that was created anew get its uid here: the cluster would collect them as garbage. Source:
+docs/reference/behaviour-resources.md, rv.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kubeletpy.resources.dra.drivers import DraDrivers
 log = logging.getLogger(__name__)
 
 REMOVED_S = 30.0
-"""How long a driver may be away. Source: docs/reference/constants.csv:
+"""How long a driver may be disconnected. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 300.0
 ADOPTIONS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -29,7 +28,7 @@ _ALL = ""
 
 
 class SliceCleaner:
-    """The slices of one node."""
+    """Cleans up the slices of one node."""
 
     def __init__(self, kube_api: KubeApi, node_name: str, drivers: DraDrivers) -> None:
         self._api = kube_api
@@ -41,7 +40,7 @@ class SliceCleaner:
         drivers.on_change(self._changed)
 
     async def run(self) -> None:
-        """Delete all of the node, then those of each driver that goes away; until cancelled."""
+        """Delete all slices of the node, then those of each removed driver, until cancelled."""
         self._running = True
         try:
             # including those of drivers that register meanwhile: they write theirs again
@@ -52,7 +51,7 @@ class SliceCleaner:
             await cancel_tasks((*self._pending.values(), self._adopting))
 
     def node_replaced(self, uid: str) -> None:
-        """The Node object was created anew, with this uid: its slices get it as their owner."""
+        """Make a Node object that was created anew, with this uid, the owner of its slices."""
         if self._adopting is not None:
             self._adopting.cancel()
             self._adopting = None

@@ -12,7 +12,7 @@ from kubeletpy.remote.generated import dra_health_pb2 as health
 from kubeletpy.remote.generated import dra_v1_pb2 as v1
 from kubeletpy.remote.generated import dra_v1beta1_pb2 as v1beta1
 from kubeletpy.resources.dra.answers import MAX_DEVICES, MAX_NAMES, claim_answers, service
-from kubeletpy.resources.dra.drivers import PART_DEVICES, parts
+from kubeletpy.resources.dra.client import PART_DEVICES, report_parts
 from kubeletpy.resources.dra.health import MAX_DEVICES as MAX_REPORTED
 from kubeletpy.resources.dra.health import with_report
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
@@ -122,7 +122,7 @@ def test_a_long_report_is_processed_in_parts() -> None:
     known: Any = {}
     longest = 0.0
     with no_collections():
-        for part in parts(report):
+        for part in report_parts(report):
             began = time.thread_time()
             known, changed = with_report(known, part, 0.0)
             longest = max(longest, time.thread_time() - began)

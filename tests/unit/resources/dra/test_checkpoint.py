@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.resources.dra.checkpoint import checksum, parse_checkpoint, written
+from kubeletpy.resources.dra.checkpoint import checksum, parse_checkpoint, render
 from kubeletpy.resources.dra.claim_manager import ClaimState
 from kubeletpy.resources.dra.model import BadClaimState, ClaimDevice, ClaimInfo
 
@@ -32,7 +32,7 @@ def test_sums_of_the_kubelet(claims: str, expected: int) -> None:
 
 
 def test_no_claims_are_written_as_the_kubelet_does() -> None:
-    assert json.loads(written([])) == {
+    assert json.loads(render([])) == {
         "Data": f'{HEAD},"ClaimInfoStateList":null}}',
         "Checksum": 4010664294,
     }
@@ -55,24 +55,24 @@ def test_files_of_each_version_are_read_and_written_as_they_were(skips: str, exp
     )
     whole = {"Data": data, "Checksum": expected}
     claims = parse_checkpoint(json.dumps({**whole, "newer": 1}))
-    assert json.loads(written(claims)) == whole
+    assert json.loads(render(claims)) == whole
     newer = data.replace('"ClaimName"', '"Newer":{},"ClaimName"')
     assert parse_checkpoint(json.dumps({"Data": newer, "Checksum": checksum(newer)})) == claims
 
 
 def test_written_claims_are_read_back() -> None:
-    assert parse_checkpoint(written(reversed(CLAIMS))) == CLAIMS
+    assert parse_checkpoint(render(reversed(CLAIMS))) == CLAIMS
 
 
 def test_letters_are_written_as_they_are() -> None:
     """The checksum is of the bytes, in which Go does not escape letters of any alphabet."""
-    text = written([replace(CLAIMS[0], name="ä")])
+    text = render([replace(CLAIMS[0], name="ä")])
     assert '\\"ClaimName\\":\\"ä\\"' in text
     assert [claim.name for claim in parse_checkpoint(text)] == ["ä"]
 
 
 def test_names_and_order_of_the_fields() -> None:
-    data = json.loads(written(CLAIMS[:1]))["Data"]
+    data = json.loads(render(CLAIMS[:1]))["Data"]
     assert data == (
         f'{HEAD},"ClaimInfoStateList":[{{"ClaimUID":"u1","ClaimName":"a","Namespace":"n",'
         '"PodUIDs":{"p":{},"q":{}},"DriverState":{"a.example.com":{"Devices":[{"PoolName":"pool",'
@@ -84,7 +84,7 @@ def test_names_and_order_of_the_fields() -> None:
 def test_skipped_calls_are_kept_as_the_kubelet_writes_them() -> None:
     """Agents before 1.37 ignore the field and read the rest."""
     claim = replace(CLAIMS[0], restored=True, skips={"a.example.com": ("*",)})
-    text = written([claim])
+    text = render([claim])
     assert (
         '"CDIDeviceIDs":["a.example.com/claim=x"]}],"skipNodeOperations":["*"]}'
         in json.loads(text)["Data"]
@@ -102,7 +102,7 @@ def _wrapped(data: str) -> str:
         "",
         "[]",
         "{}",
-        written(CLAIMS).replace('"Checksum": ', '"Checksum": 1').replace('sum":', 'sum":1'),
+        render(CLAIMS).replace('"Checksum": ', '"Checksum": 1').replace('sum":', 'sum":1'),
         _wrapped("{}"),
         _wrapped('{"kind":"DRACheckpoint","apiVersion":"v9"}'),
         _wrapped(f'{HEAD},"ClaimInfoStateList":[{{}}]}}'),

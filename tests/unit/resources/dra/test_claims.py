@@ -8,14 +8,14 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.dra.model import (
-    Allocated,
+    AllocatedClaim,
     ClaimProblem,
     ClaimUse,
-    allocated,
-    container_uses,
+    allocated_claim,
+    claim_uses,
+    container_requests,
+    container_uses_claims,
     extended_requests,
-    requested_for,
-    uses,
     uses_claims,
 )
 from tests.unit.podworkers.builders import pod_object
@@ -53,7 +53,7 @@ def made(name: str | None) -> list[Any]:
     ],
 )
 def test_claims_of_a_pod(supplied: Pod, expected: tuple[ClaimUse, ...]) -> None:
-    assert uses(supplied) == expected
+    assert claim_uses(supplied) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,22 +66,22 @@ def test_claims_of_a_pod(supplied: Pod, expected: tuple[ClaimUse, ...]) -> None:
 def test_claims_without_a_name(supplied: Pod, why: str) -> None:
     assert uses_claims(supplied)
     with pytest.raises(ClaimProblem, match=why):
-        uses(supplied)
+        claim_uses(supplied)
 
 
 def test_containers_with_devices() -> None:
     bare: Any = {"name": "main"}
     asking: Any = {"name": "side", "resources": {"claims": [{"name": "gpu"}]}}
-    assert not container_uses(pod(TEMPLATE), bare)
-    assert container_uses(pod(TEMPLATE), asking)
-    assert container_uses(pod(extendedResourceClaimStatus=EXTENDED), bare)
+    assert not container_uses_claims(pod(TEMPLATE), bare)
+    assert container_uses_claims(pod(TEMPLATE), asking)
+    assert container_uses_claims(pod(extendedResourceClaimStatus=EXTENDED), bare)
 
 
 def test_requests_of_a_container() -> None:
     asking: Any = {"name": "main", "resources": {"claims": [{"name": "g", "request": "r"}, {}]}}
     mappings = [{"containerName": name, "requestName": f"for-{name}"} for name in ("main", "side")]
     supplied = pod(TEMPLATE, extendedResourceClaimStatus={**EXTENDED, "requestMappings": mappings})
-    assert requested_for(supplied, asking) == [("g", "r"), ("", ""), ("", "for-main")]
+    assert container_requests(supplied, asking) == [("g", "r"), ("", ""), ("", "for-main")]
     assert extended_requests(supplied, "side") == ("for-side",)
 
 
@@ -103,8 +103,8 @@ def claim(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_claim_that_may_be_prepared() -> None:
-    found = allocated(pod(), ClaimUse("gpu", "c", owned=True), claim())
-    assert found == Allocated("claim-uid", "c", "default", ("a.example.com", "b.example.com"))
+    found = allocated_claim(pod(), ClaimUse("gpu", "c", owned=True), claim())
+    assert found == AllocatedClaim("claim-uid", "c", "default", ("a.example.com", "b.example.com"))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_claim_that_may_be_prepared() -> None:
 )
 def test_claims_that_may_not(use: ClaimUse, supplied: dict[str, Any], why: str) -> None:
     with pytest.raises(ClaimProblem, match=why):
-        allocated(pod(), use, supplied)
+        allocated_claim(pod(), use, supplied)
 
 
 GROUP = {
@@ -162,14 +162,14 @@ def test_claims_of_a_pod_group(
         one.spec["schedulingGroup"] = {"podGroupName": group}
     supplied = claim(owners=[{**GROUP, **owner}], reservedFor=[{**FOR_GROUP, **reserved}])
     if not why:
-        assert allocated(one, ClaimUse("g", "c", owned=True), supplied).name == "c"
+        assert allocated_claim(one, ClaimUse("g", "c", owned=True), supplied).name == "c"
         return
     with pytest.raises(ClaimProblem, match=why):
-        allocated(one, ClaimUse("g", "c", owned=True), supplied)
+        allocated_claim(one, ClaimUse("g", "c", owned=True), supplied)
 
 
 def test_a_shared_claim_needs_no_owner() -> None:
-    assert allocated(pod(), ClaimUse("g", "c"), claim(owners=[])).name == "c"
+    assert allocated_claim(pod(), ClaimUse("g", "c"), claim(owners=[])).name == "c"
 
 
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
@@ -199,4 +199,4 @@ def test_calls_that_no_device_of_a_driver_needs(results: Any, skips: Any) -> Non
             "allocation": {"devices": {"results": found}},
         },
     }
-    assert allocated(pod(), ClaimUse("c", "c"), claim).skips == skips
+    assert allocated_claim(pod(), ClaimUse("c", "c"), claim).skips == skips

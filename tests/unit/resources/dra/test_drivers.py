@@ -196,7 +196,7 @@ async def test_the_newest_health_service_that_a_driver_names(
     reports: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     drivers = DraDrivers(
         Metrics().dra,
-        heard=lambda name, part: reports.put_nowait((name, part.devices[0].device.device_name)),
+        on_report=lambda name, part: reports.put_nowait((name, part.devices[0].device.device_name)),
     )
     try:
         await drivers.register(info(A, f"{tmp_path}/dra.sock", *versions))

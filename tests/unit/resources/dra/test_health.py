@@ -12,7 +12,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.remote.generated import dra_health_pb2 as pb
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth, Known
-from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo, uses
+from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo, claim_uses
 from tests.unit.resources.dra.node import user
 
 A = "a.example.com"
@@ -130,12 +130,12 @@ def test_pods_that_use_a_device() -> None:
 def test_claims_of_others_are_not_shown() -> None:
     pod = user("p", "c")
     pod.containers[0]["resources"] = {"claims": [{"name": "c"}, {"name": "x"}]}
-    of = uses(pod)
-    assert health.statuses({}, {}, pod, of, 0, parts=True) == {}
-    assert health.statuses(_claims(), {}, pod, of, 0, parts=True) == {}
+    of = claim_uses(pod)
+    assert health.statuses({}, {}, pod, of, 0, messages=True) == {}
+    assert health.statuses(_claims(), {}, pod, of, 0, messages=True) == {}
     (claim,) = _claims(ClaimDevice("pool", "d0")).values()
     theirs = {claim.key: replace(claim, pods=frozenset({"uid-q"}))}
-    assert health.statuses(theirs, {}, pod, of, 0, parts=True) == {}
+    assert health.statuses(theirs, {}, pod, of, 0, messages=True) == {}
 
 
 def _claims(*devices: ClaimDevice) -> dict[tuple[str, str], ClaimInfo]:
@@ -158,8 +158,10 @@ def test_health_in_statuses() -> None:
     def reported(now: float = 1, **requested: Any) -> Any:
         entry: Any = {"name": "c", **requested}
         pod.containers[0]["resources"] = {"claims": [entry]}
-        parts = not requested.get("silent")
-        found = health.statuses(_claims(*devices), known, pod, uses(pod), now, parts=parts)
+        messages = not requested.get("silent")
+        found = health.statuses(
+            _claims(*devices), known, pod, claim_uses(pod), now, messages=messages
+        )
         return found.get(pod.containers[0]["name"])
 
     d0 = {"resourceID": f"{A}/gpu=0", "health": UNHEALTHY, "message": "hot"}
@@ -171,12 +173,12 @@ def test_health_in_statuses() -> None:
     assert [each["health"] for each in reported(now=31)[0]["resources"]] == [UNKNOWN] * 3
     assert "message" not in reported(silent=True)[0]["resources"][0]
     pod.containers[0]["resources"] = {}
-    assert health.statuses(_claims(*devices), known, pod, uses(pod), 1, parts=True) == {}
+    assert health.statuses(_claims(*devices), known, pod, claim_uses(pod), 1, messages=True) == {}
 
 
 def test_the_file(tmp_path: Path) -> None:
     known: Known = {A: {key("d0"): DeviceHealth(UNHEALTHY, "hot", 1_700_000_000.25, 5)}}
-    text = health.written(known)
+    text = health.render(known)
     assert health.parse_health(text) == known
     entry = json.loads(text)[A]["Devices"]["pool/d0"]
     assert entry["HealthCheckTimeout"] == 5_000_000_000
@@ -210,13 +212,13 @@ def test_the_file(tmp_path: Path) -> None:
 )
 def test_an_entry_of_the_file(more: dict[str, Any], expected: DeviceHealth) -> None:
     known: Known = {A: {key("d0"): DeviceHealth(UNHEALTHY, "hot", 5, 5)}}
-    document = json.loads(health.written(known))
+    document = json.loads(health.render(known))
     document[A]["Devices"]["pool/d0"].update(more)
     assert health.parse_health(json.dumps(document)) == {A: {key("d0"): expected}}
 
 
 def test_the_file_is_bounded_too() -> None:
     report = DeviceHealth(HEALTHY, "", 0)
-    assert "ü" in health.written({A: {key("d0"): DeviceHealth(UNHEALTHY, "ü", 0)}})
+    assert "ü" in health.render({A: {key("d0"): DeviceHealth(UNHEALTHY, "ü", 0)}})
     many: Known = {A: {key(str(index)): report for index in range(16400)}}
-    assert len(health.parse_health(health.written(many))[A]) == 16384
+    assert len(health.parse_health(health.render(many))[A]) == 16384

@@ -7,18 +7,18 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.resources.dra.model import (
     CALLS,
-    Allocated,
+    AllocatedClaim,
     ClaimDevice,
     ClaimInfo,
     ClaimProblem,
     Claims,
     ContainerClaim,
     cdi_devices,
+    claim_uses,
+    claims_by_driver,
     container_claims,
     leaving,
     referenced,
-    to_call,
-    uses,
 )
 from tests.unit.resources.dra.node import user
 
@@ -35,7 +35,7 @@ def known(*claims: ClaimInfo) -> Claims:
 
 
 def test_one_more_pod_uses_a_claim() -> None:
-    claim = Allocated("c-uid", "c", "default", (A, B))
+    claim = AllocatedClaim("c-uid", "c", "default", (A, B))
     assert referenced(None, claim, "uid-p") == CLAIM
     both = replace(READY, pods=frozenset({"uid-p", "uid-q"}))
     assert referenced(READY, claim, "uid-q") == both
@@ -46,8 +46,8 @@ def test_one_more_pod_uses_a_claim() -> None:
 
 def test_claims_are_grouped_by_driver() -> None:
     other = replace(CLAIM, uid="o-uid", name="o", drivers={B: ()})
-    assert to_call([CLAIM, other], CALLS[0]) == {A: [CLAIM], B: [CLAIM, other]}
-    assert to_call([], CALLS[0]) == {}
+    assert claims_by_driver([CLAIM, other], CALLS[0]) == {A: [CLAIM], B: [CLAIM, other]}
+    assert claims_by_driver([], CALLS[0]) == {}
 
 
 def test_the_end_of_a_pod() -> None:
@@ -73,9 +73,9 @@ def test_the_end_of_a_pod() -> None:
 )
 def test_devices_of_a_container(requested: list[tuple[str, str]], devices: tuple[str, ...]) -> None:
     pod = user("p", "c")
-    assert cdi_devices(known(READY), pod, uses(pod), requested) == devices
+    assert cdi_devices(known(READY), pod, claim_uses(pod), requested) == devices
     restored = replace(READY, prepared=False, restored=True)
-    assert cdi_devices(known(restored), pod, uses(pod), requested) == devices
+    assert cdi_devices(known(restored), pod, claim_uses(pod), requested) == devices
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_devices_of_a_container(requested: list[tuple[str, str]], devices: tuple
 def test_claims_not_prepared_for_a_pod(claims: Claims) -> None:
     pod = user("p", "c")
     with pytest.raises(ClaimProblem, match="default/c is not prepared for this pod"):
-        cdi_devices(claims, pod, uses(pod), [("c", "")])
-    assert container_claims(claims, pod, uses(pod), ["c"]) == ()
+        cdi_devices(claims, pod, claim_uses(pod), [("c", "")])
+    assert container_claims(claims, pod, claim_uses(pod), ["c"]) == ()
 
 
 def test_claims_of_a_container() -> None:
@@ -99,4 +99,4 @@ def test_claims_of_a_container() -> None:
     other = replace(READY, uid="d-uid", name="d", prepared=False, restored=True)
     reported = [ContainerClaim(name, "default", READY.drivers) for name in ("c", "d")]
     requested = ["c", "d", "c", "none"]
-    assert container_claims(known(READY, other), pod, uses(pod), requested) == tuple(reported)
+    assert container_claims(known(READY, other), pod, claim_uses(pod), requested) == tuple(reported)

@@ -1,0 +1,184 @@
+"""One endpoint of a DRA driver: its calls, its connection, and the health of its devices.
+
+It is apart from :mod:`.drivers` because it loads the messages of drivers; the first driver loads
+it. No call is repeated. Source: docs/reference/behaviour-resources.md, ru, rv.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.metrics.resources import DraMetrics
+from kubeletpy.remote.errors import Code
+from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
+from kubeletpy.resources.dra import answers
+from kubeletpy.resources.dra.answers import ClaimAnswers
+from kubeletpy.resources.dra.health import MAX_DEVICES
+from kubeletpy.resources.dra.model import CALL_S, PREPARE, UNPREPARE, ClaimInfo, ClaimProblem
+
+log = logging.getLogger(__name__)
+
+WATCH = "NodeWatchResources"
+WATCH_AGAIN_S = 5.0
+PACE_S = 0.1
+"""Between two messages about devices: a driver that never stops sending is read no faster."""
+NO_ANSWER = "Unknown"
+PART_DEVICES = 500
+"""Devices of a report that are processed in one turn of the event loop."""
+
+
+class ReportPart(Struct, frozen=True):
+    """Some of the devices of a report."""
+
+    devices: Sequence[Any]
+
+
+def report_parts(report: Any) -> Iterator[ReportPart]:
+    """Split a report into parts that are processed in one turn of the event loop each.
+
+    Devices beyond MAX_DEVICES, the most that are kept of a driver, are not processed at all.
+    """
+    devices = report.devices
+    for at in range(0, min(len(devices), MAX_DEVICES), PART_DEVICES):
+        yield ReportPart(devices[at : min(at + PART_DEVICES, MAX_DEVICES)])
+
+
+class DriverService(Calls, Protocol):
+    """The service of an endpoint, over a connection that is kept."""
+
+    async def follow(self, changed: Callable[[bool], None]) -> None:
+        """Call ``changed`` with whether it is connected, now and whenever that changes."""
+        ...
+
+    def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
+        """Yield answers for as long as the driver sends any. Raises PluginCallFailed."""
+        ...
+
+
+OpenDriver = Callable[[str, str, str, str], DriverService]
+"""Makes the calls to an endpoint from driver, endpoint, version and health service.
+
+Raises ValueError for an endpoint that cannot be called.
+"""
+
+
+def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverService:
+    """Call a driver over its socket. ``health``: the service that reports the devices' health."""
+    service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"]
+    reports = answers.HEALTH_SERVICES[health].DESCRIPTOR.services_by_name["DRAResourceHealth"]
+    return PluginCalls(endpoint, service, f"DRA driver {driver}", more=(reports,))
+
+
+class DriverClient:
+    """Calls one endpoint, follows its connection, and watches the health of its devices.
+
+    Make it inside a running event loop and ``close`` it there.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        endpoint: str,
+        version: str,
+        metrics: DraMetrics,
+        changed: Callable[[str], None],
+        *,
+        health: str,
+        calls: OpenDriver,
+        on_report: Callable[[str, Any], None] | None,
+    ) -> None:
+        """Connect to an endpoint.
+
+        Args:
+            version: the service that prepares claims.
+            health: the service that reports the health of devices.
+            changed: called with the driver's name when the connection is made or lost.
+            on_report: called with the name and the driver's report on its devices; None: the health
+                is not watched.
+
+        Raises:
+            ValueError: the endpoint cannot be called.
+        """
+        self.driver, self.endpoint, self.version = driver, endpoint, version
+        self.connected = False
+        self._metrics = metrics
+        self._changed = changed
+        self.health = health
+        self._calls = calls(driver, endpoint, version, health)
+        self._service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"].full_name
+        self._on_report = on_report
+        self._may_watch = asyncio.Event()
+        following = self._calls.follow(self._now_connected)
+        self._tasks = [asyncio.create_task(following, name=f"DRA driver {driver}")]
+        if on_report is not None:
+            watching = asyncio.create_task(self._watch(), name=f"health of DRA driver {driver}")
+            self._tasks.append(watching)
+
+    async def prepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
+        """Call NodePrepareResources. Raises ClaimProblem when there is no answer."""
+        return await self._call(PREPARE, claims)
+
+    async def unprepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
+        """Call NodeUnprepareResources. Raises ClaimProblem when there is no answer."""
+        return await self._call(UNPREPARE, claims)
+
+    async def close(self) -> None:
+        """Disconnect from the endpoint; calls in progress fail."""
+        await cancel_tasks(self._tasks)
+        await self._calls.close()
+
+    async def _call(self, method: str, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
+        loop = asyncio.get_running_loop()
+        start, code = loop.time(), "Canceled"
+        messages = answers.SERVICES[self.version]
+        request = answers.request(self.version, method, claims)
+        try:
+            kind = getattr(messages, f"{method}Response")
+            answer = await self._calls.call(method, request, kind, CALL_S)
+            code = "OK"
+        except PluginCallFailed as error:
+            code = error.code.reported if error.answered else NO_ANSWER
+            raise ClaimProblem(str(error)) from None
+        finally:
+            self._metrics.called(
+                self.driver, f"/{self._service}/{method}", code, loop.time() - start
+            )
+        return answers.claim_answers(answer, claims)
+
+    async def _watch(self) -> None:
+        """Watch the devices' health; a driver that cannot report it is retried on reconnect."""
+        assert self._on_report is not None
+        messages = answers.HEALTH_SERVICES[self.health]
+        while True:
+            await self._may_watch.wait()
+            try:
+                request = messages.NodeWatchResourcesRequest()
+                kind = messages.NodeWatchResourcesResponse
+                async for answer in self._calls.stream(WATCH, request, kind):
+                    for part in report_parts(answer):
+                        self._on_report(self.driver, part)
+                        await asyncio.sleep(0)
+                    await asyncio.sleep(PACE_S)
+            except PluginCallFailed as error:
+                if error.code is Code.UNIMPLEMENTED:
+                    self._may_watch.clear()
+                    continue
+                log.debug(
+                    "the driver no longer reports the health of its devices",
+                    extra={"driver": self.driver, "why": str(error), "again_in": WATCH_AGAIN_S},
+                )
+            await asyncio.sleep(WATCH_AGAIN_S)
+
+    def _now_connected(self, connected: bool) -> None:
+        if connected:
+            self._may_watch.set()
+        if connected is not self.connected:
+            self.connected = connected
+            self._changed(self.driver)
