@@ -1,4 +1,8 @@
-"""The Node object as registered, and its status as kept up to date. Pure: time is an argument."""
+"""The Node object: its registration, conditions and events, and patches of its status. Pure.
+
+Time is an argument. The fields of others (other conditions, ``volumesAttached``, ``config``) are
+neither compared nor sent.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.facts import MachineFacts, NodeOptions, allocatable, capacity, with_foreign
 from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts
 
-# The conditions of a node. Pure: time is an argument.
-#
-# Source: docs/reference/reasons.csv: node-condition.
+# Health and conditions. Source: docs/reference/reasons.csv: node-condition.
 
 RUNTIME_DOWN_AFTER_S = 30.0
 """Without a good answer for this long, the runtime is considered down."""
@@ -417,7 +419,7 @@ def is_ready(status: api.NodeStatus) -> bool:
     )
 
 
-# Whether the first status of a node that the API shows as Ready waits for answers.
+# The first status after a start.
 #
 # An agent that has just started has no answer yet about its runtime, nor about the readiness for
 # volumes. A status written before that would show the node as not Ready although it has been
@@ -440,13 +442,13 @@ class FirstStatus(Struct, frozen=True):
 def first_status(
     reported: api.NodeStatus, health: NodeHealth, waited: float, period: float
 ) -> FirstStatus:
-    """Decide.
+    """Decide whether a node that the API shows as Ready waits with its first status.
 
     It waits for one period at most: after that, the API's status would be older than it is at any
     other time. It never waits longer than a runtime may be silent.
 
     Args:
-        shown: what the API has.
+        reported: the status in the API.
         health: the content of a status written now.
         waited: seconds since the node was registered.
         period: nodeStatusUpdateFrequency, in seconds.
@@ -466,11 +468,8 @@ def first_status(
     return FirstStatus(left, f"not answered yet: {health.unanswered[0]}")
 
 
-# The difference between a node's status and the status in the API.
-#
-# The fields of others (other conditions, ``volumesAttached``, ``config``) are neither compared
-# nor sent. A field of the node's own that has no content any more is removed. Source:
-# docs/reference/behaviour.md, o1, o2.
+# Patches of the status. A field of the node's own that has no content any more is removed.
+# Source: docs/reference/behaviour.md, o1, o2.
 
 _MAPS = ("capacity", "allocatable")
 """Maps of a status: a patch removes only the keys that it names."""
@@ -486,7 +485,7 @@ def is_changes(reported: api.NodeStatus, status: api.NodeStatus) -> bool:
     """Whether a status is worth a write of its own: more than the heartbeat times has changed.
 
     Args:
-        shown: what the API has.
+        reported: the status in the API.
         status: what the node would write.
     """
     return _comparable(reported, status) != _comparable(status, status)
@@ -496,7 +495,7 @@ def status_patch(reported: api.NodeStatus, status: api.NodeStatus, *, unsure: bo
     """The strategic merge patch from one to the other; lists that would be merged are replaced.
 
     Args:
-        shown: what the API has.
+        reported: the status in the API.
         status: what the node writes.
         unsure: ``reported`` may be outdated. All fields are sent, except lists that others write
             too.
@@ -548,9 +547,8 @@ def _comparable(status: api.NodeStatus, own: api.NodeStatus) -> dict[str, Any]:
     return found
 
 
-# Which events to emit for a change of node conditions.
-#
-# Source: docs/reference/events.csv: NodeReady, NodeNotReady, NodeHasSufficientMemory, Rebooted.
+# Events for a change of conditions. Source: docs/reference/events.csv: NodeReady, NodeNotReady,
+# NodeHasSufficientMemory, Rebooted.
 
 REASONS = {
     ("MemoryPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_MEMORY,

@@ -1,6 +1,6 @@
-"""Facts about this machine, as shown in a Node object.
+"""Facts about this machine and its owner's configuration, as a Node object shows them. Pure.
 
-Pure. A fact that could not be read is empty or 0.
+A fact that could not be read is empty or 0.
 """
 
 from __future__ import annotations
@@ -38,9 +38,6 @@ class MachineFacts(Struct, frozen=True):
     """Page size -> bytes reserved in pages of that size."""
     in_user_namespace: bool = False
     """Whether the agent runs in a user namespace other than the initial one."""
-
-
-# The owner's configuration of a node, from the settings.
 
 
 class NodeOptions(Struct, frozen=True):
@@ -139,9 +136,8 @@ def _taint(taint: Taint) -> api.Taint:
     return entry
 
 
-# Capacity and allocatable of a node.
-#
-# Source: docs/reference/behaviour.md, k4; docs/reference/behaviour-resources.md, ri.
+# Capacity and allocatable. Source: docs/reference/behaviour.md, k4;
+# docs/reference/behaviour-resources.md, ri.
 
 STORAGE = "ephemeral-storage"
 HUGE_PAGES = "hugepages-"
@@ -243,11 +239,6 @@ def _reserved(options: NodeOptions, resource: str) -> Decimal:
     )
 
 
-# The current addresses of a node, those of its machine and those of its object.
-#
-# Each is one list that all readers share.
-
-
 def host_addresses(reported: Iterable[api.NodeAddress]) -> tuple[str, ...]:
     """The addresses that the pods of a node report as their host's: at most one per family.
 
@@ -265,7 +256,7 @@ def host_addresses(reported: Iterable[api.NodeAddress]) -> tuple[str, ...]:
 
 
 class NodeAddresses(Sequence[str]):
-    """A list of addresses that is updated in place when the addresses of the node change."""
+    """A node's addresses, updated in place when they change: one list that all readers share."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._now = tuple(addresses)

@@ -38,10 +38,9 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
 
-# How long the steps of a node's start took, reported once each.
+# Startup: how long its steps took, reported once each.
 #
-# For a node that the API already had there is nothing to report: it was started before. Times are
-# passed in. Source: the kubelet's node startup latency tracker.
+# Source: the kubelet's node startup latency tracker.
 
 
 class StartupMetrics(Protocol):
@@ -50,16 +49,22 @@ class StartupMetrics(Protocol):
     def registered(
         self, pre_kubelet: float | None, pre_registration: float, registration: float
     ) -> None:
-        """kubelet_node_startup_{pre_kubelet,pre_registration,registration}_duration_seconds."""
+        """Report the node's creation: kubelet_node_startup_STEP_duration_seconds of three steps.
+
+        The steps are pre_kubelet, pre_registration and registration.
+        """
         ...
 
     def ready(self, post_registration: float, whole: float | None) -> None:
-        """kubelet_node_startup_post_registration_duration_seconds, ..._duration_seconds."""
+        """Report the first Ready: post_registration, and the startup from the machine's boot on."""
         ...
 
 
 class NodeStartup:
-    """From the machine's boot to the node's first Ready."""
+    """Measures the steps from the machine's boot to the node's first Ready.
+
+    For a node that the API already had there is nothing to report: it was started before.
+    """
 
     def __init__(
         self,
@@ -455,7 +460,7 @@ def until_report(period: float, chance: float, *, in_step: bool) -> float:
     return period * (0.5 + chance) if in_step else period
 
 
-# The node's images, as its status lists them.
+# The images in the node's status.
 
 LARGEST_SIZE = 2**63 - 1
 """Bytes of an image: the API has int64, the CRI uint64. An image that is larger would have each

@@ -41,11 +41,13 @@ class OwnNode:
         reported: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
-        """Args:
-        initial: the object as it would be registered; its allocatable and features always take
-            precedence over the API's, which may be from an earlier configuration.
-        written: the object that the API returned for our last write.
-        shown: called each time the API has shown the node.
+        """Make it with the initial object; :meth:`run` follows the API's.
+
+        Args:
+            initial: the object as it would be registered; its allocatable and features always take
+                precedence over the API's, which may be from an earlier configuration.
+            written: the object that the API returned for our last write.
+            reported: called each time the API has shown the node.
         """
         self.name = name
         self._api = kube_api

@@ -1,6 +1,7 @@
-"""Checks the runtime's health every few seconds and whenever its connection comes or goes.
+"""The container runtime as the node depends on it: its health, identity, pod range and classes.
 
-Keeps the last answer for everything that depends on it. Must never decide what follows from it.
+The last answer about its health is kept for everything that depends on it. Must never decide what
+follows from it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DOWN = "container runtime is down"
 
 
 class RuntimeMonitor:
-    """The runtime's last known health."""
+    """Checks the runtime every few seconds, and whenever its connection is lost or returns."""
 
     def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
         """``on_change`` is called when runtime or network readiness changes."""
@@ -47,7 +48,7 @@ class RuntimeMonitor:
         self._lost = ""
 
     async def run(self) -> None:
-        """Poll until cancelled."""
+        """Poll the runtime until cancelled."""
         wait = FIRST_WAIT_S
         while True:
             self._check_due.clear()
@@ -123,17 +124,16 @@ class RuntimeMonitor:
             log.info("runtime ready")
 
 
-# Keeps the runtime and the Node object in sync: the pod CIDR, and the runtime's identity.
-#
-# The node's range (spec.podCIDRs; without an API, podCIDR from the configuration) is passed to
-# the runtime, again after a lost connection. After that, another version may run behind the
-# socket. Source: docs/reference/behaviour.md, o1; docs/reference/config.csv: podCIDR.
-
 RETRY_S = 10.0
 
 
 class RuntimeUpkeep:
-    """Keeps the runtime's properties and the node's range of pod addresses current."""
+    """Keeps the runtime and the Node object in sync: the pod CIDR, and the runtime's identity.
+
+    The node's range (spec.podCIDRs; without an API, podCIDR from the configuration) is passed to
+    the runtime, again after a lost connection. After that, another version may run behind the
+    socket. Source: docs/reference/behaviour.md, o1; docs/reference/config.csv: podCIDR.
+    """
 
     def __init__(
         self,
@@ -144,11 +144,13 @@ class RuntimeUpkeep:
         changed: Callable[[], None] = lambda: None,
         pod_cidr: str = "",
     ) -> None:
-        """Args:
-        info: the runtime at startup.
-        read: reads them again, may raise CRIError; None: it never changes.
-        changed: called when the runtime info has changed.
-        pod_cidr: from the configuration, for a node without an API.
+        """Make it with what is known at startup.
+
+        Args:
+            info: the runtime at startup.
+            read: reads it again, may raise CRIError; None: it never changes.
+            changed: called when the runtime info has changed.
+            pod_cidr: from the configuration, for a node without an API.
         """
         self._runtime = runtime
         self._info = info
@@ -214,11 +216,8 @@ class RuntimeUpkeep:
             log.info("the runtime has received the range of pods", extra={"podCIDR": desired})
 
 
-# Resolves a RuntimeClass to its runtime handler, with an API request for each new sandbox.
-
-
 class RuntimeClassHandlers:
-    """Looks up RuntimeClasses by name."""
+    """Resolves RuntimeClasses to runtime handlers, with an API request for each new sandbox."""
 
     def __init__(self, kube_api: KubeApi | None) -> None:
         """Without an API (standalone) there are no RuntimeClasses."""

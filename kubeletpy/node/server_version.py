@@ -96,13 +96,15 @@ class VersionFollower:
         notify: Callable[[str, bool], None],
         rng: random.Random,
     ) -> None:
-        """Args:
-        api: queried; None: the node has no API server.
-        resolved: what the agent runs as.
-        root: the directory of the record.
-        notify: reports a sentence to the owner of the node, and whether it is a warning; called
-            once for each version that a restart would lead to.
-        rng: for jitter.
+        """Make it with the version that the agent runs as.
+
+        Args:
+            api: queried; None: the node has no API server.
+            resolved: what the agent runs as.
+            root: the directory of the record.
+            notify: reports a sentence to the owner of the node, and whether it is a warning;
+                called once for each version that a restart would lead to.
+            rng: for jitter.
         """
         self._api = api
         self._resolved = resolved

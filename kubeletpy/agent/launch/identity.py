@@ -116,7 +116,9 @@ class _Joining:
         why = ""
         await repair_link(CertificateStore(self._directory, CLIENT), self._clock.now())
         if self._bootstrap is not None:
-            why = await asyncio.to_thread(store.why_not_valid, self._kubeconfig, self._clock.now())
+            why = await asyncio.to_thread(
+                store.kubeconfig_problem, self._kubeconfig, self._clock.now()
+            )
         if not why and not self._settings.rotate_certificates:
             self._client = await self._make_client(await self._connect_as_it_is())
             return AgentIdentity(self._client, [self._follow_kubeconfig()])
@@ -255,7 +257,7 @@ class _Joining:
         def write() -> None:
             assert self._bootstrap is not None
             like = read_kubeconfig(self._bootstrap)
-            store.write(self._kubeconfig, like, self._store.current_path.absolute())
+            store.write_kubeconfig(self._kubeconfig, like, self._store.current_path.absolute())
 
         await asyncio.to_thread(write)
         self._unwritten = False

@@ -1,7 +1,8 @@
 """Keeps one certificate of the node valid: requests it, stores it, renews it before it expires.
 
 The one in use is :attr:`CertificateManager.current`; its users are notified of a new one. Failures
-are retried forever with a backoff; must never give up a certificate that is still valid.
+are retried forever with a backoff; must never give up a certificate that is still valid, and never
+approve a request.
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ from kubeletpy.node.certificates.request import (
 )
 from kubeletpy.node.certificates.store import CertificateStore, StoredPair, stamp_of
 
-# Gets one certificate from the cluster: create a request, then watch it until it is decided.
+# One request: create it, then watch it until it is decided.
 #
 # Create is safe to repeat: a request's name follows from its key and content, and the key stays
-# on disk. So the same request is found again after a lost response or a crash. Must never approve
-# one.
+# on disk. So the same request is found again after a lost response or a crash.
 
 log = logging.getLogger(__name__)
 

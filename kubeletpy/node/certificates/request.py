@@ -1,6 +1,7 @@
-"""The content of a certificate signing request. Pure.
+"""Certificate signing requests: their content, their outcome, and when one is due. Pure.
 
-Source: docs/reference/names.csv: identity; the certificates.k8s.io API and its signers
+Time is an argument. Source: docs/reference/names.csv: identity; docs/reference/constants.csv:
+certs; KEP-266 (kubelet certificate rotation); the certificates.k8s.io API and its signers
 kubernetes.io/kube-apiserver-client-kubelet and kubernetes.io/kubelet-serving.
 """
 
@@ -85,9 +86,7 @@ def request_object(name: str, signer: str, request: bytes) -> JSON:
     }
 
 
-# When a certificate is renewed, and what became of a request for one. Pure: time is an argument.
-#
-# Source: docs/reference/constants.csv: certs; KEP-266 (kubelet certificate rotation).
+# Renewal, and the outcome of a request.
 
 EARLIEST, SPREAD = 0.7, 0.2
 """Renewed at 70 to 90 % of a certificate's life: nodes created together don't renew together."""

@@ -1,8 +1,10 @@
-"""Certificate and key on disk: dated files and the ``-current.pem`` symlink, as in the kubelet.
+"""The node's certificates and kubeconfig on disk, and what follows changes of such files.
 
-Blocking: call it on a thread. A kill at any point leaves either the old pair or the new one. Every
-file is written completely (mode 0600) before the link is switched, and the key of a pending request
-survives in a file of its own. Must never log a key.
+A certificate and its key are dated files and the ``-current.pem`` symlink, as in the kubelet. A
+kill at any point leaves either the old pair or the new one. Every file is written completely (mode
+0600) before the link is switched, and the key of a pending request survives in a file of its own.
+Blocking, except :class:`FileFollower` and :func:`repair_link`: call it on a thread. Must never log
+a key, or anything that is in a kubeconfig.
 """
 
 from __future__ import annotations
@@ -242,15 +244,15 @@ def certificate_dir(flags: NodeFlags) -> Path:
     return Path(flags.root_dir) / "pki" if flags.cert_dir == default else Path(flags.cert_dir)
 
 
-# At startup, replaces a broken stored certificate by the one before it.
-#
-# Must come before anybody reads the certificate: a kubeconfig may name the link itself.
-
 log = logging.getLogger(__name__)
 
 
 async def repair_link(store: CertificateStore, now: float) -> None:
-    """Repair and log it; continue if nothing can be done. ``now``: Unix seconds."""
+    """At startup, replace a broken stored certificate by the one before it, and log that.
+
+    Must come before anybody reads the certificate: a kubeconfig may name the link itself. Continues
+    if nothing can be done. ``now``: Unix seconds.
+    """
     try:
         file = await asyncio.to_thread(store.repair_link, now)
     except OSError as error:
@@ -266,12 +268,10 @@ async def repair_link(store: CertificateStore, now: float) -> None:
         )
 
 
-# The node's kubeconfig: whether its certificate is still valid, and writing one.
-#
-# Connections are made elsewhere. Blocking; must never log what is in a file.
+# The node's kubeconfig. Connections are made elsewhere.
 
 
-def why_not_valid(path: Path, now: float) -> str:
+def kubeconfig_problem(path: Path, now: float) -> str:
     """Why a kubeconfig yields no client certificate that is valid at ``now``; empty: it does.
 
     Args:
@@ -297,7 +297,7 @@ def why_not_valid(path: Path, now: float) -> str:
     return ""
 
 
-def write(path: Path, like: CurrentContext, pair: Path) -> None:
+def write_kubeconfig(path: Path, like: CurrentContext, pair: Path) -> None:
     """Write a node's kubeconfig: the cluster of another kubeconfig, with the node's certificate.
 
     Args:
@@ -323,10 +323,7 @@ def write(path: Path, like: CurrentContext, pair: Path) -> None:
     write_private(path, yaml.safe_dump(json.loads(json.dumps(content, default=str))))
 
 
-# Notices when files of credentials have changed, whoever changed them.
-#
-# inotify reports that something happened nearby, the files' stamps show whether it matters, and a
-# periodic check makes certain. Must never read their contents.
+# Files that others may change.
 
 CHECK_S = 60.0
 SETTLE_S = 0.2
@@ -336,7 +333,10 @@ Stamps = dict[Path, Stamp | None]
 
 
 class FileFollower:
-    """Follows a few files.
+    """Notices when files of credentials have changed, whoever changed them.
+
+    inotify reports that something happened nearby, the files' stamps show whether it matters, and a
+    periodic check makes certain. Never reads their contents.
 
     Args:
         paths: the files; called again after each change, as one file may name the others.
@@ -353,7 +353,7 @@ class FileFollower:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the files until cancelled."""
         try:
             await self._follow()
         finally:

@@ -1,6 +1,8 @@
 """Applies settings to machine and process at start, and logs each warning once.
 
-Source: docs/reference/behaviour-resources.md, rj, rk; docs/reference/events.csv: CgroupV1,
+Kernel settings, the agent's own OOM score and open files (its child processes inherit both), and
+whether memory-backed volumes may end up in swap. Source: docs/reference/behaviour-resources.md, rj,
+rk; docs/reference/config.csv: oomScoreAdj, maxOpenFiles; docs/reference/events.csv: CgroupV1,
 PossibleMemoryBackedVolumesOnDisk.
 """
 
@@ -22,16 +24,13 @@ from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.guards.iptables import Run, run_command
-from kubeletpy.node.guards.kernel_settings import DESIRED, Wrong, compare
+from kubeletpy.node.guards.kernel_settings import DESIRED, WrongSetting, compare
 from kubeletpy.node.guards.oom_watch import open_kernel_log
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
 from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.volumes.files.disk import mount, unmount
 
-# The agent's own process: its OOM score, and how many files it may open.
-#
-# Source: docs/reference/behaviour-resources.md, rj: kubelet process; docs/reference/config.csv:
-# oomScoreAdj, maxOpenFiles. Its child processes inherit both.
+# The agent's own process. Source: docs/reference/behaviour-resources.md, rj: kubelet process.
 
 CHECK_EVERY_S = 300.0
 """How often the score is checked again."""
@@ -79,10 +78,8 @@ def _signed(text: str) -> int | None:
     return size if size is None or not text.startswith("-") else -size
 
 
-# Whether memory-backed volumes may end up in swap, on a disk.
-#
-# Source: docs/reference/behaviour-resources.md, rk. Such volumes (secrets among them) are mounted
-# with ``noswap`` where the kernel supports it.
+# Swap. Source: docs/reference/behaviour-resources.md, rk. Memory-backed volumes (secrets among
+# them) are mounted with ``noswap`` where the kernel supports it.
 
 NOSWAP_SINCE = (6, 4)
 """The kernel that introduced the option; distributions have backported it to older ones."""
@@ -113,7 +110,7 @@ def mounts_noswap(root: Path) -> bool:
     return True
 
 
-# Reads and writes kernel settings below a directory such as /proc/sys; a few system calls each.
+# Kernel settings below a directory such as /proc/sys.
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +144,7 @@ def settle(directory: Path) -> Sequence[str]:
     return problems
 
 
-def _set(directory: Path, wrong: Wrong) -> None:
+def _set(directory: Path, wrong: WrongSetting) -> None:
     # never created: a missing file is a setting that this kernel does not have
     descriptor = os.open(_file(directory, wrong.name), os.O_WRONLY | os.O_TRUNC)
     try:
@@ -160,11 +157,8 @@ def _file(directory: Path, name: str) -> Path:
     return directory.joinpath(*name.split("."))
 
 
-# The machine as the guards access it: what a simulation does without.
-
-
 class GuardedHost(Struct, frozen=True):
-    """Where things are on a machine, and how its programs are run."""
+    """The machine as the guards access it; a simulation has another one."""
 
     proc: Path = Path("/proc")
     open_kernel_log: Callable[[], int] = open_kernel_log

@@ -1,4 +1,4 @@
-"""Keeps the chains of chains.py in place: creates them, and again when they were flushed.
+"""Keeps the iptables chains of the guards in place: creates them, also after a flush.
 
 Where iptables is missing (nftables only) or may not be used, nothing needs the chains: that is
 logged once. Must never remove somebody else's rule.

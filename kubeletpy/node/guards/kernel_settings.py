@@ -1,6 +1,7 @@
-"""Which kernel settings a node needs, and what to do about those that differ. Pure.
+"""Rules of the guards: kernel settings, iptables chains and the kernel's log. Pure.
 
-Source: docs/reference/behaviour-resources.md, rj: kernel tunables.
+Source: docs/reference/behaviour-resources.md, rj: kernel tunables, rf: OOM watcher;
+docs/reference/config.csv: makeIPTablesUtilChains.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ not the machine. A kernel that panicked reboots after 10 s. Root, and so every c
 keys."""
 
 
-class Wrong(Struct, frozen=True):
+class WrongSetting(Struct, frozen=True):
     """A setting that differs from what a node needs."""
 
     name: str
@@ -37,16 +38,16 @@ class Wrong(Struct, frozen=True):
         return f"{self.name} is {self.found or 'not readable'}, must be {self.desired}"
 
 
-def compare(found: Mapping[str, str]) -> list[Wrong]:
+def compare(found: Mapping[str, str]) -> list[WrongSetting]:
     """The settings that differ from ``DESIRED``; ``found``: what the kernel reports, by name."""
     return [
-        Wrong(name, desired, found.get(name, "").strip()[:40])
+        WrongSetting(name, desired, found.get(name, "").strip()[:40])
         for name, desired in DESIRED.items()
         if number(found.get(name)) != desired
     ]
 
 
-def refusal(wrong: list[Wrong]) -> str:
+def refusal(wrong: list[WrongSetting]) -> str:
     """Why an agent with protectKernelDefaults does not start, and what to do; empty: it does."""
     if not wrong:
         return ""
@@ -57,12 +58,12 @@ def refusal(wrong: list[Wrong]) -> str:
     )
 
 
-# The iptables chains that others expect on a node, and what iptables' answers mean.
+# iptables chains that others expect on a node, and what iptables' answers mean.
 #
 # The agent itself does not need them. The hint chain shows other components which of a machine's
 # two iptables is in use. The firewall drops packets to loopback addresses that come from
 # elsewhere, which a proxy with route_localnet would let in. The canaries disappear when all rules
-# are flushed. Source: docs/reference/config.csv: makeIPTablesUtilChains.
+# are flushed.
 
 HINT = "KUBE-IPTABLES-HINT"
 FIREWALL = "KUBE-FIREWALL"
@@ -144,10 +145,9 @@ def _rule(how: str, table: str, chain: str, *rule: str) -> Desired:
 
 # Records of the kernel's log, and the kills of the OOM killer in them.
 #
-# Source: docs/reference/behaviour-resources.md, rf: OOM watcher. The kernel writes several
-# records about one kill: the first begins it, and the one on the killed process ends it.
-# Processes choose their names, and a writer to /dev/kmsg chooses whole texts: such a record is
-# never treated as the kernel's own.
+# The kernel writes several records about one kill: the first begins it, and the one on the killed
+# process ends it. Processes choose their names, and a writer to /dev/kmsg chooses whole texts:
+# such a record is never treated as the kernel's own.
 
 MAX_NAME = 64
 """Characters of a process's name that are kept: the kernel has 15 bytes, each escaped as 4."""
@@ -177,7 +177,7 @@ class Kill(Struct, frozen=True):
     pid: int
 
 
-def parse(data: bytes) -> KernelRecord | None:
+def parse_kernel_record(data: bytes) -> KernelRecord | None:
     """A record as one read of /dev/kmsg returns it; None for anything else.
 
     ``PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,…];TEXT`` and then lines of tags, which are not read.

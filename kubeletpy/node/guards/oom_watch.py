@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeletpy.base.host.files import write_private
-from kubeletpy.node.guards.kernel_settings import Kill, Kills, parse
+from kubeletpy.node.guards.kernel_settings import Kill, Kills, parse_kernel_record
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class OOMWatch:
                 return
             except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
                 continue
-            record = parse(data)
+            record = parse_kernel_record(data)
             if record is None:
                 continue
             self._newest = record.sequence

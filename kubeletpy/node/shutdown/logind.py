@@ -59,7 +59,7 @@ class Logind(Protocol):
         ...
 
     async def close(self) -> None:
-        """Disconnect; locks stay."""
+        """Disconnect from the bus; locks stay."""
         ...
 
 
@@ -77,12 +77,12 @@ class _Signals:
 
     def is_shutdown_signal(self, message: Message) -> bool:
         """Whether this is logind's shutdown signal; keeps track of who logind is."""
-        stated = (message.interface, message.member, message.signature)
-        if stated == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
+        kind = (message.interface, message.member, message.signature)
+        if kind == (DBUS, "NameOwnerChanged", "sss") and message.sender == DBUS:
             if message.body[0] == LOGIN1:
                 self.owner = str(message.body[2])
             return False
-        if stated != (MANAGER, "PrepareForShutdown", "b"):
+        if kind != (MANAGER, "PrepareForShutdown", "b"):
             return False
         if self.owner and message.sender == self.owner:
             return True
@@ -132,7 +132,7 @@ class SystemLogind:
         return cls(bus, drop_in)
 
     async def inhibit(self) -> int:
-        """See the Protocol."""
+        """Take a delay lock on shutdown. Raises DBusError."""
         why = "Kubelet needs time to handle node shutdown"
         reply = await self._bus.call(
             LOGIN1, PATH, MANAGER, "Inhibit", "ssss", "shutdown", "kubelet", why, "delay"
@@ -144,11 +144,11 @@ class SystemLogind:
         return int(reply.unix_fds[0])
 
     async def max_delay(self) -> float:
-        """See the Protocol."""
+        """Seconds for which logind lets a delay lock hold a shutdown up. Raises DBusError."""
         return float(await self._property("InhibitDelayMaxUSec")) / 1e6
 
     async def shutting_down(self) -> bool:
-        """See the Protocol."""
+        """Whether logind prepares for a shutdown. Raises DBusError."""
         return bool(await self._property("PreparingForShutdown"))
 
     async def _property(self, name: str) -> Any:
@@ -179,9 +179,9 @@ class SystemLogind:
         write_whole(self._drop_in, text, mode=0o644)
 
     async def next_shutdown(self) -> bool:
-        """See the Protocol."""
+        """Wait for logind's next signal about a shutdown; True: it is coming."""
         return bool((await self._bus.receive()).body[0])
 
     async def close(self) -> None:
-        """See the Protocol."""
+        """Disconnect from the bus; the descriptors of locks stay open."""
         await self._bus.close()

@@ -1,7 +1,8 @@
 """Ends the node's pods when the machine is about to go down, and delays the shutdown meanwhile.
 
 :mod:`.plan` decides which pod ends when; this only acts. It must never delay a shutdown for longer
-than the configured periods, nor after all pods have ended. Source: docs/reference/behaviour.md, q.
+than the configured periods, nor after all pods have ended. When the last shutdown began and ended
+is kept over the boot in a file. Source: docs/reference/behaviour.md, q.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from kubeletpy.node.shutdown.plan import Period, ShutdownGroup, ended_status, gr
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 
-# The file that keeps when the last shutdown of the machine began and ended, over the boot.
+# The file with the times of the last shutdown.
 #
-# Written as the machine goes down: whole or not at all. Its name, its keys and that metrics show
-# its times after the boot are the kubelet's (docs/reference/behaviour.md, q).
+# Written as the machine goes down: completely or not at all. Its name, its keys and that metrics
+# show its times after the boot are the kubelet's (docs/reference/behaviour.md, q).
 
 NAME = "graceful_node_shutdown_state"
 _KEYS = {"start": "startTime", "end": "endTime"}
 
 
-def write(directory: Path, times: dict[str, float]) -> None:
+def write_times(directory: Path, times: dict[str, float]) -> None:
     """Replace the file.
 
     ``times``: "start" and, when it is over, "end" (Unix seconds). Raises OSError.
@@ -44,7 +45,7 @@ def write(directory: Path, times: dict[str, float]) -> None:
 
 
 def read_times(directory: Path) -> dict[str, float]:
-    """The times that :func:`write` stored; empty without a file.
+    """The times that :func:`write_times` stored; empty without a file.
 
     Raises OSError, and ValueError for a file that is no such record.
     """
@@ -90,13 +91,15 @@ class ShutdownManager:
         node_name: str,
         root_dir: Path,
     ) -> None:
-        """Args:
-        periods: empty: the feature is off.
-        pods: the pods that use the node now.
-        kill: ends a pod and waits for it; raises TimeoutError.
-        is_finished: whether all that a pod (by uid) held is released.
-        changed: called when ``shutting_down`` has changed.
-        observe: called with ("start" or "end", Unix seconds).
+        """Make it; nothing is delayed before :meth:`run`.
+
+        Args:
+            periods: empty: the feature is off.
+            pods: the pods that use the node now.
+            kill: ends a pod and waits for it; raises TimeoutError.
+            is_finished: whether all that a pod (by uid) held is released.
+            changed: called when ``shutting_down`` has changed.
+            observe: called with ("start" or "end", Unix seconds).
         """
         self._periods = tuple(periods)
         self._connect = connect
@@ -262,7 +265,7 @@ class ShutdownManager:
 
     async def _store(self, times: dict[str, float]) -> None:
         try:
-            await asyncio.to_thread(write, self._root_dir, times)
+            await asyncio.to_thread(write_times, self._root_dir, times)
         except OSError as error:
             log.info("the times of the shutdown could not be stored", extra={"why": str(error)})
 

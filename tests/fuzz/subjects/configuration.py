@@ -8,7 +8,7 @@ from pathlib import Path
 from kubeletpy.config.decode import decode, leaves, parse
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
-from kubeletpy.node.certificates.store import why_not_valid
+from kubeletpy.node.certificates.store import kubeconfig_problem
 from tests.fuzz.target import JSON_WORDS, YAML_WORDS, target, text
 
 CONFIG = b"""apiVersion: v1
@@ -33,7 +33,7 @@ def kubeconfig(data: bytes) -> None:
     """A kubeconfig is read, or its error is reported."""
     path = _FOLDER / "kubeconfig"
     path.write_bytes(data)
-    why_not_valid(path, 1.0)
+    kubeconfig_problem(path, 1.0)
     found = read_kubeconfig(path)
     found.files(), found.certificate_files(), found.inline_certificate()
 

@@ -51,7 +51,7 @@ def kmsg(data: bytes) -> None:
     """Records of the kernel's log."""
     kills = kernel_settings.Kills()
     for piece in data.split(b"\0"):
-        record = kernel_settings.parse(piece)
+        record = kernel_settings.parse_kernel_record(piece)
         if record is not None and (kill := kills.add(record)) is not None:
             assert kernel_settings.system_oom(kill).isprintable()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, parse
+from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, parse_kernel_record
 from kubeletpy.node.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
 from tools.env import kernel_limits as kernel
 
@@ -36,7 +36,7 @@ def changes(descriptor: int) -> list[KernelRecord]:
     found: list[KernelRecord] = []
     while True:
         try:
-            record = parse(os.read(descriptor, RECORD_BYTES))
+            record = parse_kernel_record(os.read(descriptor, RECORD_BYTES))
         except BlockingIOError:
             return found
         except BrokenPipeError:

@@ -49,12 +49,12 @@ def test_values_of_the_wrong_type_name_no_files(tmp_path: Path) -> None:
     found = read_kubeconfig(path)
     assert found.files() == [path]
     assert found.certificate_files() is None
-    assert store.why_not_valid(path, NOW) == "it names no client certificate"
+    assert store.kubeconfig_problem(path, NOW) == "it names no client certificate"
 
 
 def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -> None:
     def why(user: str) -> str:
-        return store.why_not_valid(write(tmp_path, user), NOW)
+        return store.kubeconfig_problem(write(tmp_path, user), NOW)
 
     for name, pem in pems.items():
         (tmp_path / f"{name}.pem").write_bytes(pem)
@@ -75,7 +75,7 @@ def test_why_a_kubeconfig_is_not_valid(tmp_path: Path, pems: dict[str, bytes]) -
     assert "No such file" in why(files("valid", "missing.pem"))
     assert why(files("garbage"))
     assert "no client certificate" in why("{token: abc}")
-    assert "No such file" in store.why_not_valid(tmp_path / "nothing", NOW)
+    assert "No such file" in store.kubeconfig_problem(tmp_path / "nothing", NOW)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_broken_files_are_reported(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(KubeconfigError, match="broken"):
         read_kubeconfig(path)
-    assert store.why_not_valid(path, NOW)
+    assert store.kubeconfig_problem(path, NOW)
 
 
 async def test_the_official_loader_reads_the_written_file(
@@ -97,7 +97,7 @@ async def test_the_official_loader_reads_the_written_file(
     pair.write_bytes(pems["valid"] + pems["key"])
     bootstrap = read_kubeconfig(write(tmp_path, "{token: abc}"))
     target = tmp_path / "etc" / "kubelet.conf"
-    store.write(target, bootstrap, pair)
+    store.write_kubeconfig(target, bootstrap, pair)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert "abc" not in target.read_text()
     found = yaml.safe_load(target.read_text())
@@ -110,7 +110,7 @@ async def test_the_official_loader_reads_the_written_file(
     ]
     connection = await connect_kubeconfig(str(target))
     assert (connection.host, connection.server_hostname) == ("https://10.0.0.1:6443", "api")
-    assert store.why_not_valid(target, NOW) == ""
+    assert store.kubeconfig_problem(target, NOW) == ""
     assert read_kubeconfig(target).files() == [target, pair, pair]
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, Kills, parse, system_oom
+from kubeletpy.node.guards.kernel_settings import (
+    KernelRecord,
+    Kill,
+    Kills,
+    parse_kernel_record,
+    system_oom,
+)
 
 BEGIN = "python3 invoked oom-killer: gfp_mask=0x140cca(GFP_HIGHUSER_MOVABLE|__GFP_COMP), order=0"
 GLOBAL = (
@@ -40,7 +46,7 @@ KILLED = (
     ],
 )
 def test_records(data: bytes, record: KernelRecord | None) -> None:
-    assert parse(data) == record
+    assert parse_kernel_record(data) == record
 
 
 def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
@@ -120,7 +126,7 @@ A kill in a cgroup, one that root forged, and one because the machine had no mem
 
 def test_records_of_a_real_kernel() -> None:
     notified = Kills()
-    records = [record for data in REAL if (record := parse(data)) is not None]
+    records = [record for data in REAL if (record := parse_kernel_record(data)) is not None]
     assert len(records) == len(REAL)
     found = [kill for record in records if (kill := notified.add(record)) is not None]
     assert found == [Kill(444, "python3.11", 89)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.node.guards.at_start import read_sysctls, settle
-from kubeletpy.node.guards.kernel_settings import DESIRED, Wrong, compare, refusal
+from kubeletpy.node.guards.kernel_settings import DESIRED, WrongSetting, compare, refusal
 
 RIGHT = {name: f"{value}\n" for name, value in DESIRED.items()}
 
@@ -16,25 +16,30 @@ RIGHT = {name: f"{value}\n" for name, value in DESIRED.items()}
     ("found", "wrong"),
     [
         ({}, []),
-        ({"kernel.panic": "1\n"}, [Wrong("kernel.panic", 10, "1")]),
-        ({"vm.panic_on_oom": "-1"}, [Wrong("vm.panic_on_oom", 0, "-1")]),
-        ({"vm.overcommit_memory": ""}, [Wrong("vm.overcommit_memory", 1, "")]),
-        ({"kernel.panic": "10 10"}, [Wrong("kernel.panic", 10, "10 10")]),
-        ({"kernel.panic": "x" * 41}, [Wrong("kernel.panic", 10, "x" * 40)]),
-        ({"kernel.panic": "x" * 40}, [Wrong("kernel.panic", 10, "x" * 40)]),
+        ({"kernel.panic": "1\n"}, [WrongSetting("kernel.panic", 10, "1")]),
+        ({"vm.panic_on_oom": "-1"}, [WrongSetting("vm.panic_on_oom", 0, "-1")]),
+        ({"vm.overcommit_memory": ""}, [WrongSetting("vm.overcommit_memory", 1, "")]),
+        ({"kernel.panic": "10 10"}, [WrongSetting("kernel.panic", 10, "10 10")]),
+        ({"kernel.panic": "x" * 41}, [WrongSetting("kernel.panic", 10, "x" * 40)]),
+        ({"kernel.panic": "x" * 40}, [WrongSetting("kernel.panic", 10, "x" * 40)]),
         (
             {"vm.overcommit_memory": "0", "kernel.panic_on_oops": "0"},
-            [Wrong("vm.overcommit_memory", 1, "0"), Wrong("kernel.panic_on_oops", 1, "0")],
+            [
+                WrongSetting("vm.overcommit_memory", 1, "0"),
+                WrongSetting("kernel.panic_on_oops", 1, "0"),
+            ],
         ),
     ],
 )
-def test_differences(found: dict[str, str], wrong: list[Wrong]) -> None:
+def test_differences(found: dict[str, str], wrong: list[WrongSetting]) -> None:
     assert compare({**RIGHT, **found}) == wrong
 
 
 def test_a_refusal_names_all_of_them() -> None:
     assert refusal([]) == ""
-    assert refusal([Wrong("kernel.panic", 10, "1"), Wrong("vm.overcommit_memory", 1, "")]) == (
+    assert refusal(
+        [WrongSetting("kernel.panic", 10, "1"), WrongSetting("vm.overcommit_memory", 1, "")]
+    ) == (
         "kernel settings differ: kernel.panic is 1, must be 10; vm.overcommit_memory is not "
         "readable, must be 1: set them (sysctl -w kernel.panic=10 vm.overcommit_memory=1), or set "
         "protectKernelDefaults to false"

@@ -13,8 +13,8 @@ WHEN = 1_700_000_000.25
 
 @pytest.mark.parametrize("times", [{"start": WHEN}, {"start": WHEN, "end": WHEN + 9}])
 def test_times_survive_a_round_trip(tmp_path: Path, times: dict[str, float]) -> None:
-    shutdown_manager.write(tmp_path, {"start": 1.0, "end": 2.0})
-    shutdown_manager.write(tmp_path, times)
+    shutdown_manager.write_times(tmp_path, {"start": 1.0, "end": 2.0})
+    shutdown_manager.write_times(tmp_path, times)
     assert shutdown_manager.read_times(tmp_path) == times
 
 
