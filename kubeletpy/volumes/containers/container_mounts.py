@@ -2,7 +2,8 @@
 
 Mounts that depend on earlier containers of the pod (an init container may have made the directory)
 or on the pod's addresses are prepared here, at each start. Must never hand the runtime a path that
-a container can change. Source: docs/reference/behaviour.md, i5, i10, i13.
+a container can change. Work on files blocks, and is done in threads. Source:
+docs/reference/behaviour.md, i5, i10, i13; CVE-2017-1002101.
 """
 
 from __future__ import annotations
@@ -30,97 +31,11 @@ from kubeletpy.volumes.files.disk import MS_BIND, REQUIRED, MountRights, detach,
 from kubeletpy.volumes.files.paths import PodPaths, UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
 
-# Mounts a part of a volume (subPath) where the runtime can use it.
-#
-# The runtime is never given a path inside a volume, which a container could replace by a symlink
-# to the host: it gets a mount of exactly what was checked. Blocking, for threads. Source:
-# docs/reference/behaviour.md, i5; CVE-2017-1002101.
-
+OPTIONS_GATE = "VolumeBindMountOptions"
+NODE_HOSTS = Path("/etc/hosts")
+NO_OPTIONS = "the container runtime does not support it"
+"""Why no bind mount may have options, if the runtime does not report that it adds them."""
 _DIRECTORY_MODE = 0o750
-
-
-def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: bool) -> None:
-    """Mount a path of a volume at ``target``; an existing mount of the same path stays.
-
-    A mount at ``target`` that shows another file, or that does not answer any more (a stale NFS
-    handle, a FUSE server that has died), is replaced.
-
-    Args:
-        volume: host path of the volume.
-        parts: the path inside.
-        target: a path below the pod's ``volume-subpaths``, used by the agent alone.
-        read_only: nothing is made in the volume.
-
-    Raises:
-        UnsafePath: the path leads out of the volume.
-        OSError: it is missing, or cannot be mounted.
-    """
-    source = open_beneath(volume, parts, create=not read_only)
-    try:
-        found = os.fstat(source)
-        if stat.S_ISLNK(found.st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), "/".join(parts))
-        if _same_file(target, found):
-            return
-        _make_target(target, is_directory=stat.S_ISDIR(found.st_mode))
-        mount(f"/proc/self/fd/{source}", target, flags=MS_BIND)
-    finally:
-        os.close(source)
-
-
-def path_inside(volume: str, parts: Sequence[str], *, read_only: bool) -> str:
-    """A path of a volume that leads nowhere else now, where the kernel refuses the mount.
-
-    Whoever writes to the volume can replace it later. Its links are not resolved: files of a
-    configMap move at each update. Arguments and errors are those of :func:`bind_sub_path`.
-    """
-    os.close(open_beneath(volume, parts, create=not read_only))
-    return str(Path(volume, *parts))
-
-
-def _same_file(target: str, desired: os.stat_result) -> bool:
-    """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
-    the caller replaces whatever cannot be examined."""
-    try:
-        there = os.lstat(target)
-    except OSError:
-        return False
-    return (there.st_dev, there.st_ino) == (desired.st_dev, desired.st_ino)
-
-
-def _make_target(target: str, *, is_directory: bool) -> None:
-    """An empty directory or file without a mount on it."""
-    path = Path(target)
-    path.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
-    _clear(path)
-    if is_directory:
-        path.mkdir(_DIRECTORY_MODE)
-    else:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640))
-
-
-def _clear(path: Path) -> None:
-    """Remove the leftovers of an earlier start.
-
-    Mounts are detached, not flushed: a FUSE server that hangs must not block a container's start.
-    """
-    while True:
-        try:
-            detach(str(path))
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOENT):
-                raise
-            break
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
-
-
-# The managed /etc/hosts of a pod: its text, and the file mounted into its containers.
-#
-# Source: docs/reference/behaviour.md, i10.
-
 CONTAINER_PATH = "/etc/hosts"
 MODE = 0o644
 _HEADER = "# Kubernetes-managed hosts file.\n"
@@ -136,76 +51,12 @@ _LOCAL = (
 )
 
 
-def is_managed(pod: Pod, container: Mapping[str, Any], pod_ips: Sequence[str]) -> bool:
-    """Whether a container gets the managed file: not if it mounts something there itself."""
-    mounts = container.get("volumeMounts") or ()
-    if any(mount.get("mountPath") == CONTAINER_PATH for mount in mounts):
-        return False
-    return pod.host_network or bool(pod_ips)
-
-
-def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str:
-    """The whole file.
-
-    Args:
-        pod: with its hostname, subdomain and hostAliases.
-        pod_ips: its addresses, the preferred family first.
-        cluster_domain: from the node's settings.
-        node_hosts: the node's own /etc/hosts, for pods on the host's network.
-
-    Raises:
-        HostnameError: the pod cannot be named as its spec requires.
-    """
-    aliases = _aliases(pod.spec.get("hostAliases") or ())
-    if pod.host_network:
-        return _HOST_HEADER + node_hosts + aliases
-    name, domain = pod_hostname(pod), pod_domain(pod, cluster_domain)
-    names = f"{name}.{domain}\t{name}" if domain else name
-    own = "".join(f"{ip}\t{names}\n" for ip in pod_ips)
-    return _HEADER + _LOCAL + own + aliases
-
-
-def write_hosts(path: str, text: str) -> None:
-    """Write the file in place: containers that mount it see the change. Raises OSError."""
-    with complete_errors(path):
-        _write_in_place(path, text.encode("utf-8", "surrogateescape"))
-
-
-def _write_in_place(path: str, data: bytes) -> None:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    Path(path).parent.mkdir(0o750, exist_ok=True)
-    descriptor = os.open(path, flags, MODE)
-    try:
-        if os.pread(descriptor, len(data) + 1, 0) != data:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, data, 0)
-        os.fchmod(descriptor, MODE)  # regardless of the umask
-    finally:
-        os.close(descriptor)
-
-
-def _aliases(aliases: Sequence[Mapping[str, Any]]) -> str:
-    if not aliases:
-        return ""
-    lines = (
-        "\t".join([alias.get("ip") or "", *(alias.get("hostnames") or ())]) + "\n"
-        for alias in aliases
-    )
-    return _ALIASES_HEADER + "".join(lines)
-
-
-OPTIONS_GATE = "VolumeBindMountOptions"
-NODE_HOSTS = Path("/etc/hosts")
-NO_OPTIONS = "the container runtime does not support it"
-"""Why no bind mount may have options, if the runtime does not report that it adds them."""
-
-
 async def _default_handler(pod: Pod) -> str:
     return ""
 
 
 class ContainerMounts:
-    """Completes a container's mounts."""
+    """Completes the mounts of a container that is about to start."""
 
     def __init__(
         self,
@@ -217,13 +68,16 @@ class ContainerMounts:
         handler: Callable[[Pod], Awaitable[str]] = _default_handler,
         rights: MountRights = REQUIRED,
     ) -> None:
-        """Args:
-        pods_dir: ``{root}/pods``.
-        cluster_domain: used for names in hosts files.
-        recursive_read_only: the handlers that support it, as it is now; "" is the default one.
-        options_refused: why ``bindMountOptions`` cannot be honored now; empty: they can.
-        handler: the CRI handler of a pod's RuntimeClass.
-        rights: whether a path inside a volume may replace a mount of it.
+        """Store the collaborators.
+
+        Args:
+            pods_dir: ``{root}/pods``.
+            cluster_domain: used for names in hosts files.
+            recursive_read_only: returns the handlers that support it now; "" is the default one.
+            options_refused: returns why ``bindMountOptions`` cannot be honored now; empty: they
+                can.
+            handler: returns the CRI handler of a pod's RuntimeClass.
+            rights: whether a path inside a volume may replace a mount of it.
         """
         self._rights = rights
         self._pods_dir = str(pods_dir)
@@ -240,7 +94,7 @@ class ContainerMounts:
         pod_ips: tuple[str, ...],
         supplied: ContainerAdditions,
     ) -> ContainerAdditions:
-        """The container's mounts. Raises ContainerConfigError."""
+        """Add the container's mounts and groups to ``supplied``. Raises ContainerConfigError."""
         mounted = [mount for mount in supplied.mounts if not mount.device]
         devices = [mount for mount in supplied.mounts if mount.device]
         made = await self.prepare(pod, container, pod_ips, supplied.environment, mounted)
@@ -395,3 +249,148 @@ def bind_mount_options(spec: Mapping[str, Any], mount: Mount, refused: str) -> t
     if problem:
         raise ContainerConfigError(f'volumeMount "{mount.volume}": bindMountOptions: {problem}')
     return tuple(dict.fromkeys(requested))
+
+
+# A part of a volume (subPath), mounted where the runtime can use it.
+#
+# The runtime gets a mount of exactly the file that was checked (CVE-2017-1002101). A container
+# could replace a path inside a volume by a symlink to the host.
+
+
+def bind_sub_path(volume: str, parts: Sequence[str], target: str, *, read_only: bool) -> None:
+    """Mount a path of a volume at ``target``; an existing mount of the same path stays.
+
+    A mount at ``target`` that shows another file, or that does not answer any more (a stale NFS
+    handle, a FUSE server that has died), is replaced.
+
+    Args:
+        volume: host path of the volume.
+        parts: the path inside.
+        target: a path below the pod's ``volume-subpaths``, used by the agent alone.
+        read_only: nothing is made in the volume.
+
+    Raises:
+        UnsafePath: the path leads out of the volume.
+        OSError: it is missing, or cannot be mounted.
+    """
+    source = open_beneath(volume, parts, create=not read_only)
+    try:
+        found = os.fstat(source)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), "/".join(parts))
+        if _same_file(target, found):
+            return
+        _make_target(target, is_directory=stat.S_ISDIR(found.st_mode))
+        mount(f"/proc/self/fd/{source}", target, flags=MS_BIND)
+    finally:
+        os.close(source)
+
+
+def path_inside(volume: str, parts: Sequence[str], *, read_only: bool) -> str:
+    """A path of a volume that leads nowhere else now, where the kernel refuses the mount.
+
+    Whoever writes to the volume can replace it later. Its links are not resolved: files of a
+    configMap move at each update. Arguments and errors are those of :func:`bind_sub_path`.
+    """
+    os.close(open_beneath(volume, parts, create=not read_only))
+    return str(Path(volume, *parts))
+
+
+def _same_file(target: str, desired: os.stat_result) -> bool:
+    """Whether a target shows this file. A broken mount fails with ESTALE, ENOTCONN, EIO and others:
+    the caller replaces whatever cannot be examined."""
+    try:
+        there = os.lstat(target)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (desired.st_dev, desired.st_ino)
+
+
+def _make_target(target: str, *, is_directory: bool) -> None:
+    """An empty directory or file without a mount on it."""
+    path = Path(target)
+    path.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+    _clear(path)
+    if is_directory:
+        path.mkdir(_DIRECTORY_MODE)
+    else:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o640))
+
+
+def _clear(path: Path) -> None:
+    """Remove the leftovers of an earlier start.
+
+    Mounts are detached, not flushed: a FUSE server that hangs must not block a container's start.
+    """
+    while True:
+        try:
+            detach(str(path))
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOENT):
+                raise
+            break
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+# The managed /etc/hosts of a pod (table i10).
+
+
+def is_managed(pod: Pod, container: Mapping[str, Any], pod_ips: Sequence[str]) -> bool:
+    """Whether a container gets the managed file: not if it mounts something there itself."""
+    mounts = container.get("volumeMounts") or ()
+    if any(mount.get("mountPath") == CONTAINER_PATH for mount in mounts):
+        return False
+    return pod.host_network or bool(pod_ips)
+
+
+def hosts_text(pod: Pod, pod_ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str:
+    """The text of the hosts file.
+
+    Args:
+        pod: with its hostname, subdomain and hostAliases.
+        pod_ips: its addresses, the preferred family first.
+        cluster_domain: from the node's settings.
+        node_hosts: the node's own /etc/hosts, for pods on the host's network.
+
+    Raises:
+        HostnameError: the pod cannot be named as its spec requires.
+    """
+    aliases = _aliases(pod.spec.get("hostAliases") or ())
+    if pod.host_network:
+        return _HOST_HEADER + node_hosts + aliases
+    name, domain = pod_hostname(pod), pod_domain(pod, cluster_domain)
+    names = f"{name}.{domain}\t{name}" if domain else name
+    own = "".join(f"{ip}\t{names}\n" for ip in pod_ips)
+    return _HEADER + _LOCAL + own + aliases
+
+
+def write_hosts(path: str, text: str) -> None:
+    """Write the file in place: containers that mount it see the change. Raises OSError."""
+    with complete_errors(path):
+        _write_in_place(path, text.encode("utf-8", "surrogateescape"))
+
+
+def _write_in_place(path: str, data: bytes) -> None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    Path(path).parent.mkdir(0o750, exist_ok=True)
+    descriptor = os.open(path, flags, MODE)
+    try:
+        if os.pread(descriptor, len(data) + 1, 0) != data:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, data, 0)
+        os.fchmod(descriptor, MODE)  # regardless of the umask
+    finally:
+        os.close(descriptor)
+
+
+def _aliases(aliases: Sequence[Mapping[str, Any]]) -> str:
+    if not aliases:
+        return ""
+    lines = (
+        "\t".join([alias.get("ip") or "", *(alias.get("hostnames") or ())]) + "\n"
+        for alias in aliases
+    )
+    return _ALIASES_HEADER + "".join(lines)

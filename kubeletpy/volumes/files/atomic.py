@@ -69,7 +69,7 @@ def write_payload(
 def read_file(below: str, directory: str, path: str, most: int) -> bytes:
     """A file of a volume as it was last written.
 
-    No link is followed but ``..data``, and that only to a directory as we make them.
+    Only the link ``..data`` is followed, and only to a directory that :func:`write_payload` made.
 
     Args:
         below: a directory that only the node can change, and ``directory``, the volume, below it.

@@ -1,9 +1,10 @@
-"""Directories, links and bound devices of volumes on disks and of CSI drivers, and their mounts.
+"""Mounts of volumes, their directories, links and bound devices, and the processes that hold them.
 
 Nothing is removed below or through a mount. Only empty directories, our own links and our own files
 are removed: anything a driver left in a directory stays and is reported. Mounts are read from the
-kernel's table, because a path on a dead network disk may never answer. Blocking, for threads.
-Source: docs/reference/behaviour-storage.md, sf, sh, si.
+kernel's table, because a path on a dead network disk may never answer. Nothing follows a link when
+it unmounts, and mount data is never put into an error. Blocking, for threads. Source:
+docs/reference/behaviour-storage.md, sf, sh, si.
 """
 
 from __future__ import annotations
@@ -26,31 +27,27 @@ from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files.paths import mentions_busy
 
-# mount(2), umount2(2) and the mount table: the kernel's side of volumes.
-#
-# Blocking, for threads. Must never follow a link when it unmounts, and never put mount data into
-# an error.
-
 log = logging.getLogger(__name__)
 
 MS_REMOUNT = 0x20
 MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_SHARED = 1 << 20
+DIRECTORY_MODE = 0o750
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
 
 
 class MountRights:
-    """What happens to volumes whose mounts the kernel refuses.
+    """Whether volumes need their mounts, or a directory may replace a mount that is refused.
 
     A node needs them: without tmpfs, secrets would be on its disk. The agent of a plain user is a
-    guest of another program, and does without them. A user and mount namespace does not help it.
-    unshare(2) refuses one to a process with threads, and would change what the program itself may
-    do and sees. A process beside it could mount, but the runtime, which is an object of the
-    program, and the processes that it starts read volumes by their paths from outside of that
-    namespace; containers outlive the agent, and the namespace would end with it. A program that
-    runs in such a namespace anyway (``unshare --map-root-user --mount``) may mount and gets mounts.
+    guest of another program, and does without them. A user and mount namespace does not help it:
+    unshare(2) refuses one to a process with threads, and would change the rights and the view of
+    the program itself. A process beside it could mount. But the runtime, which is an object of the
+    program, and the processes that it starts would read volumes from outside of that namespace.
+    Containers also outlive the agent, and the namespace would end with it. A program that runs in
+    such a namespace anyway (``unshare --map-root-user --mount``) may mount and gets mounts.
     """
 
     def __init__(self, *, required: bool = True) -> None:
@@ -65,10 +62,10 @@ class MountRights:
         if not self._reported:
             self._reported = True
             log.warning(
-                "the kernel refuses mounts to this user: secrets, tokens and volumes in memory are "
-                "directories with mode 0700 on the disk, without a size limit, and a subPath is a "
-                "path that containers can replace; start the program with `unshare "
-                "--map-root-user --mount` if that matters",
+                "the kernel refuses mounts to this user. Secrets, tokens and volumes in memory are "
+                "directories with mode 0700 on the disk, without a size limit. A subPath is a path "
+                "that containers can replace. Start the program with `unshare --map-root-user "
+                "--mount` if that matters",
                 extra={"user": os.geteuid(), "why": str(error)},
             )
         return True
@@ -151,9 +148,6 @@ def table(containing: str = "") -> list[mount_table.MountPoint]:
 def _raise(target: str) -> None:
     code = ctypes.get_errno()
     raise OSError(code, os.strerror(code), target)
-
-
-DIRECTORY_MODE = 0o750
 
 
 class StillMounted(OSError):
@@ -318,11 +312,11 @@ def names_in(directory: str) -> list[str]:
         return []
 
 
-# Finds the processes that keep a mount from being unmounted, by their links in /proc.
+# The processes that keep a mount from being unmounted, found by their links in /proc.
 #
-# Blocking, for threads: but only links of /proc are read, which never wait for the mounted file
-# system, and nothing is opened through them. Processes are untrusted: their number and the CPU
-# time of a scan are bounded, and only the process ID and the command's name are reported.
+# Reading those links never waits for the mounted file system, and nothing is opened through them.
+# Processes are untrusted: their number and the CPU time of a scan are bounded, and only the process
+# ID and the command's name are reported.
 
 MAX_PROCESSES = 20_000
 MAX_FILES = 1024
@@ -347,7 +341,7 @@ def holders(
 ) -> list[HoldingProcess]:
     """Processes whose directory, root, program or an open file is at or below a mount point.
 
-    Those of this mount namespace come first; SHOWN at most. The mount point is canonical.
+    Those of this mount namespace come first; at most REPORTED. The mount point is canonical.
     """
     ends = now() + MAX_S
     ours = _link(f"{proc}/self/ns/mnt")
@@ -413,25 +407,21 @@ def _command(process: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name) or "?"
 
 
-# Names the processes that keep a volume from being unmounted, after an unmount failed as busy.
-#
-# The agent, plugins and drivers word their errors differently, so this module only checks whether
-# a text mentions that the volume is busy. Loaded with the first failure; one scan of /proc at a
-# time, in a thread of its own.
-
 _SCANS = PatientThreads(1)
+"""One scan of /proc at a time."""
 
 
-async def held_by(parts: str, path: str) -> str:
+async def held_by(message: str, path: str) -> str:
     """The processes that hold a mount, as the end of a sentence; empty: not busy, or none found.
 
-    A text that mentions "busy" for another reason costs one scan of /proc, and adds nothing.
+    The agent, plugins and drivers word their errors differently, so a message only has to mention
+    that the volume is busy. If it mentions that for another reason, it costs one scan of /proc.
 
     Args:
-        words: the error text.
+        message: the error of an unmount.
         path: the mount point.
     """
-    if not (path and mentions_busy(parts)):
+    if not (path and mentions_busy(message)):
         return ""
     try:
         return await _SCANS.run(_scan_holders, path)

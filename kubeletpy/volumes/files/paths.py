@@ -1,4 +1,4 @@
-"""Where a pod's volumes are below the kubelet's root directory, and which file paths are valid.
+"""Where a pod's volumes are below the kubelet's root directory, and their files as data.
 
 Pure. Names from specs become path components here: a name that could lead elsewhere is refused.
 Source: docs/reference/names.csv: dir, volume-dir; docs/reference/behaviour.md, i4.
@@ -37,12 +37,12 @@ class PodPaths(Struct, frozen=True):
 
     @property
     def pod_dir(self) -> str:
-        """``{root}/pods/{uid}``. Raises UnsafePath."""
+        """The pod's directory, ``{root}/pods/{uid}``. Raises UnsafePath."""
         return f"{self.pods_dir}/{safe_name(self.uid)}"
 
     @property
     def volumes_dir(self) -> str:
-        """Where all volumes are."""
+        """The directory of all volumes."""
         return f"{self.pod_dir}/volumes"
 
     @property
@@ -129,7 +129,7 @@ class PayloadError(Exception):
 
 
 class FileContent(HidesFields, Struct, frozen=True):
-    """One file."""
+    """The content of one file of a volume, its mode and its owner."""
 
     data: Hidden[bytes]
     mode: int
@@ -159,13 +159,11 @@ class CertificateInput(HidesFields, Struct, frozen=True):
     chain: Hidden[bytes]
 
 
-# Checks whether an error text states that a volume is in use.
-
 _BUSY = re.compile(r"\bbusy\b|\bEBUSY\b|\bin use\b|\bstill mounted\b", re.I)
 READ = 4096
-"""Characters at the end of the text that are checked."""
+"""Characters at the end of an error message that are checked."""
 
 
-def mentions_busy(parts: str) -> bool:
-    """Whether an error text, of libc, umount(8) or a driver, states that the volume is in use."""
-    return _BUSY.search(parts[-READ:]) is not None
+def mentions_busy(message: str) -> bool:
+    """Whether an error of libc, umount(8) or a driver states that a volume is in use."""
+    return _BUSY.search(message[-READ:]) is not None

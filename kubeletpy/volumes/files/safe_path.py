@@ -1,8 +1,8 @@
-"""Opens a path inside a volume even while a container may be changing it.
+"""Opens, checks and changes paths of volumes safely while a container may be changing them.
 
-Every component is opened relative to the directory before it, never following a symlink. This
-module reads and resolves symlinks itself, so they cannot lead out: ".." goes back along directories
-that were opened, at most to the volume itself. Blocking, for threads.
+Every component is opened relative to the directory before it, never following a symlink: paths
+inside volumes, hostPath volumes and the files that get the pod's fsGroup. Blocking, for threads.
+Source: docs/reference/behaviour.md, i3, i5, i6.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _PART = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def open_beneath(volume: str, parts: Sequence[str], *, create: bool = False) -> int:
     """An O_PATH descriptor of a path inside a volume; the caller closes it.
+
+    Symlinks are read and resolved here, so they cannot lead out: ".." goes back along directories
+    that were opened, at most to the volume itself.
 
     Args:
         volume: host path of the volume; its own links are the node's and are followed.
@@ -109,12 +112,10 @@ class _PathWalk:
         os.close(make_directory(part, self._mode, self.current_fd))
 
 
-# hostPath volumes: checks or makes what their type requests. Ownership is never changed.
+# hostPath volumes (table i3): made and checked as their type requests, never given to an owner.
 #
 # A pod that has the parent directory may change the path meanwhile: the mode is set on the file
 # just made, by its descriptor, never by its name.
-#
-# Blocking, for threads. Source: docs/reference/behaviour.md, i3.
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -185,16 +186,13 @@ def _make_file(path: Path) -> None:
         os.close(made)
 
 
-# Applies the pod's fsGroup to the files of a volume.
-#
-# Follows no symlink and enters no other file system: each entry is opened without following
-# links, and the open file is changed. Blocking, for threads. Source: docs/reference/behaviour.md,
-# i6.
+# The pod's fsGroup (table i6): no symlink is followed, and no other file system is entered. Each
+# entry is opened without following links, and the open file is changed.
 
 MAX_ENTRIES = 1_000_000
 """The most entries of one volume that are changed."""
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
-"""Vanished meanwhile, or not ours."""
+"""Errors of an entry that has vanished meanwhile, or is on another file system."""
 _READ_ONLY, _READ_WRITE = 0o440, 0o660
 _DIRECTORY = 0o110 | stat.S_ISGID
 
