@@ -36,11 +36,15 @@ from kubeletpy.runtime_manager.config.sandbox_config import ResolverConfig
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
 from kubeletpy.runtime_manager.names import POD_UID
 from kubeletpy.runtime_manager.plan.actions import PodActions
-from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
+from kubeletpy.runtime_manager.plan.compute_actions import (
+    PlanInputs,
+    compute_pod_actions,
+    sync_intent,
+)
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
 from kubeletpy.runtime_manager.plan.resize import resize_in_progress
-from kubeletpy.runtime_manager.plan.shown_ends import sync_intent, with_reported_ends
 from kubeletpy.runtime_manager.protocol import (
     ActuatedInMemory,
     ActuatedResources,

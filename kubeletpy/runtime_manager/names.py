@@ -1,8 +1,9 @@
-"""Labels and annotations by which the agent, crictl and log collectors find a container's pod.
-Pure.
+"""Names by which a container is found again: labels, annotations, hashes, log and file paths. Pure.
 
-Another agent or an untrusted peer may have written what is read back: anything may be missing or
-wrong, and reading never fails. Source: docs/reference/names.csv: cri-label, cri-annotation.
+The agent, crictl and log collectors use them. Another agent or an untrusted peer may have written
+the labels and annotations that are read back: anything may be missing or wrong, and reading never
+fails. Names from specs become parts of paths: one that could lead elsewhere is refused. Source:
+docs/reference/names.csv: cri-label, cri-annotation, log.
 """
 
 from __future__ import annotations
@@ -12,23 +13,14 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import Pod, fnv1a_32
 from kubeletpy.remote.generated import api_pb2 as cri
 
-if TYPE_CHECKING:
-    from kubeletpy.remote.generated import api_pb2 as cri
-
-
-# The hashes that state whether a container's definition, or its configuration, has changed.
-#
-# The definition's hash covers only name and image and equals the kubelet's own, so that either
-# agent adopts the other's containers without a restart. The configuration's hash covers
-# everything: it states whether an existing container is what would be made now. Source:
-# docs/reference/names.csv: io.kubernetes.container.hash.
+# Hashes of a container's definition and of its configuration
 
 _GO_JSON_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -38,7 +30,11 @@ CONFIG_HASH = "io.kubeletpy.container.configHash"
 
 
 def container_hash(container: api.Container) -> str:
-    """Hexadecimal without padding, as the container's annotation carries it."""
+    """Return the hash of a container's definition, as its annotation has it: hexadecimal, unpadded.
+
+    Covers only name and image and equals the kubelet's own, so that either agent adopts the other's
+    containers without a restart. Source: docs/reference/names.csv: io.kubernetes.container.hash.
+    """
     return _hash(container.get("name") or "", container.get("image") or "")
 
 
@@ -53,9 +49,11 @@ def _hash(name: str, image: str) -> str:
 
 
 def config_hash(config: cri.ContainerConfig, termination_path: str) -> str:
-    """The hash of a config without itself and the host side of the mount at ``termination_path``.
+    """Return the hash of a config without itself and the host side of one mount.
 
-    The termination message file, which is mounted there, is made anew at each try.
+    It covers everything else, and states whether an existing container is what would be made now.
+    The mount is that at ``termination_path``: the termination message file is made anew at each
+    try.
     """
     copied = cri.ContainerConfig()
     copied.CopyFrom(config)
@@ -247,14 +245,11 @@ def _json(text: str | None) -> Any:
         return None
 
 
-# Where container logs are, and the names under which log collectors find them.
-#
-# Names from specs become parts of paths here: a name that could lead elsewhere is refused.
-# Source: docs/reference/names.csv: log.
+# Paths of container logs, and the links by which log collectors find them
 
 MAX_FILE_NAME = 255
-_SUFFIX = ".log"
-_MIN_ID = 6
+_LOG_SUFFIX = ".log"
+_MIN_ID_LENGTH = 6
 
 
 class UnsafeName(ValueError):
@@ -267,7 +262,7 @@ def pod_log_directory(logs_root: str, namespace: str, name: str, uid: str) -> st
     Raises:
         UnsafeName: also where the name would be longer than the kernel allows.
     """
-    directory = _part(f"{namespace}_{name}_{uid}")
+    directory = _log_path_part(f"{namespace}_{name}_{uid}")
     if (length := len(directory.encode("utf-8", "replace"))) > MAX_FILE_NAME:
         raise UnsafeName(
             "the directory of its logs, NAMESPACE_NAME_UID, would have a name of "
@@ -281,12 +276,12 @@ def container_log_directory(
     logs_root: str, namespace: str, name: str, uid: str, container: str
 ) -> str:
     """The directory of one container's logs. Raises UnsafeName."""
-    return f"{pod_log_directory(logs_root, namespace, name, uid)}/{_part(container)}"
+    return f"{pod_log_directory(logs_root, namespace, name, uid)}/{_log_path_part(container)}"
 
 
 def container_log_path(container: str, restart_count: int) -> str:
     """``{container}/{restart count}.log``, below the sandbox's log_directory. Raises UnsafeName."""
-    return f"{_part(container)}/{restart_count}{_SUFFIX}"
+    return f"{_log_path_part(container)}/{restart_count}{_LOG_SUFFIX}"
 
 
 def pod_uid_of_log_directory(directory_name: str) -> str:
@@ -298,26 +293,26 @@ def log_link(
     links_root: str, pod_name: str, namespace: str, container: str, container_id: str
 ) -> str:
     """``{root}/{pod}_{namespace}_{container}-{id}.log``, the name cut to 255. Raises UnsafeName."""
-    name = _part(f"{pod_name}_{namespace}_{container}-{container_id}")
-    return f"{links_root}/{name[: MAX_FILE_NAME - len(_SUFFIX)]}{_SUFFIX}"
+    name = _log_path_part(f"{pod_name}_{namespace}_{container}-{container_id}")
+    return f"{links_root}/{name[: MAX_FILE_NAME - len(_LOG_SUFFIX)]}{_LOG_SUFFIX}"
 
 
 def container_id_of_log_link(link_name: str) -> str | None:
     """The container id (perhaps truncated) in a link's name; None when it is not such a name."""
     name = link_name.rpartition("-")[2]
-    container_id = name.removesuffix(_SUFFIX)
-    if container_id == name or len(container_id) < _MIN_ID:
+    container_id = name.removesuffix(_LOG_SUFFIX)
+    if container_id == name or len(container_id) < _MIN_ID_LENGTH:
         return None
     return container_id
 
 
-def _part(name: str) -> str:
+def _log_path_part(name: str) -> str:
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise UnsafeName(f"{name!r} cannot be part of a log path")
     return name
 
 
-# Where the agent keeps its own files for a container.
+# Paths of the agent's own files for a container
 
 _TERMINATION_FILE = re.compile(r"[0-9a-f]{8}")
 

@@ -1,4 +1,9 @@
-"""The runtime manager as seen by the pod workers, the PLEG and housekeeping."""
+"""Interfaces of the runtime manager: what it offers to others, and what it needs of them.
+
+The pod workers, the PLEG and housekeeping use :class:`RuntimeManager`. Lifecycle hooks, cgroups of
+pods, records of resources, a watch of sandboxes and additions to containers plug in behind the
+other classes. Must never import what is behind an interface.
+"""
 
 from __future__ import annotations
 
@@ -103,9 +108,7 @@ class RuntimeManager(Protocol):
         ...
 
 
-# Where lifecycle hooks plug in: the interface of the runtime manager, and nothing behind it.
-#
-# Must never run a hook itself.
+# Lifecycle hooks
 
 
 class HookFailed(Exception):
@@ -116,7 +119,10 @@ class LifecycleHooks(Protocol):
     """Runs the hooks of a container's ``lifecycle``."""
 
     async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
-        """After the start; the rest of the sync waits. Raises HookFailed: the container goes."""
+        """Run the postStart hook, for which the rest of the sync waits.
+
+        Raises HookFailed: the container is stopped.
+        """
         ...
 
     async def pre_stop(
@@ -126,7 +132,7 @@ class LifecycleHooks(Protocol):
         container_id: str,
         handler: api.LifecycleHandler,
     ) -> None:
-        """Before the stop, within the grace period; the caller cancels it when that is over.
+        """Run the preStop hook; the caller cancels it when the grace period is over.
 
         ``pod`` is None when only the runtime has it. Raises HookFailed: it is reported, and the
         stop goes on.
@@ -134,17 +140,18 @@ class LifecycleHooks(Protocol):
         ...
 
 
-# The runtime manager's interfaces to pods' cgroups and to the records of what is in effect.
-#
-# A resize in place changes the limits of each container, which the runtime sets, and those of the
-# pod as a whole, which the agent sets itself. Must never depend on how that is done.
+# Resizes in place: limits of pods' cgroups, sizes of volumes, and the records of what is in effect
 
 ResizeVolume = Callable[[Pod, str, int], Awaitable[None]]
 """Gives a mounted volume in memory, by name, a size in bytes. Raises VolumeSizeError."""
 
 
 class PodCgroupLimits(Protocol):
-    """Reads and writes the limits of pods' cgroups. All methods raise PodLimitsError."""
+    """Reads and writes the limits of pods' cgroups. All methods raise PodLimitsError.
+
+    In a resize in place, the runtime sets the limits of each container, and the agent those of the
+    pod as a whole.
+    """
 
     def requested(self, pod: Pod) -> PodLimits | None:
         """The limits that the pod's spec requests; None: pods don't have their own cgroups."""
@@ -164,26 +171,26 @@ class PodCgroupLimits(Protocol):
 
 
 class NoPodCgroupLimits:
-    """Where pods don't have their own cgroups (cgroupsPerQOS false)."""
+    """PodCgroupLimits for a node whose pods have no cgroups of their own (cgroupsPerQOS false)."""
 
     def requested(self, pod: Pod) -> PodLimits | None:
-        """None: only containers are limited."""
+        """Return None: only containers are limited."""
         return None
 
     def current(self, pod: Pod) -> PodLimits:
-        """Nothing is limited."""
+        """Return no limits, as there is no cgroup."""
         return PodLimits()
 
     def memory_usage(self, pod: Pod) -> int:
-        """Nothing is counted."""
+        """Return 0, as there is no cgroup."""
         return 0
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
-        """Nothing can be set."""
+        """Do nothing: there is no cgroup to set limits of."""
 
 
 async def resize_no_volume(pod: Pod, volume: str, size: int) -> None:
-    """Where no volume can be resized."""
+    """Refuse: no volume can be resized here. Raises VolumeSizeError."""
     raise VolumeSizeError("the sizes of volumes can't be changed here")
 
 
@@ -240,41 +247,38 @@ class ActuatedInMemory:
         self._volumes: dict[str, dict[str, str]] = {}
 
     def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
-        """See ActuatedResources."""
+        """Return the resources that a container was last given, or None if not known."""
         return self._containers.get(uid, {}).get(container)
 
     def set(self, uid: str, container: str, resources: api.ResourceRequirements) -> None:
-        """See ActuatedResources."""
+        """Record the resources that a container is given."""
         self._containers.setdefault(uid, {})[container] = resources
 
     def get_pod_level(self, uid: str) -> api.ResourceRequirements | None:
-        """See ActuatedResources."""
+        """Return the resources that a pod as a whole was last given, or None if not known."""
         return self._pods.get(uid)
 
     def set_pod_level(self, uid: str, resources: api.ResourceRequirements) -> None:
-        """See ActuatedResources."""
+        """Record the resources that a pod as a whole is given."""
         self._pods[uid] = resources
 
     def volumes(self, uid: str) -> Mapping[str, str]:
-        """See ActuatedResources."""
+        """Return the sizes that a pod's volumes in memory were last given, by name."""
         return dict(self._volumes.get(uid, {}))
 
     def set_volume(self, uid: str, volume: str, size: str) -> None:
-        """See ActuatedResources."""
+        """Record the size that a volume in memory is given."""
         self._volumes.setdefault(uid, {})[volume] = size
 
     def remove(self, uid: str) -> None:
-        """See ActuatedResources."""
+        """Forget a pod that was removed."""
         self._volumes.pop(uid, None)
         self._containers.pop(uid, None)
         self._pods.pop(uid, None)
 
 
-# The interface to the component that watches new sandboxes. Must never depend on which one.
-
-
 class SandboxWatch(Protocol):
-    """Draws conclusions from sandboxes. Must never raise."""
+    """Is notified of the sandboxes that the runtime makes or refuses. Must never raise."""
 
     async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
         """The runtime has made a sandbox with a handler; "": the runtime's default one."""
@@ -285,11 +289,7 @@ class SandboxWatch(Protocol):
         ...
 
 
-# Additions to a container's config besides its spec, and who provides them.
-#
-# Variables, mounts and the node's resources allocated to a pod are such additions. A provider is
-# an object in the list that the composition root hands to the runtime manager, and what it adds
-# is data. Must never import a provider.
+# Additions to a container's config besides its spec
 
 
 class ContainerAdditions(Struct, frozen=True):
@@ -313,7 +313,10 @@ class ContainerAdditions(Struct, frozen=True):
 
 
 class ContainerProvider(Protocol):
-    """Adds its share for a container."""
+    """Adds variables, mounts or devices to a container, besides its spec.
+
+    A provider is an object in the list that the composition root passes to the runtime manager.
+    """
 
     async def provide(
         self,
@@ -322,7 +325,7 @@ class ContainerProvider(Protocol):
         pod_ips: tuple[str, ...],
         supplied: ContainerAdditions,
     ) -> ContainerAdditions:
-        """The additions of the providers before it, plus its own.
+        """Return the additions of the providers before it (``supplied``), plus its own.
 
         Raises:
             ContainerConfigError: the container can't be made; the message is for its owner.

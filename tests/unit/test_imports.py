@@ -54,7 +54,7 @@ LATER = (
     "kubeletpy.agent.takeover.adopt",
     "kubeletpy.agent.takeover.preflight",
     "kubeletpy.resources.dra.client",
-    "kubeletpy.runtime_manager.act.left_out",
+    "kubeletpy.runtime_manager.act.ignored_fields",
     "kubeletpy.server.answers",
     "kubeletpy.server.app",
     "kubeletpy.server.checkpoint",

@@ -1,7 +1,7 @@
-"""The agent's files for a container: its log directory, termination message file and links.
+"""The agent's files for a container: log and links, termination message, hook, record of its stop.
 
 Paths are built from names in specs: one that could lead elsewhere is refused. Must never write into
-a container's own files.
+a container's own files. Functions block, so they are called in threads.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def container_directory(root: str, uid: str, container: str) -> Path:
 
 @contextlib.contextmanager
 def made_container_directory(root: str, uid: str, container: str) -> Iterator[Path]:
-    """That directory, made if missing, by a path that stays with it whatever replaces its parents.
+    """Make the container's directory if it is missing; yields a path that no symlink can redirect.
 
     Raises:
         UnsafeName: uid or container name cannot be part of a path.
@@ -187,11 +187,7 @@ def _unlink(name: str, folder: int | None, path: str) -> None:
         logger.warning("file cannot be removed", extra={"path": path, "error": str(error)})
 
 
-# preStop hooks that are too large for an annotation, kept in a file in the pod's directory.
-#
-# A runtime returns all annotations of all containers in one answer of bounded size: a handful of
-# large ones would make every listing of the node fail. The annotation then names the file by the
-# digest of its content. Blocking, for threads.
+# preStop hooks that are too large for an annotation
 
 MAX_HOOK_BYTES = 2 << 20
 """Size limit of a hook's JSON; a whole pod of a real API server is smaller."""
@@ -203,27 +199,31 @@ class HookLost(Exception):
 
 
 def keep_hook(root: str, uid: str, container: str, text: str) -> None:
-    """Write a hook's JSON, unless it is there already.
+    """Write a preStop hook's JSON that is too large for an annotation, unless it is there already.
+
+    A runtime returns all annotations of all containers in one answer of bounded size: a handful of
+    large ones would make every listing of the node fail. So the annotation names the file, by the
+    digest of its content.
 
     Raises:
         UnsafeName: uid or container name cannot be part of a path.
-        OSError: it cannot be written, or is larger than MAX_BYTES.
+        OSError: it cannot be written, or is larger than MAX_HOOK_BYTES.
     """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_HOOK_BYTES:
         raise OSError(f"the preStop hook of container {container} has over {MAX_HOOK_BYTES} bytes")
     with made_container_directory(root, uid, container) as directory:
-        path = directory / _file_name(digest(text))
+        path = directory / _hook_file(digest(text))
         if not path.is_file() or path.is_symlink():
             write_private(path, data)
 
 
 def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHandler:
-    """The hook that an annotation refers to. Raises HookLost."""
+    """Return the preStop hook that an annotation refers to. Raises HookLost."""
     if not _DIGEST.fullmatch(name):
         raise HookLost("the annotation does not name a file of this agent")
     try:
-        path = container_directory(root, uid, container) / _file_name(name)
+        path = container_directory(root, uid, container) / _hook_file(name)
         with os.fdopen(open_file(root, os.fspath(path)), "rb") as file:
             data = file.read(MAX_HOOK_BYTES + 1)
     except (UnsafeName, OSError) as error:
@@ -239,24 +239,26 @@ def kept_hook(root: str, uid: str, container: str, name: str) -> api.LifecycleHa
     return found  # type: ignore[return-value]
 
 
-def _file_name(name: str) -> str:
+def _hook_file(name: str) -> str:
     return f"prestop-{name[:32]}.json"
 
 
-# The records of stops under way: a small file in a container's directory.
-#
-# An agent that takes over reads how much of the grace period is over and whether the preStop hook
-# has run. Must never delay or fail a stop: what cannot be read or written counts as absent.
+# Records of stops under way
 
-FILE = "stop.json"
+STOP_RECORD_FILE = "stop.json"
 MAX_RECORD_BYTES = 4096
 
 
 class StopRecords:
-    """Keeps the records of one agent's process, and reads those of earlier ones."""
+    """Keeps records of the stops that this agent began, and reads those of earlier agents.
+
+    Each is a small file in a container's directory. The next agent reads from it how much of the
+    grace period is over, and whether the preStop hook has run. Must never fail a stop: a record
+    that cannot be read or written counts as absent.
+    """
 
     def __init__(self, root_dir: str) -> None:
-        """``root_dir``: the kubelet's root directory."""
+        """``root_dir`` is the kubelet's root directory."""
         self._root = root_dir
         self._life = secrets.token_hex(8)
         self._lasting = Lasting()
@@ -264,14 +266,14 @@ class StopRecords:
         """One per container in use: a file is read and written in the order of the calls."""
 
     def now(self) -> float:
-        """Seconds, as the records have them: of Linux's monotonic clock.
+        """Return seconds of Linux's monotonic clock, which the records contain.
 
-        Nobody sets it, and all processes since the boot share it. A container lives no longer.
+        It is never set, and all processes since the boot share it. A container lives no longer.
         """
         return steady_now()
 
     def new(self, container_id: str, *, deleting: bool) -> StopRecord:
-        """A stop that begins now."""
+        """Return the record of a stop that begins now."""
         return StopRecord(container_id, self._life, self.now(), deleting)
 
     async def earlier(self, uid: str, name: str, container_id: str) -> StopRecord | None:
@@ -310,7 +312,7 @@ class StopRecords:
         try:
             with made_container_directory(self._root, uid, name) as directory:
                 # containers die with the machine
-                write_whole(directory / FILE, text, mode=0o600, flushed=False)
+                write_whole(directory / STOP_RECORD_FILE, text, mode=0o600, flushed=False)
         except (UnsafeName, OSError) as error:
             logger.warning(
                 "stop of a container not recorded; an agent that takes over begins it anew",
@@ -319,7 +321,7 @@ class StopRecords:
 
     def _read_record(self, uid: str, name: str) -> StopRecord | None:
         try:
-            path = container_directory(self._root, uid, name) / FILE
+            path = container_directory(self._root, uid, name) / STOP_RECORD_FILE
             with os.fdopen(open_file(self._root, os.fspath(path)), "rb") as file:
                 data = file.read(MAX_RECORD_BYTES + 1)
         except FileNotFoundError:
@@ -334,7 +336,7 @@ class StopRecords:
 
 
 def record_from_json(data: bytes) -> StopRecord | None:
-    """A record as it was written; None: it is something else."""
+    """Return the record in a file, or None if the file contains anything else."""
     try:
         found: Any = json.loads(data)
         began = float(found["began"])

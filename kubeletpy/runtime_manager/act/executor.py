@@ -1,7 +1,7 @@
 """Carry out a plan: the steps of a runtime sync, in their one fixed order.
 
-Source: docs/reference/behaviour.md, c8. A step that ends the sync
-raises StopSync. Must never decide: what to do, and why, is in the plan.
+A step that ends the sync raises StopSync. Must never decide: what to do, and why, is in the plan.
+Source: docs/reference/behaviour.md, c8.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 
 class Executor:
-    """Carries out plans."""
+    """Carries out the plan of each sync with the components that do its steps."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
-"""Remove what :mod:`gc_selection` selects: dead containers, sandboxes, log directories and links.
+"""Remove dead containers and sandboxes with the files that belong to them.
 
-Must never remove anything that the runtime could not be queried about.
+:class:`ContainerGarbageCollector` removes what :mod:`gc_selection` selects, and a sync what is in
+its way. Must never remove what runs, nor anything that the runtime could not be queried about.
 """
 
 from __future__ import annotations
@@ -29,10 +30,6 @@ from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_
 from kubeletpy.runtime_manager.plan import gc_selection
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts
-
-# Remove dead containers and sandboxes with the files that belong to them.
-#
-# Must never remove what runs.
 
 logger = logging.getLogger(__name__)
 
@@ -344,11 +341,6 @@ def _not_removed(what: str, name: str, error: CRIError) -> None:
     logger.info(f"{what} not removed", extra={"id": name, "error": str(error)})
 
 
-# Remove containers that an earlier attempt created but never started.
-#
-# Must never remove a running one.
-
-
 async def remove_unstarted(
     run: SyncRun,
     action: StartContainer,
@@ -358,8 +350,7 @@ async def remove_unstarted(
     *,
     but: str,
 ) -> int:
-    """Remove what an earlier attempt created but never started; not the one with the id
-    ``but``.
+    """Remove what an earlier attempt created but never started, except the container ``but``.
 
     The runtime may still be starting it, on behalf of an agent that is dead now: it then
     refuses the removal, and two containers of one name never run. containerd 1.6 may also
@@ -371,7 +362,7 @@ async def remove_unstarted(
 
     Raises:
         StartFailed: the runtime does not remove it.
-        NotWanted: it is running by now.
+        NotDesired: it is running by now.
     """
     kept = {r.id: r.attempt for r in run.status.containers if r.name == action.name}
     for record in run.status.containers:
@@ -391,13 +382,7 @@ async def remove_unstarted(
             logger.debug("container no longer exists", extra={"container_id": record.id})
         except CRIError as error:
             if found is None or found.state == cri.CONTAINER_CREATED:
-                fail(
-                    recorder,
-                    run,
-                    action,
-                    CREATE_ERROR,
-                    error.details or str(error.code),
-                )
+                fail(recorder, run, action, CREATE_ERROR, error.details or str(error.code))
             logger.warning(
                 "the runtime does not remove a container whose start was canceled "
                 "(containerd 1.6 does not until it restarts); the next one gets another name",

@@ -34,7 +34,7 @@ MAX_REPORTED = 1024
 
 
 class LifecycleHookRunner:
-    """Implements :class:`~kubeletpy.runtime_manager.protocol.LifecycleHooks`."""
+    """Runs the hooks of containers, as :class:`.protocol.LifecycleHooks`."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class LifecycleHookRunner:
         ports: Sequence[api.ContainerPort] | None,
     ) -> None:
         """``ports`` None: they are read from the container's annotations."""
-        what, of = "lifecycle hook", f'Container "{name}" in Pod "{_described(pod)}"'
+        what, owner = "lifecycle hook", f'Container "{name}" in Pod "{_described(pod)}"'
         try:
-            if isinstance(command := handler.get("exec"), Mapping):
-                parts = command.get("command") or ()
-                what = f"Exec lifecycle hook ([{_reported(parts)}])"
-                await self._command(container_id, list(map(str, parts)))
+            if isinstance(action := handler.get("exec"), Mapping):
+                command = action.get("command") or ()
+                what = f"Exec lifecycle hook ([{_reported(command)}])"
+                await self._command(container_id, list(map(str, command)))
             elif isinstance(get := handler.get("httpGet"), Mapping):
                 what = f"HTTP lifecycle hook ({_cut(get.get('path') or '')})"
                 await self._http_get(pod, container_id, get, ports)
@@ -96,21 +96,23 @@ class LifecycleHookRunner:
                 what = f"Sleep lifecycle hook ({sleep.get('seconds')})"
                 await self._sleep(sleep.get("seconds"))
             else:
-                what, of = "Cannot run handler", ""
+                what, owner = "Cannot run handler", ""
                 kinds = ", ".join(sorted(map(str, handler))) or "none"
                 raise HandlerError(f"invalid handler: {kinds} is not supported in a hook")
         except (HandlerError, actions.HandlerExchangeFailed, BadHandlerRequest, CRIError) as error:
-            text = f"{what} for {of} failed - error: {error}" if of else f"{what}: {error}"
-            raise HookFailed(text) from error
+            message = f"{what}: {error}"
+            if owner:
+                message = f"{what} for {owner} failed - error: {error}"
+            raise HookFailed(message) from error
 
-    async def _command(self, container_id: str, parts: list[str]) -> None:
-        reply = await run_command(self._runtime, container_id, parts, 0)
+    async def _command(self, container_id: str, command: list[str]) -> None:
+        reply = await run_command(self._runtime, container_id, command, 0)
         if reply.answer is not HandlerResult.SUCCESS:
             ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
-            raise HandlerError(f"command '{_reported(parts)}' {ended}, message: {reply.output!r}")
+            raise HandlerError(f"command '{_reported(command)}' {ended}, message: {reply.output!r}")
 
     async def _sleep(self, seconds: object) -> None:
-        """0 is allowed: it does nothing."""
+        """Pause; 0 is allowed."""
         if not isinstance(seconds, int) or seconds < 0:
             raise HandlerError("sleep.seconds is not a number of seconds")
         try:
@@ -126,7 +128,7 @@ class LifecycleHookRunner:
         action: api.HTTPGetAction,
         ports: Sequence[api.ContainerPort] | None,
     ) -> None:
-        """Any status code is fine; only the lack of an answer is a failure."""
+        """Send a GET request: any status code is fine, only the lack of an answer is a failure."""
         if ports is None:
             status = (await self._runtime.container_status(container_id)).status
             ports = read_container_annotations(status.annotations).ports
@@ -138,7 +140,7 @@ class LifecycleHookRunner:
             await self._in_the_clear(pod, request)
 
     async def _in_the_clear(self, pod: Pod | None, request: HttpRequest) -> None:
-        """An https hook for a server that speaks http worked before https support: still does."""
+        """Repeat an https hook over http: servers without TLS worked before https was supported."""
         headers = tuple(
             header for header in request.headers if header[0].lower() != "authorization"
         )
@@ -168,9 +170,9 @@ class LifecycleHookRunner:
         raise HandlerError("failed to find networking container: the sandbox has no IP address")
 
 
-def _reported(parts: Sequence[object]) -> str:
+def _reported(command: Sequence[object]) -> str:
     """A command as shown in messages: they end up in logs, and in the pod's status."""
-    return _cut(" ".join(map(str, parts)))
+    return _cut(" ".join(map(str, command)))
 
 
 def _cut(text: str) -> str:

@@ -40,15 +40,13 @@ from kubeletpy.runtime_manager.names import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
-# Stop one sandbox of a pod: StopPodSandbox.
-
 logger = logging.getLogger(__name__)
 
 KILL_SANDBOX_ERROR = "KillPodSandboxError"
 
 
 class SandboxStopper:
-    """Stops sandboxes."""
+    """Stops the sandboxes of pods, one by one: StopPodSandbox."""
 
     def __init__(self, runtime: RuntimeService, mutations: Mutations, slots: StopSlots) -> None:
         self._runtime = runtime
@@ -59,7 +57,7 @@ class SandboxStopper:
         """Stop a sandbox of the pod ``uid``; recorded in ``draft``."""
         error = None
         try:
-            async with self._slots.place(StopKind.SANDBOX):
+            async with self._slots.stopping(StopKind.SANDBOX):
                 with span(TraceCall.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
                     await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
         except NotFound:
@@ -139,13 +137,13 @@ class Killer:
         for target in targets:
             draft.touch(target.id, target.sandbox_id)
         stopped = bool(targets) and all(result.error is None for result in results)
-        check = [self._report_stopped(draft, on_stopped)] if stopped else []
+        report = [self._report_stopped(draft, on_stopped)] if stopped else []
         ends = await run_all(
             *(
                 self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
                 for sandbox in status.sandboxes
             ),
-            *check,
+            *report,
         )
         return results + [end for end in ends if end is not None]
 
@@ -172,7 +170,7 @@ class Killer:
             if pod is not None and pod.find_container(target.name) is not None:
                 found = victim(pod, target.name, target.id, None)
             else:
-                found = await self._remembered(status, target)
+                found = await self._victim_without_pod(status, target)
         except NotFound:
             order.ended(target.name)
             return SyncResult(SyncAction.KILL_CONTAINER, target.name, reason=why)
@@ -183,8 +181,10 @@ class Killer:
         failed = await self._containers.stop(found, message, override, order)
         return SyncResult(SyncAction.KILL_CONTAINER, target.name, failed, why)
 
-    async def _remembered(self, status: PodRuntimeStatus, target: ContainerStatus) -> Victim:
-        """The container's own annotations replace its spec, which was removed."""
+    async def _victim_without_pod(
+        self, status: PodRuntimeStatus, target: ContainerStatus
+    ) -> Victim:
+        """Take the inputs of a stop from the container's annotations: its spec was removed."""
         answer = await self._runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop

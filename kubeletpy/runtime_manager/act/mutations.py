@@ -1,8 +1,8 @@
-"""Every call that changes the runtime goes through here, so that none of them is ever forgotten.
+"""Calls that change the runtime: none is ever forgotten, and only a few are made at a time.
 
-A worker may be cancelled while the runtime works. The call then goes on by itself, and the next
-sync of that pod first waits for it to end and reads the runtime again. Must never decide what to
-call.
+A worker may be canceled while the runtime works. The call then goes on by itself, and the next sync
+of that pod first waits for it to end and reads the runtime again (:class:`Mutations`).
+:class:`Slots` limit how much is created or stopped at once. Must never decide what to call.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ T = TypeVar("T")
 
 
 class Mutations:
-    """Changes in flight and the time of the last one, by pod uid."""
+    """Keeps the changes in flight and the time of the last one, by pod uid."""
 
     def __init__(self, now: Callable[[], int]) -> None:
-        """``now``: nanoseconds of the clock that stamps pod statuses."""
+        """``now`` returns nanoseconds of the clock that stamps pod statuses."""
         self._now = now
         self._under_way: dict[str, set[asyncio.Task[Any]]] = {}
         self._changed_at: dict[str, int] = {}
 
     async def finish(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change that is seen through, even if the caller is cancelled meanwhile."""
+        """Make a change that is completed even if the caller is canceled meanwhile."""
         task = asyncio.ensure_future(change)
         self._under_way.setdefault(uid, set()).add(task)
         task.add_done_callback(lambda done: self._ended(uid, done))
@@ -45,7 +45,7 @@ class Mutations:
             del task  # its error holds this frame: neither would go by its references alone
 
     async def interruptible(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change that may be given up; requesting it again continues it."""
+        """Make a change that may be canceled; requesting it again continues it."""
         try:
             return await change
         finally:
@@ -87,16 +87,7 @@ class Mutations:
             logger.debug("change failed", extra={"pod_uid": uid, "error": str(error)})
 
 
-# Limits how many sandboxes and containers the node creates or stops at the same time.
-#
-# More than a few per core only makes every one of them later. Work that completes a pod goes
-# first: its containers before other pods' sandboxes, its sandbox's stop before other pods'
-# containers. Work that only begins one never takes all slots, so that in a burst pods are
-# finished one after the other instead of all at the end. Within each kind it is first come, first
-# served.
-#
-# A start must never hold up a stop, and a slow stop does not hold up others for long. When the
-# machine shuts down, a signal that is sent late costs a container part of its grace period.
+# Slots: how many sandboxes and containers are created or stopped at the same time
 
 
 class StartKind(IntEnum):
@@ -113,31 +104,37 @@ class StopKind(IntEnum):
     CONTAINER = 1
 
 
-Turn = asyncio.Future[bool]
-"""Whether a slot has become free (True), or its waiter goes on without one."""
+_Waiter = asyncio.Future[bool]
+"""Its result is True when a slot has become free, False to go on without one."""
 HANDOVER_S = 0.002
 """Maximum seconds from the end of a pod's containers to the stop of its sandbox."""
 STOP_AT_MOST_S = {StopKind.SANDBOX: 1.0, StopKind.CONTAINER: 0.1}
 """Seconds after which a stop no longer keeps its slot: a container may use its whole grace period,
 and a call may hang."""
-
-
 STOP_WAITS_AT_MOST_S = 2.0
 """Seconds that a container waits for its signal: hundreds of slow stops must not add up."""
 
 
 class Slots:
-    """A limited number of slots for two kinds of work."""
+    """A limited number of slots for two kinds of work.
+
+    More than a few per core only makes all of it later. Work that completes a pod goes first: its
+    containers before other pods' sandboxes, its sandbox's stop before other pods' containers. Work
+    that only begins a pod never takes all slots, so that in a burst pods are finished one after
+    the other instead of all at the end. Each kind is served in order of arrival.
+    """
 
     def __init__(
         self, limit: int, waiting: TraceCall, backlog: Backlog, linger: float = 0.0
     ) -> None:
-        """Args:
-        limit: at least 1; the second kind gets two thirds of them at most.
-        waiting: what a trace calls the wait for one.
-        backlog: counts who waits for one.
-        linger: seconds until a released slot goes to a waiter: whoever released it may need it at
-            once for the next step.
+        """Create the slots, all of them free.
+
+        Args:
+            limit: at least 1; the second kind gets two thirds of them at most.
+            waiting: what a trace calls the wait for one.
+            backlog: counts the pods that wait for one.
+            linger: seconds until a released slot goes to a waiter: whoever released it may need it
+                at once for the next step.
         """
         if limit < 1:
             raise ValueError(f"a node needs at least one slot, not {limit}")
@@ -146,14 +143,16 @@ class Slots:
         self._backlog = backlog
         self._linger = linger
         self._held = [0, 0]
-        self._waiting: tuple[deque[Turn], ...] = (deque(), deque())
+        self._waiting: tuple[deque[_Waiter], ...] = (deque(), deque())
 
     @asynccontextmanager
     async def slot(
         self, kind: int, at_most: float = math.inf, patience: float = math.inf
     ) -> AsyncIterator[None]:
-        """Wait for a slot and keep it, for ``at_most`` seconds; after ``patience`` seconds go on
-        without one."""
+        """Wait for a slot, at most ``patience`` seconds, and keep it for ``at_most`` seconds.
+
+        The block also runs without one, once the wait is over.
+        """
         kept = [kind] if await self._acquire(kind, patience) else []
 
         def give_back() -> None:
@@ -173,20 +172,20 @@ class Slots:
         return sum(self._held) < self._limits[0] and self._held[kind] < self._limits[kind]
 
     async def _acquire(self, kind: int, patience: float) -> bool:
-        """Wait for a place; returns whether it got one."""
+        """Wait for a slot; returns whether it got one."""
         if not self._waiting[kind] and self._free(kind):
             self._held[kind] += 1
             return True
         loop = asyncio.get_running_loop()
-        turn: Turn = loop.create_future()
-        self._waiting[kind].append(turn)
-        timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, turn)
+        waiter: _Waiter = loop.create_future()
+        self._waiting[kind].append(waiter)
+        timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, waiter)
         try:
             with span(self._name), self._backlog.waiting():
-                return await turn
+                return await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.result():
-                self._release(kind)  # it was our turn already: now it is another's
+            if waiter.done() and not waiter.cancelled() and waiter.result():
+                self._release(kind)  # the slot was ours already: pass it on
             raise
         finally:
             if timer is not None:
@@ -203,40 +202,44 @@ class Slots:
         for waiting in range(len(self._waiting)):
             queue = self._waiting[waiting]
             while queue and self._free(waiting):
-                turn = queue.popleft()
-                if not turn.done():  # else its waiter was cancelled, or waits no more
+                waiter = queue.popleft()
+                if not waiter.done():  # else it was canceled, or waits no more
                     self._held[waiting] += 1
-                    turn.set_result(True)
+                    waiter.set_result(True)
 
 
-def _go_without(turn: Turn) -> None:
-    if not turn.done():
-        turn.set_result(False)
+def _go_without(waiter: _Waiter) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 class StartSlots(Slots):
-    """Places to create something in, by StartKind."""
+    """Slots to create something in, by StartKind."""
 
     def __init__(self, limit: int, backlog: Backlog) -> None:
-        """``limit``: at least 1."""
+        """``limit`` is at least 1."""
         super().__init__(limit, TraceCall.START_PLACE, backlog)
 
 
 class StopSlots(Slots):
-    """Places to stop something in, by StopKind."""
+    """Slots to stop something in, by StopKind.
+
+    A start never holds up a stop, and a slow stop does not hold up others for long. When the
+    machine shuts down, a signal that is sent late costs a container part of its grace period.
+    """
 
     def __init__(self, limit: int, backlog: Backlog) -> None:
-        """``limit``: at least 1."""
+        """``limit`` is at least 1."""
         super().__init__(limit, TraceCall.STOP_PLACE, backlog, HANDOVER_S)
         self._hurry = False
 
-    def place(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
-        """A place to stop one thing of a kind in; containers only wait so long for theirs."""
+    def stopping(self, kind: StopKind) -> AbstractAsyncContextManager[None]:
+        """Keep a slot while one object of a kind is stopped; containers only wait so long."""
         patience = STOP_WAITS_AT_MOST_S if kind is StopKind.CONTAINER else math.inf
         return self.slot(kind, STOP_AT_MOST_S[kind], patience)
 
     def hurry(self, on: bool) -> None:
-        """While the machine shuts down nobody waits: what is late then gets no grace."""
+        """Whether the machine shuts down: then no stop waits, as a late one gets no grace."""
         self._hurry = on
         if on:
             for queue in self._waiting:

@@ -1,9 +1,8 @@
 """Carry out a resize: memory first, then cpu, each in an order that never exceeds the limits.
 
-A volume in memory shrinks before memory limits are changed, and grows after them.
-
-An error stops it where it is; what was done is recorded, and the next sync goes on with the rest.
-Must never decide what is to be changed.
+A volume in memory shrinks before memory limits are changed, and grows after them. An error stops
+the resize where it is; what was done is recorded (:class:`ResourcesInEffect` reads the records),
+and the next sync goes on with the rest. Must never decide what is to be changed.
 
 Source: docs/reference/behaviour.md, c10.
 """
@@ -66,7 +65,7 @@ class ResizeFailed(Exception):
 
 
 class Resizer:
-    """Resizes pods."""
+    """Carries out the resizes that the plans of syncs contain."""
 
     def __init__(
         self,
@@ -80,11 +79,11 @@ class Resizer:
         resize_volume: ResizeVolume,
         placement: Callable[[Pod, str], Placement],
     ) -> None:
-        """Args:
-        records: what pods were last given.
-        limits: the limits of the pods' own cgroups.
-        resize_volume: gives a volume in memory another size.
-        placement: where a container runs, by its pod and its name.
+        """``records`` has the resources that pods were last given.
+
+        ``limits`` reads and writes the limits of pods' own cgroups. ``resize_volume`` gives a
+        volume in memory another size. ``placement`` returns where a container runs, by its pod and
+        its name.
         """
         self.runtime = runtime
         self.mutations = mutations
@@ -256,18 +255,14 @@ class _Resize:
     async def _finish(self, change: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Make one change, seen through and recorded even if the sync is cut short meanwhile.
 
-        Raises NotWanted: the pod is to end.
+        Raises NotDesired: the pod is to end.
         """
         if self._run.request.is_terminating():
             raise NotDesired
         await self._by.mutations.finish(self._run.pod.uid, change())
 
 
-# Collects the resources that a pod is known to have, for the decisions of one sync.
-#
-# The limits of a pod's own cgroup are read when the agent first finds the pod running: a previous
-# agent may have died during a resize. They are read again after a resize that failed. Must never
-# change a limit.
+# The records of what is in effect
 
 
 def record_supplied(records: ActuatedResources, pod: Pod, container: api.Container) -> None:
@@ -282,7 +277,12 @@ def record_supplied(records: ActuatedResources, pod: Pod, container: api.Contain
 
 
 class ResourcesInEffect:
-    """Reads the records, and remembers whose cgroups are known to be right."""
+    """Collects the resources that a pod is known to have, for the decisions of one sync.
+
+    The limits of a pod's own cgroup are read when the agent first finds the pod running: a
+    previous agent may have died during a resize. They are read again after a resize that failed.
+    Must never change a limit.
+    """
 
     def __init__(
         self, records: ActuatedResources, limits: PodCgroupLimits, settings: RuntimeSettings

@@ -63,7 +63,7 @@ class SandboxWithConfig(Struct, frozen=True):
 
 
 class SandboxMaker:
-    """Makes sandboxes."""
+    """Makes the sandboxes of pods, and returns each only once the runtime reports it."""
 
     def __init__(
         self,
@@ -80,15 +80,17 @@ class SandboxMaker:
         host_dns: Callable[[], ResolverConfig | None],
         watch: SandboxWatch | None,
     ) -> None:
-        """Args:
-        runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
-            SandboxConfigError.
-        cgroup_parent: the pod's cgroup, named as the runtime's cgroup driver does.
-        user_namespace: the ids that a pod is mapped to, None: the node's own; raises
-            SandboxConfigError.
-        host_dns: reads the host's resolver configuration; None to use none. Raises
-            ResolvConfError.
-        watch: notified of each sandbox, if there is one.
+        """Take the functions that supply the parts of a sandbox's config.
+
+        Args:
+            runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
+                SandboxConfigError.
+            cgroup_parent: the pod's cgroup, named as the runtime's cgroup driver does.
+            user_namespace: the ids that a pod is mapped to, or None for the node's own; raises
+                SandboxConfigError.
+            host_dns: reads the host's resolver configuration; None to use none. Raises
+                ResolvConfError.
+            watch: notified of each sandbox, if there is one.
         """
         self._runtime = runtime
         self._source = source
@@ -136,7 +138,7 @@ class SandboxMaker:
         return config
 
     def _read_host_dns(self, pod: Pod, exists: bool) -> ResolverConfig | None:
-        """Raises ResolvConfError."""
+        """Read the host's resolver configuration, if the pod needs it. Raises ResolvConfError."""
         if not needs_host_dns(pod):
             return None
         try:
@@ -147,14 +149,14 @@ class SandboxMaker:
             return ResolverConfig()
 
     async def create(
-        self, pod: Pod, attempt: int, groups: Sequence[int], unwanted: Callable[[], bool]
+        self, pod: Pod, attempt: int, groups: Sequence[int], is_terminating: Callable[[], bool]
     ) -> SandboxWithConfig:
-        """Make a sandbox and verify that it exists; ``groups``: those of the pod's volumes.
+        """Make a sandbox and verify that it exists; ``groups`` are those of the pod's volumes.
 
         Raises:
             SandboxFailed: there is none.
             SandboxUnchecked: there is one, but the runtime does not show its status.
-            NotWanted: ``unwanted()`` became true before the runtime was called.
+            NotDesired: ``is_terminating()`` became true before the runtime was called.
         """
         config = self.config(pod, attempt, groups, exists=False)
         try:
@@ -165,7 +167,7 @@ class SandboxMaker:
             note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, error) from error
         async with self._slots.slot(StartKind.SANDBOX):
-            if unwanted():
+            if is_terminating():
                 raise NotDesired
             try:
                 with span(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):

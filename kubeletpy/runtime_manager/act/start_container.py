@@ -44,7 +44,7 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
-    why_ignored,
+    why_stop_signal_ignored,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
 from kubeletpy.runtime_manager.names import (
@@ -72,47 +72,16 @@ from kubeletpy.runtime_manager.protocol import (
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts, hide_secrets
 
 if TYPE_CHECKING:
-    from kubeletpy.runtime_manager.act.left_out import LeftOut
-
-
-# Counts and names the images that containers mount as volumes. Must never decide anything.
-
-MOUNT_FAILED = "ImageVolumeMountFailed"
-"""The prefix of a runtime's error about it (CRI errors)."""
-
-
-def count_image_volumes(
-    metrics: PodStartMetrics, config: cri.ContainerConfig, problem: str = ""
-) -> None:
-    """A container was created with its mounts, or not: then why, in the runtime's words."""
-    images = sum(bool(mount.image.image) for mount in config.mounts)
-    metrics.image_volumes_requested.inc(images)
-    if not problem:
-        metrics.image_volumes_mounted.inc(images)
-    elif problem.startswith(MOUNT_FAILED):
-        metrics.image_volume_errors.inc(images)
-
-
-def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
-    """Why a container could not be created, with its image volumes if they may be the reason.
-
-    A runtime without image volumes takes such a mount for a bind mount without a source; one
-    with them states what went wrong (:data:`MOUNT_FAILED`).
-    """
-    paths = [mount.container_path for mount in config.mounts if mount.image.image]
-    if not paths or problem.startswith(MOUNT_FAILED):
-        return problem
-    return (
-        f"{problem} (the container mounts images as volumes, at {', '.join(paths)}: perhaps this "
-        "container runtime has no image volumes)"
-    )
-
+    from kubeletpy.runtime_manager.act.ignored_fields import IgnoredFields
 
 logger = logging.getLogger(__name__)
 
+MOUNT_FAILED = "ImageVolumeMountFailed"
+"""Prefix of a runtime's error about an image that is mounted as a volume (CRI errors)."""
+
 
 class ContainerStarter:
-    """Starts containers."""
+    """Starts the containers that the plan of a sync contains, one by one."""
 
     def __init__(
         self,
@@ -132,13 +101,14 @@ class ContainerStarter:
         providers: Sequence[ContainerProvider],
         user_namespace: Callable[[Pod], UserNamespaceRange | None],
     ) -> None:
-        """Args:
-        actuated: records what each container is made with.
-        own_starts: is notified of the starts that fail.
-        root_dir: the kubelet's root directory.
-        providers: additions to containers besides their spec; called in this order.
-        user_namespace: the ids that a pod is mapped to, None: the node's own; raises
-            ContainerConfigError.
+        """``providers`` add to containers besides their spec, and are called in this order.
+
+        Args:
+            actuated: records what each container is made with.
+            own_starts: is notified of the starts that fail.
+            root_dir: the kubelet's root directory.
+            user_namespace: the ids that a pod is mapped to, or None for the node's own; raises
+                ContainerConfigError.
         """
         self._runtime = runtime
         self._own_starts = own_starts
@@ -154,11 +124,11 @@ class ContainerStarter:
         self._root_dir = root_dir
         self._providers = tuple(providers)
         self._user_namespace = user_namespace
-        self._left_out: LeftOut | None = None
+        self._ignored_fields: IgnoredFields | None = None
 
     def forget_runtime(self) -> None:
         """Another runtime, or another configuration, may be behind the socket from now on."""
-        self._left_out = None
+        self._ignored_fields = None
 
     async def start(
         self, run: sync_run.SyncRun, action: StartContainer, turn: sync_run.Turn
@@ -167,7 +137,7 @@ class ContainerStarter:
 
         Raises:
             StartFailed: with the code and message of the step that failed.
-            NotWanted: the pod is to end; the container may have been created, but was not started.
+            NotDesired: the pod is to end; the container may have been created, but was not started.
         """
         try:
             image = await self._image(run, action, action.container)
@@ -376,7 +346,7 @@ class ContainerStarter:
         self, run: sync_run.SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> str:
         if config.CDI_devices or any(mount.image_sub_path for mount in config.mounts):
-            await self._check_left_out(run, action, config)
+            await self._check_ignored_fields(run, action, config)
         try:
             with span(TraceCall.CREATE_CONTAINER, action.name, milestone=True):
                 made = await self._runtime.create_container(
@@ -391,14 +361,14 @@ class ContainerStarter:
         count_image_volumes(self._metrics, config)
         return made
 
-    async def _check_left_out(
+    async def _check_ignored_fields(
         self, run: sync_run.SyncRun, action: StartContainer, config: cri.ContainerConfig
     ) -> None:
         """Refuse a container that the runtime would make without a requested part."""
-        from kubeletpy.runtime_manager.act.left_out import LeftOut
+        from kubeletpy.runtime_manager.act.ignored_fields import IgnoredFields
 
-        self._left_out = self._left_out or LeftOut(self._runtime)
-        why = await self._left_out.why(run.sandbox_id, config, run.sandbox_config)
+        self._ignored_fields = self._ignored_fields or IgnoredFields(self._runtime)
+        why = await self._ignored_fields.why(run.sandbox_id, config, run.sandbox_config)
         if why:
             note(TraceCall.CREATE_CONTAINER, action.name, error=why)
             sync_run.fail(self._recorder, run, action, sync_run.CREATE_ERROR, why)
@@ -429,7 +399,7 @@ class ContainerStarter:
             except CRIError as error:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
-        if why := why_ignored(action.container, status, enabled=enabled):
+        if why := why_stop_signal_ignored(action.container, status, enabled=enabled):
             self._recorder.event(run.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why)
 
     async def _post_start(
@@ -461,3 +431,30 @@ def _error_text(error: CRIError, action: StartContainer, config: cri.ContainerCo
     """
     variables = {entry.key: entry.value.decode("utf-8", "replace") for entry in config.envs}
     return hide_secrets(error.details or str(error.code), action.container, variables)
+
+
+def count_image_volumes(
+    metrics: PodStartMetrics, config: cri.ContainerConfig, problem: str = ""
+) -> None:
+    """Count the images that a container mounts; ``problem`` is the runtime's error, if any."""
+    images = sum(bool(mount.image.image) for mount in config.mounts)
+    metrics.image_volumes_requested.inc(images)
+    if not problem:
+        metrics.image_volumes_mounted.inc(images)
+    elif problem.startswith(MOUNT_FAILED):
+        metrics.image_volume_errors.inc(images)
+
+
+def with_image_volumes(config: cri.ContainerConfig, problem: str) -> str:
+    """Return a runtime's error, with the container's image volumes if they may be the reason.
+
+    A runtime without image volumes takes such a mount for a bind mount without a source; one
+    with them states what went wrong (:data:`MOUNT_FAILED`).
+    """
+    paths = [mount.container_path for mount in config.mounts if mount.image.image]
+    if not paths or problem.startswith(MOUNT_FAILED):
+        return problem
+    return (
+        f"{problem} (the container mounts images as volumes, at {', '.join(paths)}: perhaps this "
+        "container runtime has no image volumes)"
+    )

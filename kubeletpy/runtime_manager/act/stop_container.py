@@ -28,103 +28,7 @@ from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord, resume_stop
 from kubeletpy.runtime_manager.protocol import HookFailed, LifecycleHooks
 
-# One preStop hook in progress, from its start until its container has ended.
-#
-# The grace period limits how long its container waits for it, not the hook itself. A hook that
-# takes longer continues while the container is stopped, until the container has ended. Source:
-# docs/reference/behaviour.md, n1. Must never stop the container.
-
 logger = logging.getLogger(__name__)
-
-
-class PreStopRun:
-    """A hook that has been started."""
-
-    def __init__(self, hook: Coroutine[Any, Any, None], container: str, container_id: str) -> None:
-        self._task = asyncio.ensure_future(hook)
-        self._container = container
-        self._container_id = container_id
-        self._late = False
-
-    async def wait(self, grace: float) -> None:
-        """Wait for its end, at most ``grace`` seconds. Raises HookFailed."""
-        with span(TraceCall.PRE_STOP, self._container, limit=grace, milestone=True):
-            await asyncio.wait({self._task}, timeout=grace)
-        if self._task.done():
-            self._task.result()
-        else:
-            self._late = True
-            logger.info(
-                "preStop hook did not end within the grace period",
-                extra={"container_id": self._container_id, "container": self._container},
-            )
-
-    def failed_late(self) -> bool:
-        """Whether it failed or was cut off after its grace period, with its container ended."""
-        return self._late and (not self._task.done() or self._task.exception() is not None)
-
-    async def give_up(self) -> None:
-        """Its container has ended, or nothing waits for it any more."""
-        self._task.add_done_callback(_log_late_failure)
-        await cancel_tasks((self._task,))
-
-
-def _log_late_failure(task: asyncio.Task[None]) -> None:
-    """A hook that dies with its container is no news."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        level = logging.DEBUG if isinstance(error, HookFailed) else logging.ERROR
-        logger.log(level, "late preStop hook failed", extra={"error": str(error)})
-
-
-# The order in which a pod's containers stop: sidecars wait until nothing needs them any more.
-#
-# Source: docs/reference/behaviour.md, n3; KEP-753. Must never stop anything itself.
-
-
-def stop_prerequisites(pod: Pod) -> dict[str, tuple[str, ...]]:
-    """Sidecar name -> names that end before its turn: all regular containers, the next sidecar."""
-    regular = tuple(container["name"] for container in pod.containers)
-    prerequisites: dict[str, tuple[str, ...]] = {}
-    later: tuple[str, ...] = ()
-    for container in reversed(pod.init_containers):
-        if is_sidecar(container):
-            prerequisites[container["name"]] = (*regular, *later)
-            later = (container["name"],)
-    return prerequisites
-
-
-class StopOrder:
-    """The turns in stopping one pod."""
-
-    def __init__(self, pod: Pod | None, stopping: Collection[str]) -> None:
-        """``stopping``: names of the containers to stop; all others count as ended."""
-        self._prerequisites = stop_prerequisites(pod) if pod is not None else {}
-        self._ended = {name: asyncio.Event() for name in stopping}
-
-    async def wait_for_turn(self, name: str, grace: float) -> float:
-        """Wait until it is the container's turn, at most ``grace`` seconds; returns the wait."""
-        awaited = [
-            self._ended[other]
-            for other in self._prerequisites.get(name, ())
-            if other in self._ended and other != name
-        ]
-        if not awaited or grace <= 0:
-            return 0.0
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        try:
-            async with asyncio.timeout(grace):
-                for event in awaited:
-                    await event.wait()
-        except TimeoutError:
-            pass
-        return loop.time() - started
-
-    def ended(self, name: str) -> None:
-        """A container has stopped."""
-        if name in self._ended:
-            self._ended[name].set()
-
 
 KILL_CONTAINER_ERROR = "KillContainerError"
 
@@ -142,7 +46,7 @@ class Victim(Struct, frozen=True):
 
 
 def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
-    """The inputs of a container's stop from its pod."""
+    """Return the inputs of a container's stop, taken from its pod."""
     found = pod.find_container(name)
     kind, container = found if found is not None else (ContainerKind.REGULAR, None)
     lifecycle = (container or {}).get("lifecycle") or {}
@@ -158,7 +62,7 @@ def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) ->
 
 
 class ContainerStopper:
-    """Stops containers."""
+    """Stops containers, one by one, and resumes the stops that an earlier agent began."""
 
     def __init__(
         self,
@@ -184,7 +88,7 @@ class ContainerStopper:
         override: int | None = None,
         order: StopOrder | None = None,
     ) -> StartError | None:
-        """Stop one container; None: it has stopped.
+        """Stop one container; returns None when it has stopped.
 
         ``override``, in seconds, replaces its grace period; with ``order`` it waits for its turn.
         A stop that an earlier agent began continues with the rest of the grace period, and without
@@ -250,7 +154,7 @@ class ContainerStopper:
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
-            async with self._slots.place(StopKind.CONTAINER):
+            async with self._slots.stopping(StopKind.CONTAINER):
                 with span(TraceCall.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
                     await self._mutations.interruptible(
                         victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
@@ -286,3 +190,95 @@ class ContainerStopper:
         self._recorder.event(
             victim.reference, WARNING, Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed"
         )
+
+
+class PreStopRun:
+    """One preStop hook in progress, from its start until its container has ended.
+
+    The grace period limits how long the container waits for the hook, not the hook itself. A hook
+    that takes longer continues while the container is stopped. Source:
+    docs/reference/behaviour.md, n1. Must never stop the container.
+    """
+
+    def __init__(self, hook: Coroutine[Any, Any, None], container: str, container_id: str) -> None:
+        self._task = asyncio.ensure_future(hook)
+        self._container = container
+        self._container_id = container_id
+        self._late = False
+
+    async def wait(self, grace: float) -> None:
+        """Wait for its end, at most ``grace`` seconds. Raises HookFailed."""
+        with span(TraceCall.PRE_STOP, self._container, limit=grace, milestone=True):
+            await asyncio.wait({self._task}, timeout=grace)
+        if self._task.done():
+            self._task.result()
+        else:
+            self._late = True
+            logger.info(
+                "preStop hook did not end within the grace period",
+                extra={"container_id": self._container_id, "container": self._container},
+            )
+
+    def failed_late(self) -> bool:
+        """Whether it failed or was cut off after its grace period, with its container ended."""
+        return self._late and (not self._task.done() or self._task.exception() is not None)
+
+    async def give_up(self) -> None:
+        """Cancel the hook: its container has ended, or nothing waits for it any more."""
+        self._task.add_done_callback(_log_late_failure)
+        await cancel_tasks((self._task,))
+
+
+def _log_late_failure(task: asyncio.Task[None]) -> None:
+    """Log a failure that no caller waits for: a hook may well die with its container."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        level = logging.DEBUG if isinstance(error, HookFailed) else logging.ERROR
+        logger.log(level, "late preStop hook failed", extra={"error": str(error)})
+
+
+def stop_prerequisites(pod: Pod) -> dict[str, tuple[str, ...]]:
+    """Return the names that end before each sidecar's turn: regular containers, the next sidecar.
+
+    Source: docs/reference/behaviour.md, n3; KEP-753.
+    """
+    regular = tuple(container["name"] for container in pod.containers)
+    prerequisites: dict[str, tuple[str, ...]] = {}
+    later: tuple[str, ...] = ()
+    for container in reversed(pod.init_containers):
+        if is_sidecar(container):
+            prerequisites[container["name"]] = (*regular, *later)
+            later = (container["name"],)
+    return prerequisites
+
+
+class StopOrder:
+    """The order in which a pod's containers stop: sidecars wait until nothing needs them."""
+
+    def __init__(self, pod: Pod | None, stopping: Collection[str]) -> None:
+        """``stopping`` names the containers to stop; all others count as ended."""
+        self._prerequisites = stop_prerequisites(pod) if pod is not None else {}
+        self._ended = {name: asyncio.Event() for name in stopping}
+
+    async def wait_for_turn(self, name: str, grace: float) -> float:
+        """Wait until it is the container's turn, at most ``grace`` seconds; returns the wait."""
+        awaited = [
+            self._ended[other]
+            for other in self._prerequisites.get(name, ())
+            if other in self._ended and other != name
+        ]
+        if not awaited or grace <= 0:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            async with asyncio.timeout(grace):
+                for event in awaited:
+                    await event.wait()
+        except TimeoutError:
+            pass
+        return loop.time() - started
+
+    def ended(self, name: str) -> None:
+        """A container has stopped."""
+        if name in self._ended:
+            self._ended[name].set()

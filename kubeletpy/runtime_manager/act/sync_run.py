@@ -1,6 +1,6 @@
-"""One runtime sync in progress: what was requested, and what it has done.
+"""One runtime sync in progress: what was requested, what it has done, and the pod's status now.
 
-Must never act itself.
+Must never change the runtime itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from kubeletpy.runtime_manager.read.status_reader import (
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
-# The pod's status as it changes under our own hands during one sync or kill.
-#
-# Avoids relisting: the agent's own changes are recorded, and only containers that it changed are
-# queried, once, at the end. Must never change the runtime.
-
 
 class StatusDraft:
-    """A working copy of a PodRuntimeStatus."""
+    """A working copy of a PodRuntimeStatus, kept up to date during one sync or kill.
+
+    Avoids relisting: the agent's own changes are recorded, and only containers that it changed are
+    queried, once, at the end.
+    """
 
     def __init__(self, status: runtime_status.PodRuntimeStatus) -> None:
         self._status = status
@@ -149,9 +148,7 @@ class SyncRun(Struct):
             self.retry_at = at if self.retry_at is None else min(self.retry_at, at)
 
 
-# The order of one sync's starts, and the report of a start that fails.
-#
-# Must never start anything.
+# The starts of one sync: their order, and the report of one that fails
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"

@@ -68,7 +68,7 @@ class SubordinateIds(Struct, frozen=True):
 
 
 class UserNamespaceRanges:
-    """The ranges of the pods of a node."""
+    """Assigns, remembers and releases the ranges of the pods of a node."""
 
     def __init__(
         self,
@@ -79,11 +79,13 @@ class UserNamespaceRanges:
         ids_per_pod: int = IDS_PER_POD,
         owned: SubordinateIds | None = None,
     ) -> None:
-        """Args:
+        """Read the recorded ranges; a record that cannot be read makes its pod's range unknown.
+
+        Args:
             pods_dir: ``{root}/pods``.
             supporting: names of the runtime handlers that support user namespaces now; "" is the
                 default one.
-            owned: the ids set aside for pods; None: those after the node's own.
+            owned: the ids set aside for pods, or None for those after the node's own.
 
         Raises:
             UnusableIds: pods can't have ranges of these ids.
@@ -279,7 +281,7 @@ def subordinate_ids(files: Collection[Path] = SUBORDINATE_IDS) -> SubordinateIds
 
 
 def _check_owned(owned: SubordinateIds, ids_per_pod: int) -> None:
-    """Raises UnusableIds."""
+    """Raise UnusableIds if pods can't have ranges of these ids."""
     first, count = owned.first, owned.count
     why = ""
     if ids_per_pod < UNIT or not _is_units(ids_per_pod):
@@ -299,11 +301,11 @@ def _refusal(handler: str) -> str:
     return f"can't set `spec.hostUsers: false`, {who} does not support user namespaces"
 
 
-# Settles the ids of pods whose records are broken, from the sandboxes that the runtime has.
-
-
 async def settle_unknown_ranges(namespaces: UserNamespaceRanges, runtime: RuntimeService) -> None:
-    """Settle unknown ranges from the runtime's statuses; others stay unknown."""
+    """Settle the ranges of pods whose records are broken, from the sandboxes of the runtime.
+
+    A range stays unknown if the runtime does not report it.
+    """
     for uid in sorted(namespaces.unknown):
         try:
             answers = await _sandboxes_of(uid, runtime)
@@ -330,7 +332,7 @@ async def _sandboxes_of(uid: str, runtime: RuntimeService) -> list[cri.PodSandbo
 
 
 def newest_range(sandboxes: list[cri.PodSandboxStatus]) -> UserNamespaceRange | None:
-    """The range of a pod's newest sandbox, preferably a ready one; None: it has none."""
+    """Return the range of a pod's newest sandbox, preferably a ready one, or None without one."""
     newest = max(sandboxes, key=lambda s: (s.state == cri.SANDBOX_READY, *sandbox_rank(s)))
     users = newest.linux.namespaces.options.userns_options
     if users.mode != cri.POD or len(users.uids) != 1 or list(users.uids) != list(users.gids):

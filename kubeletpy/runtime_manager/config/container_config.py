@@ -1,6 +1,6 @@
-"""The CRI config of one container: all fields of its spec, in CRI terms.
+"""The CRI config of one container: all fields of its spec, in CRI terms. Pure.
 
-A pure function of its inputs. Must never read a file or an object itself, and never put a value of
+Must never read a file or an object itself, and never put a value of
 the environment into an error.
 
 Source: docs/reference/behaviour.md, h5, j2, k2; docs/reference/names.csv: cri-annotation,
@@ -42,60 +42,12 @@ from kubeletpy.runtime_manager.names import (
     container_log_path,
 )
 
-# The signal that stops a container: the spec's where the gate is on, else the image's.
-#
-# The runtime sends it, so it must support ContainerConfig.stop_signal (KEP-4960). A runtime that
-# does not silently sends the image's signal instead: this module then reports that. A runtime
-# that does shows the signal in the status of the container. One that sends the signal and does
-# not show it there (CRI-O 1.37) cannot be distinguished from one that ignores it.
-
-_PREFIX = "SIGNAL_"
+_SIGNAL_PREFIX = "SIGNAL_"
 """The CRI puts it before each name; pods have SIGTERM."""
 _SIGNALS = cast(
     Mapping[str, cri.Signal],
-    {name.removeprefix(_PREFIX): number for name, number in cri.Signal.items()},
+    {name.removeprefix(_SIGNAL_PREFIX): number for name, number in cri.Signal.items()},
 )
-
-
-def stop_signal_of(container: api.Container, *, enabled: bool) -> cri.Signal:
-    """The signal to pass to the runtime. ``enabled``: the gate ContainerStopSignals.
-
-    Raises:
-        ContainerConfigError: there is no such signal.
-    """
-    name = (container.get("lifecycle") or {}).get("stopSignal")
-    if not enabled or not name:
-        return cri.SIGNAL_RUNTIME_DEFAULT
-    signal = _SIGNALS.get(name, cri.SIGNAL_RUNTIME_DEFAULT)
-    if signal == cri.SIGNAL_RUNTIME_DEFAULT:
-        raise ContainerConfigError(f"lifecycle.stopSignal: no such signal: {name!s:.40}")
-    return signal
-
-
-def why_ignored(
-    container: api.Container, status: cri.ContainerStatus | None, *, enabled: bool
-) -> str:
-    """Why a container may not get the stop signal its spec requests; empty when it will.
-
-    ``status`` is the runtime's status of the container that was made; None: it was not queried.
-    """
-    name = (container.get("lifecycle") or {}).get("stopSignal")
-    if not name:
-        return ""
-    field = f"lifecycle.stopSignal {name!s:.40}"
-    if not enabled:
-        return (
-            f"{field} is not sent, but the image's stop signal: "
-            "the feature gate ContainerStopSignals is off"
-        )
-    if status is not None and status.stop_signal == cri.SIGNAL_RUNTIME_DEFAULT:
-        return (
-            f"{field} is not confirmed by the container runtime: "
-            "one without support for stop signals sends the image's"
-        )
-    return ""
-
-
 PATH_MAX = 4096
 """Bytes of a path in Linux, including the terminating zero."""
 _PROPAGATION = {
@@ -265,3 +217,48 @@ def _image(mount: Mount) -> cri.ImageSpec | None:
     if not mount.image:
         return None
     return cri.ImageSpec(image=mount.image_ref or mount.image, user_specified_image=mount.image)
+
+
+def stop_signal_of(container: api.Container, *, enabled: bool) -> cri.Signal:
+    """Return the signal that stops a container: the spec's if the gate is on, else the image's.
+
+    ``enabled`` is the gate ContainerStopSignals (KEP-4960).
+
+    Raises:
+        ContainerConfigError: there is no such signal.
+    """
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    if not enabled or not name:
+        return cri.SIGNAL_RUNTIME_DEFAULT
+    signal = _SIGNALS.get(name, cri.SIGNAL_RUNTIME_DEFAULT)
+    if signal == cri.SIGNAL_RUNTIME_DEFAULT:
+        raise ContainerConfigError(f"lifecycle.stopSignal: no such signal: {name!s:.40}")
+    return signal
+
+
+def why_stop_signal_ignored(
+    container: api.Container, status: cri.ContainerStatus | None, *, enabled: bool
+) -> str:
+    """Return why a container may not get the stop signal its spec requests; empty when it will.
+
+    The runtime sends the signal. One that does not support it silently sends the image's signal
+    instead; one that does reports it in the status of the container. One that sends it and does
+    not report it (CRI-O 1.37) cannot be distinguished from one that ignores it.
+
+    ``status`` is the runtime's status of the container that was made, or None if not queried.
+    """
+    name = (container.get("lifecycle") or {}).get("stopSignal")
+    if not name:
+        return ""
+    field = f"lifecycle.stopSignal {name!s:.40}"
+    if not enabled:
+        return (
+            f"{field} is not sent, but the image's stop signal: "
+            "the feature gate ContainerStopSignals is off"
+        )
+    if status is not None and status.stop_signal == cri.SIGNAL_RUNTIME_DEFAULT:
+        return (
+            f"{field} is not confirmed by the container runtime: "
+            "one without support for stop signals sends the image's"
+        )
+    return ""

@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
-from kubeletpy.pods import resources as memory_qos
 from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import ContainerKind, Placement, Pod, is_sidecar
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -80,7 +79,7 @@ def container_resources(
     if limit != request:
         limit = whole(raised.get("memory", _ZERO))
     if settings.cgroup_v2:
-        files = memory_qos.container_files(
+        files = pods_resources.container_files(
             settings.memory_qos,
             pods_resources.qos_class(pod),
             request,

@@ -1,7 +1,7 @@
-"""The CRI config of a pod's sandbox.
+"""The CRI config of a pod's sandbox, with the resolver configuration of the pod. Pure.
 
-A pure function of pod and settings. Must never promise what the runtime would refuse: a sandbox on
-the host network has no hostname of its own.
+Must never promise what the runtime would refuse: a sandbox on the host network has no hostname of
+its own. Must never read the host's resolv.conf: its text is an argument.
 
 Source: docs/reference/names.csv: cri-label, cri-annotation, cri-metadata;
 docs/reference/behaviour.md, j2, i11.
@@ -32,10 +32,7 @@ from kubeletpy.runtime_manager.config.settings import (
 )
 from kubeletpy.runtime_manager.names import UnsafeName, pod_log_directory, sandbox_labels
 
-# The resolver configuration of a pod, which the runtime writes into its resolv.conf.
-#
-# Source: docs/reference/behaviour.md, i11. Must never read the host's file itself: its text is an
-# argument.
+# The resolver configuration, which the runtime writes into the pod's resolv.conf
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
@@ -54,7 +51,7 @@ class ResolvConfError(SandboxConfigError):
 
 
 class ResolverConfig(Struct, frozen=True):
-    """Name servers, search domains and options."""
+    """The contents of a resolv.conf: name servers, search domains and options."""
 
     servers: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
-"""Inputs of the config builders about this node and its agent.
+"""Inputs that the config builders share: settings of the node, and the namespaces of a pod. Pure.
 
-Filled in by the composition root from KubeletConfiguration and the machine.
+The composition root fills in the settings from KubeletConfiguration and the machine. Source of the
+namespaces: docs/reference/behaviour.md, j2.
 """
 
 from __future__ import annotations
@@ -57,11 +58,6 @@ class RuntimeSettings(Struct, frozen=True):
     """Gate ContainerStopSignals: lifecycle.stopSignal is passed to the runtime."""
 
 
-# Which Linux namespaces a pod and its containers share with the node or with each other.
-#
-# Source: docs/reference/behaviour.md, j2.
-
-
 class UserNamespaceRange(Struct, frozen=True):
     """The node's ids that a pod with hostUsers false is mapped to, starting at its id 0."""
 
@@ -72,7 +68,7 @@ class UserNamespaceRange(Struct, frozen=True):
 def namespace_options(
     pod: Pod, userns: UserNamespaceRange | None = None, target_id: str = ""
 ) -> cri.NamespaceOption:
-    """The namespaces of a pod's sandbox or of one container.
+    """Return the Linux namespaces of a pod's sandbox or of one container, shared or its own.
 
     ``target_id`` is the container whose processes an ephemeral container targets; it counts
     only where containers have process namespaces of their own.

@@ -1,7 +1,7 @@
-"""The plan of one runtime sync: what to kill, create and start, and why.
+"""The plan of one runtime sync: what to kill, create and start, and why. Pure.
 
-Plain immutable data, made by :mod:`kubeletpy.runtime_manager.plan.compute_actions` and carried out
-by the executor. Must never decide anything itself.
+Immutable data, made by :mod:`kubeletpy.runtime_manager.plan.compute_actions` and carried out by the
+executor, which takes the target and the attempt of a start from the functions here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.plan.resize import NOTHING, ResizePlan
 
 
 class StartContainer(Struct, frozen=True):
-    """A container to start."""
+    """A container to start, and the reason for it."""
 
     kind: ContainerKind
     container: api.Container
@@ -32,7 +32,7 @@ class StartContainer(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The container's name."""
+        """Name of the container in its pod."""
         return self.container["name"]
 
 
@@ -87,7 +87,7 @@ class PodActions(Struct, frozen=True):
     """Every action and every container held back, each with the reason."""
 
     def decided(self, errors: Mapping[str, StartError]) -> tuple[Decision, ...]:
-        """The decisions as they turned out: a start in backoff becomes a wait."""
+        """Return the decisions as they turned out: a start in backoff becomes a wait."""
         held = {
             start_decision(start): errors[start.name]
             for start in self.starts
@@ -125,7 +125,7 @@ class PodActions(Struct, frozen=True):
         return self.ephemeral_to_start + self.init_to_start + self.regular_to_start
 
 
-_KIND_PARTS = {
+_KIND_NAMES = {
     ContainerKind.REGULAR: "container",
     ContainerKind.INIT: "init container",
     ContainerKind.EPHEMERAL: "ephemeral container",
@@ -133,26 +133,23 @@ _KIND_PARTS = {
 
 
 def start_decision(start: StartContainer) -> Decision:
-    """A start, in words."""
-    what = f"start {_KIND_PARTS[start.kind]} {start.name}"
+    """Return the decision to start a container, as people read it."""
+    what = f"start {_KIND_NAMES[start.kind]} {start.name}"
     return Decision(what, start.reason, restarts=start.again, starts=start.name)
 
 
 def kill_decision(kill: KillContainer) -> Decision:
-    """A kill, in words."""
+    """Return the decision to kill a container, as people read it."""
     return Decision(
-        f"kill {_KIND_PARTS[kill.kind]} {kill.name} ({kill.id})",
+        f"kill {_KIND_NAMES[kill.kind]} {kill.name} ({kill.id})",
         kill.message,
         killed=kill.name,
         kill_reason=kill.reason,
     )
 
 
-# Which running container an ephemeral container attaches to. A pure function.
-
-
 def target_id(status: PodRuntimeStatus, container: api.Container) -> str:
-    """The container whose processes an ephemeral container will see, "" for none.
+    """Return the id of the container whose processes an ephemeral container sees, "" for none.
 
     Raises:
         ContainerConfigError: it is not running.
@@ -166,25 +163,23 @@ def target_id(status: PodRuntimeStatus, container: api.Container) -> str:
     return target.id
 
 
-# Which attempt the next start of a container is, when the runtime has no record of it.
-#
-# Source: docs/reference/behaviour.md, c9.
+# The attempt of a start when the runtime has no record of the container
 
 NO_RUN = -1
 """Stands for the last run of a container that has had none."""
 
 
 def attempt_by_logs(logs: Mapping[str, int], last_run: int | None) -> int:
-    """The attempt after those that left logs: the highest ``{n}.log*`` plus one, or 0.
+    """Return the attempt after those that left logs: the highest ``{n}.log*`` plus one, or 0.
 
     An older log must not be overwritten, but an empty newest log may be. A runtime may open it
     before it makes the container, and leave it behind when the creation fails or is interrupted by
     the agent's death. Then that attempt is made again, unless the pod's status shows that it, or a
-    later one, ran.
+    later one, ran. Source: docs/reference/behaviour.md, c9.
 
     Args:
         logs: names of the files in the container's log directory, with their sizes in bytes.
-        last_run: as :func:`last_run_reported` gives it.
+        last_run: as :func:`last_run_reported` returns it.
     """
     sizes: dict[int, list[tuple[str, int]]] = {}
     for name, size in logs.items():
@@ -205,10 +200,9 @@ def _is_empty_log(files: list[tuple[str, int]]) -> bool:
 
 
 def last_run_reported(status: api.PodStatus | None, container: str) -> int | None:
-    """The restart count of a container's last run that a pod's status shows.
+    """Return the restart count of a container's last run that a pod's status contains.
 
-    Returns:
-        NO_RUN: none. None: there is no status to go by.
+    NO_RUN if it contains none, None if there is no status.
     """
     if status is None:
         return None

@@ -1,7 +1,6 @@
-"""From a pod and its state in the runtime to the plan of a sync: the whole decision table.
+"""Computes the plan of a sync from a pod and its state in the runtime: the decision table. Pure.
 
-A pure function: no clock, no I/O, nothing remembered. Must never start what runs, nor start
-anything in a pod that it kills without making a new sandbox.
+Must never start what runs, nor start anything in a pod that it kills without making a new sandbox.
 
 Source: docs/reference/behaviour.md, c.
 """
@@ -22,6 +21,7 @@ from kubeletpy.runtime_manager.plan.actions import (
     start_decision,
 )
 from kubeletpy.runtime_manager.plan.init_containers import plan_init_containers
+from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
 from kubeletpy.runtime_manager.plan.resize import (
     NOTHING,
     ContainerResize,
@@ -29,10 +29,6 @@ from kubeletpy.runtime_manager.plan.resize import (
     judge_container,
     plan_resize,
 )
-
-# Decides what happens to each regular container in a sandbox that stays.
-#
-# A pure function. Must never start what runs. Source: docs/reference/behaviour.md, c5.
 
 
 class ContainerVerdict(Struct, frozen=True):
@@ -55,7 +51,10 @@ def judge_regular(
     probes: runtime_status.ProbeResults,
     in_effect: InEffect | None,
 ) -> ContainerVerdict:
-    """Keep, start, kill or resize one container."""
+    """Keep, start, kill or resize one regular container in a sandbox that stays.
+
+    Source: docs/reference/behaviour.md, c5.
+    """
     record = status.newest(container["name"])
     if record is not None and record.state is runtime_status.ContainerState.RUNNING:
         return _judge_running(pod, container, record, probes, in_effect)
@@ -367,4 +366,34 @@ def _with_sandbox(
         resize=resize,
         kill_pod_reason=kill_reason,
         decisions=tuple(decisions),
+    )
+
+
+def sync_intent(
+    pod: Pod,
+    status: runtime_status.PodRuntimeStatus,
+    probes: runtime_status.ProbeResults,
+    in_effect: InEffect,
+) -> runtime_status.SyncIntent:
+    """Return the actions that a sync would take, without doing them.
+
+    Counts the ends that the pod's status has in the API; the arguments are those of
+    :func:`compute_pod_actions`.
+    """
+    plan = compute_pod_actions(
+        pod,
+        with_reported_ends(pod, status, pod.status),
+        probes,
+        all_containers_restarting=runtime_status.restart_all_active(pod, status),
+        in_effect=in_effect,
+    )
+    return runtime_status.SyncIntent(
+        plan.decisions,
+        ends=plan.kill_pod and not plan.create_sandbox,
+        new_sandbox=plan.create_sandbox,
+        stopped=tuple(kill.name for kill in plan.containers_to_kill),
+        started=tuple(start.name for start in plan.starts),
+        resized=tuple(
+            dict.fromkeys(update.name for update in (*plan.resize.memory, *plan.resize.cpu))
+        ),
     )

@@ -69,10 +69,10 @@ class CrashLoopBackoff:
     """The delays of all containers on the node."""
 
     def __init__(self, maximum: float = MAX_SECONDS, began: float = 0.0) -> None:
-        """Args:
-        maximum: in seconds (crashLoopBackOff.maxContainerRestartPeriod).
-        began: the delays of containers created before are taken from their records. The offset of
-            the wall clock is 0 then.
+        """``maximum`` is in seconds (crashLoopBackOff.maxContainerRestartPeriod).
+
+        The delays of containers created before ``began`` are taken from their records. The offset
+        of the wall clock is 0 then.
         """
         self._maximum = maximum
         self._began = began

@@ -1,6 +1,6 @@
-"""How long a container gets to end by itself. Always in seconds.
+"""How long a container gets to end by itself, also when an earlier agent began its stop. Pure.
 
-Source: docs/reference/behaviour.md, n2. Must never wait or read a clock.
+Grace periods are in seconds. Source: docs/reference/behaviour.md, n2. Must never lengthen one.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def _probe_grace(container: api.Container | None, reason: KillReason | None) -> 
     return probe.get("terminationGracePeriodSeconds") if probe else None
 
 
-# How a container's stop goes on that an earlier agent began.
-#
-# Source: docs/reference/behaviour.md, n2. Must never lengthen a grace period.
+# The rest of a stop that an earlier agent began
 
 WITHDRAWN_S = 60.0
 """Seconds after the end of the grace period for which a stop that was no deletion can be resumed.
@@ -90,7 +88,7 @@ class StopRecord(Struct, frozen=True):
 
 
 class ResumedStop(Struct, frozen=True):
-    """The rest of a stop."""
+    """The rest of a stop that an earlier agent began."""
 
     anew: bool = False
     """No earlier agent has begun it."""

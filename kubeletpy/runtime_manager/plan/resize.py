@@ -1,10 +1,11 @@
 """Which containers run with other resources than they should have, and how to correct that.
 
 Pure: desired resources come from the pod as it was allocated, those in effect from the records of
-what containers were last given and from the runtime. Must never restart a container only because a
-record was lost.
+what containers were last given and from the runtime. Only requests and limits of cpu and memory can
+be resized, and volumes in memory. Must never restart a container only because a record was lost.
 
-Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
+Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources), KEP-6030
+(volumes in memory).
 """
 
 from __future__ import annotations
@@ -22,11 +23,7 @@ from kubeletpy.pods.runtime_status import ContainerStatus, Decision, PodRuntimeS
 from kubeletpy.runtime_manager.config.resources import container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
-# The part of a container's resources that can be resized: requests and limits of cpu and memory.
-#
-# Pure arithmetic and wording. Must never decide what is to be done about a difference.
-#
-# Source: docs/reference/behaviour.md, c10; KEP-1287, KEP-5419 (pod-level resources).
+# Resources that can be resized, and the text of their changes
 
 
 class ResizableResource(StrEnum):
@@ -56,7 +53,7 @@ class Resizable(Struct, frozen=True):
 
 
 def resizable(resources: api.ResourceRequirements | None) -> Resizable:
-    """The resizable amounts. Raises ValueError: not a quantity."""
+    """Return the resizable amounts. Raises ValueError for what is not a quantity."""
     requests, limits = _quantities(resources, "requests"), _quantities(resources, "limits")
     return Resizable(
         cpu_request=milli_value(requests.get("cpu", 0)),
@@ -115,11 +112,7 @@ def _quantities(resources: api.ResourceRequirements | None, which: str) -> Mappi
     return everything.get(which) or {}
 
 
-# Which of a pod's volumes in memory have another size than they should have.
-#
-#  A size is compared with the one that was last applied, not with what is mounted: a volume is
-# mounted no larger than the memory limit of its pod. Source: docs/reference/behaviour.md, c10;
-# KEP-6030.
+# Volumes in memory
 
 
 class VolumeUpdate(Struct, frozen=True):
@@ -153,7 +146,7 @@ class VolumeResizePlan(Struct, frozen=True):
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """For people: what is done, and why."""
+        """The decisions to resize volumes, as people read them."""
         return tuple(
             Decision(
                 f"resize volume {each.name}", f"sizeLimit {each.before or 'unknown'} -> {each.size}"
@@ -166,10 +159,11 @@ NO_VOLUMES = VolumeResizePlan()
 
 
 def plan_volume_resizes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -> VolumeResizePlan:
-    """Compare a pod's sizes as allocated with those last applied.
+    """Compare the sizes of a pod's volumes in memory, as allocated, with those last applied.
 
-    ``recorded``: anything is recorded for the pod. If nothing is, its volumes have just been
-    mounted with the sizes that it should have.
+    The mounted size does not count: a volume is mounted no larger than the memory limit of its pod.
+    ``recorded`` is whether anything is recorded for the pod. If nothing is, its volumes have just
+    been mounted with the sizes that it should have.
     """
     limits = size_limits(pod)
     if not recorded:
@@ -187,6 +181,8 @@ def plan_volume_resizes(pod: Pod, known: Mapping[str, str], *, recorded: bool) -
         updates.append(VolumeUpdate(name, limit, size, before, shrinks))
     return VolumeResizePlan(tuple(updates))
 
+
+# The plan of a resize
 
 UNKNOWN = "it is not known what it was given"
 
@@ -218,7 +214,7 @@ class ContainerUpdate(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The container's name."""
+        """Name of the container in its pod."""
         return self.container["name"]
 
 

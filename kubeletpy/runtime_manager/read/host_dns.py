@@ -1,4 +1,7 @@
-"""Reads the host's resolver configuration."""
+"""Reads the host's resolver configuration from its resolv.conf.
+
+A module of its own because it does I/O: :mod:`..config.sandbox_config`, which parses it, is pure.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Converts the runtime's answers to a PodRuntimeStatus. Pure.
+"""Converts the runtime's answers to statuses of pods, its own health, and texts of errors. Pure.
 
 A runtime may send anything: records without an id or a name are left out, duplicate ids count once,
 absurd times count as unknown, foreign records are not the pod's. Must never call the runtime or
 read a file: termination messages are arguments.
 
-Source: docs/reference/behaviour.md, e4, e5.
+Source: docs/reference/behaviour.md, e4, e5, c11, o4.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def summaries_from_lists(
 def sort_sandboxes(
     sandboxes: Iterable[runtime_status.SandboxStatus],
 ) -> tuple[runtime_status.SandboxStatus, ...]:
-    """Newest first."""
+    """Sort sandboxes so that the newest comes first."""
     return tuple(sorted(sandboxes, key=lambda s: s.rank, reverse=True))
 
 
@@ -271,9 +271,7 @@ def _joined(runtime: str, own: str) -> str:
     return f"{runtime}: {own}" if runtime and own else runtime or own
 
 
-# Reads the runtime's status of itself, for node conditions and the sync loop.
-#
-# Source: docs/reference/behaviour.md, o4; CRI RuntimeCondition. Must never raise for an answer.
+# The runtime's status of itself, for node conditions and the sync loop
 
 RUNTIME_READY = "RuntimeReady"
 NETWORK_READY = "NetworkReady"
@@ -282,7 +280,7 @@ NETWORK_READY = "NetworkReady"
 def health_from_conditions(
     conditions: Iterable[cri.RuntimeCondition],
 ) -> runtime_status.RuntimeHealth:
-    """Read a CRI status; a condition that is missing is not met."""
+    """Return the runtime's health; a condition that it does not report is not met."""
     by_type = {condition.type: condition for condition in conditions}
     runtime, network = by_type.get(RUNTIME_READY), by_type.get(NETWORK_READY)
     return runtime_status.RuntimeHealth(
@@ -303,38 +301,41 @@ def _message(name: str, condition: cri.RuntimeCondition | None) -> str:
     return f"{name}=false reason:{reason} message:{message}"
 
 
-# Removes secret values from what a runtime reports as an error.
-#
-# A command may be built from variables, and runtimes put commands into their errors, which events
-# and statuses show to many.
+# Errors of the runtime, without the values of secrets
 
 HIDDEN = "***"
-SHORTEST = 4
+MIN_SECRET = 4
 """Minimum length of a value to search for: shorter ones would be found everywhere."""
-MAX_CHARACTERS, MAX_MESSAGE = 1 << 20, 20_000
+MAX_SECRET_CHARACTERS = 1 << 20
+"""Maximum characters of all values to search for."""
+MAX_SECRETS = 20_000
 """Maximum values to search for: each line of them costs a search of the text."""
 UNSHOWN = "(not shown: the container has too much from secrets to take it out of the message)"
 
 
 def hide_secrets(text: str, container: api.Container, variables: Mapping[str, str]) -> str:
-    """An error's text without the values that the container's variables take from secrets."""
+    """Return an error's text without the values that the container's variables take from secrets.
+
+    A command may be built from variables, and runtimes put commands into their errors, which
+    events and statuses show to many.
+    """
     values: set[str] = set()
-    left = MAX_CHARACTERS
+    left = MAX_SECRET_CHARACTERS
     for variable in _from_secrets(container, variables):
         left -= len(variable)
         if left < 0:
             return UNSHOWN
-        values.update(_parts(variable))
-        if len(values) > MAX_MESSAGE:
+        values.update(_lines(variable))
+        if len(values) > MAX_SECRETS:
             return UNSHOWN
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return text
 
 
-def _parts(value: str) -> Iterator[str]:
+def _lines(value: str) -> Iterator[str]:
     """A value and its lines: runtimes escape a text's line breaks."""
-    yield from (part for part in (value, *value.splitlines()) if len(part) >= SHORTEST)
+    yield from (text for text in (value, *value.splitlines()) if len(text) >= MIN_SECRET)
 
 
 def _from_secrets(container: api.Container, variables: Mapping[str, str]) -> Iterator[str]:
@@ -356,12 +357,7 @@ def _from_secrets(container: api.Container, variables: Mapping[str, str]) -> Ite
             yield value
 
 
-# Whether a container's start was canceled with the agent that requested it.
-#
-# containerd cancels StartContainer when its client disconnects. The container then is EXITED with
-# reason StartError, exit code 128, no start time, and a message that ends with the canceled call.
-# No process of the container was left running, so this end has no meaning for the pod. CRI-O and
-# cri-dockerd complete the call without its client. Source: docs/reference/behaviour.md, c11.
+# Starts that were canceled with the agent that requested them, and starts that failed
 
 START_ERROR = "StartError"
 START_ERROR_CODE = 128
@@ -374,7 +370,12 @@ _SHIM_KILLED = re.compile(r"failed to start shim: start failed: .*: signal: kill
 
 
 def is_abandoned_start(status: cri.ContainerStatus) -> bool:
-    """Whether the runtime's record shows a start that ended with its client.
+    """Whether the runtime's record is that of a start that ended with its client.
+
+    containerd cancels StartContainer when its client disconnects. The container then is EXITED with
+    reason StartError, exit code 128, no start time, and a message that ends with the canceled call.
+    No process of it was left running, so this end has no meaning for the pod. CRI-O and cri-dockerd
+    complete the call without its client. Source: docs/reference/behaviour.md, c11.
 
     A command that cannot be executed also ends with StartError and 128, but runc's message ends
     with the cause (``no such file or directory``), whatever the command contains.
@@ -394,17 +395,16 @@ def is_canceled_call(message: str) -> bool:
     return bool(_CANCELED.search(tail) or _SHIM_KILLED.search(tail))
 
 
-# The starts of containers that failed in this agent's own life.
-#
-# Their ends count, whatever the runtime's record contains: only a start that an earlier agent, or
-# a lost connection, left behind is abandoned. Must never grow without bound.
-
 MOST_FAILED = 1000
 """Ids of containers that failed to start, of which the newest are remembered."""
 
 
 class OwnStarts:
-    """Containers that this agent created and failed to start, and those it could not adopt."""
+    """Remembers containers that this agent created and failed to start, or could not adopt.
+
+    Their ends count, whatever the runtime's record contains: only a start that an earlier agent, or
+    a lost connection, left behind is abandoned.
+    """
 
     def __init__(self) -> None:
         self._failed: deque[str] = deque(maxlen=MOST_FAILED)

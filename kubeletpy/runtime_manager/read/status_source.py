@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class StatusSource:
-    """Reads pods from a runtime."""
+    """Reads the pods of a runtime, with a bounded number of calls at once."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class StatusSource:
         roots: MessageRoots,
         own_starts: status_reader.OwnStarts | None = None,
     ) -> None:
-        """Args:
-        roots: where termination messages of containers are read from.
-        own_starts: starts that this agent saw fail: their ends count.
+        """Termination messages are read below ``roots``.
+
+        ``own_starts`` are the starts that failed in this agent's own life: their ends count.
         """
         self._own_starts = own_starts or status_reader.OwnStarts()
         self._runtime = runtime

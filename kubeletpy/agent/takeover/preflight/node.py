@@ -63,7 +63,7 @@ from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import PodResources, with_resources
 from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS, read_kernel_facts
 from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
-from kubeletpy.runtime_manager.plan.shown_ends import sync_intent
+from kubeletpy.runtime_manager.plan.compute_actions import sync_intent
 from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 from kubeletpy.runtime_manager.read.termination_message import MessageRoots

@@ -10,7 +10,10 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.config.container_config import stop_signal_of, why_ignored
+from kubeletpy.runtime_manager.config.container_config import (
+    stop_signal_of,
+    why_stop_signal_ignored,
+)
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 from tests.virtual_time import on_virtual_time
@@ -42,16 +45,16 @@ def test_no_such_signal(name: str) -> None:
 def test_the_reason_why_a_signal_is_ignored() -> None:
     spec, deaf = signalled("SIGUSR1"), cri.ContainerStatus()
     knows = cri.ContainerStatus(stop_signal=cri.SIGNAL_SIGUSR1)
-    assert why_ignored(spec, knows, enabled=True) == ""
-    assert why_ignored(spec, None, enabled=True) == ""
+    assert why_stop_signal_ignored(spec, knows, enabled=True) == ""
+    assert why_stop_signal_ignored(spec, None, enabled=True) == ""
     # it may be sent nevertheless: CRI-O does, and its status does not show it
-    assert why_ignored(spec, deaf, enabled=True) == (
+    assert why_stop_signal_ignored(spec, deaf, enabled=True) == (
         "lifecycle.stopSignal SIGUSR1 is not confirmed by the container runtime: "
         "one without support for stop signals sends the image's"
     )
-    assert "ContainerStopSignals is off" in why_ignored(spec, None, enabled=False)
+    assert "ContainerStopSignals is off" in why_stop_signal_ignored(spec, None, enabled=False)
     silent: Any = container("app")
-    assert why_ignored(silent, deaf, enabled=True) == ""
+    assert why_stop_signal_ignored(silent, deaf, enabled=True) == ""
 
 
 @pytest.mark.parametrize(("enabled", "reason"), [(True, "not confirmed"), (False, "is off")])

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from kubeletpy.runtime_manager.read.status_reader import (
-    MAX_CHARACTERS,
-    MAX_MESSAGE,
+    MAX_SECRET_CHARACTERS,
+    MAX_SECRETS,
     UNSHOWN,
     hide_secrets,
 )
@@ -54,8 +54,8 @@ def test_without_secrets_nothing_is_hidden() -> None:
 @pytest.mark.parametrize(
     "much",
     [
-        "x" * (MAX_CHARACTERS + 1),
-        "\n".join(f"line {number}" for number in range(MAX_MESSAGE + 1)),
+        "x" * (MAX_SECRET_CHARACTERS + 1),
+        "\n".join(f"line {number}" for number in range(MAX_SECRETS + 1)),
     ],
     ids=["long", "many lines"],
 )
@@ -68,9 +68,9 @@ def test_a_message_is_hidden_if_a_secret_is_too_large_to_search_for(much: str) -
 @pytest.mark.parametrize(
     ("most", "more"),
     [
-        ("x" * MAX_CHARACTERS, "x"),
+        ("x" * MAX_SECRET_CHARACTERS, "x"),
         # the complete value counts too
-        ("\n".join(f"line {number}" for number in range(MAX_MESSAGE - 1)), "\nline"),
+        ("\n".join(f"line {number}" for number in range(MAX_SECRETS - 1)), "\nline"),
     ],
     ids=["long", "many lines"],
 )

@@ -16,8 +16,8 @@ from kubeletpy.agent.takeover.preflight.findings import (
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults
+from kubeletpy.runtime_manager.plan.compute_actions import sync_intent
 from kubeletpy.runtime_manager.plan.resize import InEffect
-from kubeletpy.runtime_manager.plan.shown_ends import sync_intent
 from tests.unit.runtime_manager.pods_and_records import (
     DEAD,
     container,

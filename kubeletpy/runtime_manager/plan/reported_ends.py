@@ -1,6 +1,6 @@
-"""Ends of containers that the API's status shows and the runtime has no record of. Pure.
+"""Ends of containers that the API's status has and the runtime has no record of. Pure.
 
-The status was written by this node: a container that it shows as terminated has run, and ended with
+The status was written by this node: a container that is terminated in it has run, and ended with
 that code. Must never make up an end that nobody saw, nor count an init container that has not run
 in the newest sandbox. Source: docs/reference/behaviour.md, c12.
 """
@@ -15,8 +15,6 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.runtime_manager.names import container_hash
-from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.plan.resize import InEffect
 
 CRASH_LOOP = "CrashLoopBackOff"
 _LISTS = {
@@ -31,11 +29,9 @@ _Entries = dict[tuple[ContainerKind, str], api.ContainerStatus]
 def with_reported_ends(
     pod: Pod, status: runtime_status.PodRuntimeStatus, reported: api.PodStatus | None
 ) -> runtime_status.PodRuntimeStatus:
-    """The pod's status with the ends that the API shows in place of records that are absent.
+    """Return the runtime's status of a pod, with the API's ends in place of absent records.
 
-    Args:
-        status: what the runtime has.
-        shown: the status that the API has or is about to get; None: not known.
+    ``reported`` is the status that the API has or is about to get, or None if not known.
     """
     if reported is None:
         return status
@@ -139,32 +135,3 @@ def _by_name(reported: api.PodStatus) -> _Entries:
         for entry in reported.get(field) or ():  # type: ignore[attr-defined]
             found.setdefault((kind, entry.get("name") or ""), entry)
     return found
-
-
-# Predicts the actions of a runtime sync for a pod, without doing them.
-
-
-def sync_intent(
-    pod: Pod,
-    status: runtime_status.PodRuntimeStatus,
-    probes: runtime_status.ProbeResults,
-    in_effect: InEffect,
-) -> runtime_status.SyncIntent:
-    """The actions a sync would take; the arguments are those of :func:`compute_pod_actions`."""
-    plan = compute_pod_actions(
-        pod,
-        with_reported_ends(pod, status, pod.status),
-        probes,
-        all_containers_restarting=runtime_status.restart_all_active(pod, status),
-        in_effect=in_effect,
-    )
-    return runtime_status.SyncIntent(
-        plan.decisions,
-        ends=plan.kill_pod and not plan.create_sandbox,
-        new_sandbox=plan.create_sandbox,
-        stopped=tuple(kill.name for kill in plan.containers_to_kill),
-        started=tuple(start.name for start in plan.starts),
-        resized=tuple(
-            dict.fromkeys(update.name for update in (*plan.resize.memory, *plan.resize.cpu))
-        ),
-    )

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.act.left_out import NO_DEVICES, NO_PARTS, LeftOut
+from kubeletpy.runtime_manager.act.ignored_fields import NO_DEVICES, NO_PARTS, IgnoredFields
 
 
 @dataclass
@@ -56,7 +56,7 @@ def config(*, devices: tuple[str, ...] = (), part: str = "", image: bool = False
     return made
 
 
-async def why(tried: LeftOut, config: Any) -> str:
+async def why(tried: IgnoredFields, config: Any) -> str:
     return await tried.why("sandbox-1", config, cri.PodSandboxConfig())
 
 
@@ -77,7 +77,7 @@ async def why(tried: LeftOut, config: Any) -> str:
 async def test_trials_use_values_that_cannot_exist(
     runtime: Runtime, desired: Any, stated: str, trials: int
 ) -> None:
-    found = await why(LeftOut(cast(Any, runtime)), desired)
+    found = await why(IgnoredFields(cast(Any, runtime)), desired)
     assert bool(found) is bool(stated)
     assert found in ("", f"{NO_DEVICES} {stated}", f"{NO_PARTS} {stated}")
     assert len(runtime.made) == trials
@@ -86,7 +86,7 @@ async def test_trials_use_values_that_cannot_exist(
 
 async def test_a_trial_is_nobodys_container() -> None:
     runtime = Runtime(devices=False)
-    await why(LeftOut(cast(Any, runtime)), config(devices=("v/c=0",), part="bin"))
+    await why(IgnoredFields(cast(Any, runtime)), config(devices=("v/c=0",), part="bin"))
     (trial,) = runtime.made
     assert trial.metadata.name == "app-trial"
     assert trial.image.image == "i"
@@ -101,7 +101,7 @@ async def test_a_trial_is_nobodys_container() -> None:
 async def test_a_conclusive_trial_is_not_repeated(obeys: bool, stated: str) -> None:
     """A trial causes a sync of its pod, which would then cause another trial."""
     runtime = Runtime(devices=obeys, removes=False)
-    tried = LeftOut(cast(Any, runtime))
+    tried = IgnoredFields(cast(Any, runtime))
     for _ in range(2):
         assert await why(tried, config(devices=("v/c=0",))) == stated
     assert len(runtime.made) == 1
@@ -109,7 +109,7 @@ async def test_a_conclusive_trial_is_not_repeated(obeys: bool, stated: str) -> N
 
 async def test_an_inconclusive_trial_is_repeated() -> None:
     runtime = Runtime(devices=False, refuses="out of space")
-    tried = LeftOut(cast(Any, runtime))
+    tried = IgnoredFields(cast(Any, runtime))
     assert await why(tried, config(devices=("v/c=0",))) == ""
     runtime.refuses = ""
     assert await why(tried, config(devices=("v/c=0",)))

@@ -1,4 +1,4 @@
-"""Finds out by a trial whether a runtime silently leaves parts of a container out.
+"""Finds out by a trial which fields of a container's config a runtime silently ignores.
 
 A runtime ignores fields of the CRI that are newer than itself, or that its configuration turns off.
 A container then lacks its CDI devices, or has a complete image in place of a part. The CRI's
@@ -25,7 +25,7 @@ NO_PARTS = (
 logger = logging.getLogger(__name__)
 
 
-class LeftOut:
+class IgnoredFields:
     """Remembers the results of its trials: make a new one when the runtime was unavailable.
 
     The creation of a trial container causes a runtime event, and thereby a sync of its pod. A trial

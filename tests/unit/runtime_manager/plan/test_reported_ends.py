@@ -16,7 +16,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
-from kubeletpy.runtime_manager.plan.shown_ends import with_reported_ends
+from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
 from tests.unit.runtime_manager.pods_and_records import (
     READY,
     container,
