@@ -25,9 +25,9 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.plugin import over_socket
-from kubeletpy.resources.placement.hints import AllocationRefused, Policy
 from kubeletpy.resources.placement.machine import read_machine
 from kubeletpy.resources.placement.managers import CpuManager, MemoryManager
+from kubeletpy.resources.placement.model import AllocationRefused, Policy
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.state import NodeMemory, Table
 from kubeletpy.resources.placement.static_cpus import StaticCpus

@@ -23,7 +23,14 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.placement import options as placement_options
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.machine import MachineTopology
+from kubeletpy.resources.placement.managers import (
+    CpuManager,
+    CpuReconciler,
+    MemoryManager,
+    RunningContainer,
+)
+from kubeletpy.resources.placement.model import (
     HUGE,
     MEMORY,
     AllocationRefused,
@@ -32,16 +39,8 @@ from kubeletpy.resources.placement.hints import (
     Policy,
     ResourceProvider,
 )
-from kubeletpy.resources.placement.machine import MachineTopology
-from kubeletpy.resources.placement.managers import (
-    CpuManager,
-    CpuReconciler,
-    MemoryManager,
-    RunningContainer,
-)
-from kubeletpy.resources.placement.static_cpus import STATIC, StaticCpus
-from kubeletpy.resources.placement.static_memory import STATIC as STATIC_MEMORY
-from kubeletpy.resources.placement.static_memory import StaticMemory
+from kubeletpy.resources.placement.static_cpus import STATIC_CPU_POLICY, StaticCpus
+from kubeletpy.resources.placement.static_memory import STATIC_MEMORY_POLICY, StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from kubeletpy.runtime_manager.protocol import ContainerProvider
 from kubeletpy.syncloop.admission_gate import Place, Settle
@@ -209,7 +208,7 @@ def _static_cpus(
 ) -> StaticCpus | None:
     """Raises OptionError."""
     supplied = settings.cpu_manager_policy_options
-    if settings.cpu_manager_policy != STATIC:
+    if settings.cpu_manager_policy != STATIC_CPU_POLICY:
         if supplied:
             raise placement_options.OptionError(
                 "cpuManagerPolicyOptions", "only for cpuManagerPolicy static"
@@ -229,7 +228,7 @@ def _static_cpus(
     reserved = (settings.kube_reserved, settings.system_reserved)
     milli = sum(milli_value(each.get("cpu", "0")) for each in reserved)
     count = len(listed) or ceil(milli / 1000)
-    kept = placement_options.reserve(machine.cpus, listed, count, options)
+    kept = placement_options.reserve_cpus(machine.cpus, listed, count, options)
     return StaticCpus(machine.cpus, kept, options, pod_level)
 
 
@@ -240,7 +239,7 @@ def _static_memory(
     pod_level: PodLevelPlacement,
 ) -> StaticMemory | None:
     """Raises OptionError."""
-    if settings.memory_manager_policy != STATIC_MEMORY:
+    if settings.memory_manager_policy != STATIC_MEMORY_POLICY:
         return None
     if machine is None:
         raise placement_options.OptionError(
@@ -268,7 +267,7 @@ def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
     found = tuple(machine.nodes) or (0,)
     if len(found) > at_most:
         raise placement_options.OptionError(
-            placement_options.TOPOLOGY_FIELD,
+            placement_options.TOPOLOGY_OPTIONS,
             f"this machine has {len(found)} NUMA nodes; a topologyManagerPolicy other than none "
             "needs max-allowable-numa-nodes to be no fewer",
         )

@@ -18,8 +18,8 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.model import RegistrationRefused
 from kubeletpy.resources.devices.plugin import DeviceCalls
-from kubeletpy.resources.placement.hints import parse_ids
 from kubeletpy.resources.placement.machine import MachineTopology, read_machine
+from kubeletpy.resources.placement.model import parse_ids
 from tests.sim.history import History
 from tests.sim.loop import spawn
 from tests.sim.records import Container

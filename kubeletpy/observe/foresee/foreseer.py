@@ -20,7 +20,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.resources.admission.checks import Admitted, Preempt, Refused, pod_needs
 from kubeletpy.resources.allocation.resources import Infeasible
-from kubeletpy.resources.placement.hints import UNEXPECTED, AllocationRefused
+from kubeletpy.resources.placement.model import UNEXPECTED, AllocationRefused
 from kubeletpy.volumes.pod_volumes.planned import plan_volumes
 
 if TYPE_CHECKING:

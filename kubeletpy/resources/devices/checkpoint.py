@@ -83,27 +83,27 @@ def checksum(data: Mapping[str, Any]) -> int:
         (
             "PodDeviceEntries",
             "[]checkpoint.PodDevicesEntry",
-            state.items(None if entries is None else map(_entry, entries)),
+            state.dump_list(None if entries is None else map(_entry, entries)),
         ),
-        ("RegisteredDevices", "map[string][]string", _lists(registered, state.text_map)),
+        ("RegisteredDevices", "map[string][]string", _lists(registered, state.dump_text_map)),
     ]
-    dump = f"(checkpoint.checkpointData){state.struct(fields)}"
+    dump = f"(checkpoint.checkpointData){state.dump_struct(fields)}"
     return fnv1a_32(dump.encode("utf-8", "surrogatepass"))
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
     response, devices = entry["AllocResp"], entry["DeviceIDs"]
     by_node = None if devices is None else {int(node): ids for node, ids in devices.items()}
-    return state.struct(
+    return state.dump_struct(
         [
             ("PodUID", "string", entry["PodUID"]),
             ("ContainerName", "string", entry["ContainerName"]),
             ("ResourceName", "string", entry["ResourceName"]),
-            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, state.number_map)),
+            ("DeviceIDs", "checkpoint.DevicesPerNUMA", _lists(by_node, state.dump_number_map)),
             (
                 "AllocResp",
                 "[]uint8",
-                state.items(
+                state.dump_list(
                     None if response is None else base64.b64decode(response, validate=True)
                 ),
             ),
@@ -117,4 +117,4 @@ def _lists(
 ) -> str:
     if lists is None:
         return state.NIL
-    return show({key: state.items(ids) for key, ids in lists.items()})
+    return show({key: state.dump_list(ids) for key, ids in lists.items()})

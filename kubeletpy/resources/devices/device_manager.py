@@ -25,7 +25,7 @@ from kubeletpy.resources.devices import model, pick
 from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
 from kubeletpy.resources.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, over_socket
 from kubeletpy.resources.devices.registration import DevicePlugins, NodeReport
-from kubeletpy.resources.placement.hints import AllocationRefused, Hint, Hints
+from kubeletpy.resources.placement.model import AllocationRefused, Hint, Hints
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ runs in a pod itself, which takes its time to start."""
 class DeviceManager:
     """Provides devices to pods that are placed, and to the config of containers.
 
-    It is a :class:`~kubeletpy.resources.placement.hints.ResourceProvider` and a
+    It is a :class:`~kubeletpy.resources.placement.model.ResourceProvider` and a
     :class:`~kubeletpy.runtime_manager.protocol.ContainerProvider`. Make it inside a running event
     loop.
     """

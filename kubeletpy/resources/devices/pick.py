@@ -25,7 +25,7 @@ from kubeletpy.resources.devices.model import (
     DeviceState,
     PluginDevice,
 )
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     Hint,
     left_by_init_containers,
     mask_of,

@@ -1,4 +1,4 @@
-"""The machine's CPUs, NUMA nodes and their memory, read from sysfs.
+"""Reads the machine's CPUs, NUMA nodes and their memory from sysfs.
 
 The root is an argument, so that a tree of files can stand in for another machine.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.resources.placement.hints import Cpu, CpuTopology, Distances, NumaNode, parse_ids
+from kubeletpy.resources.placement.model import Cpu, CpuTopology, Distances, NumaNode, parse_ids
 
 SYS = Path("/sys")
 L3 = "3"
@@ -20,7 +20,7 @@ class TopologyUnknown(Exception):
 
 
 class MachineTopology(Struct, frozen=True):
-    """The machine's topology."""
+    """The CPUs, NUMA nodes and distances of a machine."""
 
     cpus: CpuTopology
     nodes: Mapping[int, NumaNode]
@@ -28,7 +28,7 @@ class MachineTopology(Struct, frozen=True):
 
 
 def read_machine(sys: Path = SYS) -> MachineTopology:
-    """The machine whose sysfs this is.
+    """Return the topology of the machine whose sysfs this is.
 
     Raises:
         TopologyUnknown: a file is missing or malformed.

@@ -1,7 +1,8 @@
-"""Keeps track, also on disk, of which container has which CPUs, and assigns them.
+"""The managers of CPUs and memory: each allocates its resource, also on the disk, to containers.
 
-:class:`~kubeletpy.resources.placement.static_cpus.StaticCpus` makes the decisions. One allocation
-is one write. Must never let a pod be admitted whose CPUs are not on the disk.
+:class:`~kubeletpy.resources.placement.static_cpus.StaticCpus` and
+:class:`~kubeletpy.resources.placement.static_memory.StaticMemory` make the decisions. One
+allocation is one write. No pod is admitted before its CPUs and memory are on the disk.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.resources.placement import hints
+from kubeletpy.resources.placement import model
 from kubeletpy.resources.placement.state import (
     Block,
     CpuState,
@@ -56,10 +57,12 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         *,
         quota_off: bool = True,
     ) -> None:
-        """Args:
-        policy: None: cpuManagerPolicy none.
-        quota_off: a container with CPUs of its own has no CFS quota (gate
-            DisableCPUQuotaWithExclusiveCPUs).
+        """Manage CPUs by a policy.
+
+        Args:
+            policy: None: cpuManagerPolicy none.
+            quota_off: a container with CPUs of its own has no CFS quota (gate
+                DisableCPUQuotaWithExclusiveCPUs).
         """
         state = CpuState(NO_CPU_POLICY) if policy is None else policy.initial()
         file = StateFile(root_dir, _CPU_FORM)
@@ -76,18 +79,18 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     async def start(self) -> None:
         """Continue from the file's content. Raises StateUnusable."""
         await super().start()
-        self._show()
+        self._update_metrics()
 
     # -- ResourceProvider -----------------------------------------------------------------------
 
     def _allocate(
-        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: hints.Hint
+        self, policy: StaticCpus, pod: Pod, container: api.Container, hint: model.Hint
     ) -> CpuState:
-        """Counts, too, whether a container got whole cores, if it must."""
+        """Allocate, and count whether a container got whole cores, if it must."""
         counted = policy.options.full_cores
         try:
             state = policy.allocate(self.state, pod, container, hint)
-        except hints.AllocationRefused:
+        except model.AllocationRefused:
             if counted:
                 self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
             raise
@@ -96,7 +99,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         return state
 
     async def settle(self, pod: Pod) -> None:
-        """See ResourceProvider."""
+        """Write what was booked for a pod to the disk. Raises AllocationRefused."""
         names = self._unsettled.pop(pod.uid, [])
         source = self._source(pod)
         try:
@@ -106,19 +109,19 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
                 self.state = self.state.without_container(pod.uid, name)
                 self._count_refusal(source)
             self._file.write_soon(self.state)
-            raise hints.not_written(_CPU_FORM.name, error) from error
+            raise model.write_refusal(_CPU_FORM.name, error) from error
         finally:
-            self._changed()
+            self._notify()
         for name in names:
-            self._note(pod, name, source)
+            self._log_allocation(pod, name, source)
         booked = (self.state.container_cpus(pod.uid, name) or frozenset() for name in names)
         for cpus in [self.state.pod_cpus(pod.uid)] if source == "pod" else booked:
             if self._policy is not None and self._policy.in_one_cache(cpus):
                 self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
-        self._show()
+        self._update_metrics()
 
     def release(self, uids: Collection[str]) -> None:
-        """See ResourceProvider."""
+        """Return the CPUs of all other pods to the shared pool."""
         for uid in self._unsettled.keys() - set(uids):
             del self._unsettled[uid]
         before = self.state
@@ -127,11 +130,11 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
             left = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info(
                 "CPUs are free again",
-                extra={"pods": left, "pool": hints.format_ids(self.state.pool)},
+                extra={"pods": left, "pool": model.format_ids(self.state.pool)},
             )
             self._file.write_soon(self.state)
-            self._show()
-            self._changed()
+            self._update_metrics()
+            self._notify()
 
     # -- what containers get --------------------------------------------------------------------
 
@@ -152,15 +155,15 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     def placement(self, pod: Pod, container: str) -> Placement:
         """The CPUs that a container runs on, and whether it has a CFS quota."""
         return Placement(
-            cpuset_cpus=hints.format_ids(self.cpus_of(pod.uid, container)),
+            cpuset_cpus=model.format_ids(self.cpus_of(pod.uid, container)),
             no_cfs_quota=self._quota_off and self.owns(pod, container),
         )
 
     def owns(self, pod: Pod, container: str) -> bool:
-        """See StaticManager."""
+        """Whether a container has CPUs that no other shares, not even in its pod."""
         held = self.state.container_cpus(pod.uid, container) is not None
         own = partial(exclusive_cpus, pod, pod_level=True)
-        return held and not hints.shares_part(pod, container, own)
+        return held and not model.shares_part(pod, container, own)
 
     def cpus_of(self, uid: str, container: str) -> frozenset[int]:
         """The CPUs that a container runs on; empty: cpuManagerPolicy is none."""
@@ -186,13 +189,13 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         if self._policy is None:
             return []
         cpus, found = self._policy.topology.cpus, []
-        for container in hints.containers_in_order(pod):
+        for container in model.containers_in_order(pod):
             name = container["name"]
             held = self.state.container_cpus(pod.uid, name)
             nodes = tuple(sorted({cpus[each].numa for each in held or () if each in cpus}))
             kind = "shared" if held is None else "shared in the pod"
             kind = "its own" if self.owns(pod, name) else kind
-            what = f"{hints.format_ids(self.cpus_of(pod.uid, name))}, {kind}"
+            what = f"{model.format_ids(self.cpus_of(pod.uid, name))}, {kind}"
             found.append(HeldResource(name, CPU, what, nodes))
         return found
 
@@ -201,24 +204,24 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
 
         One container suffices; if it has pod-level resources, which limit all, each must.
         """
-        own = [self.owns(pod, container["name"]) for container in hints.containers_in_order(pod)]
+        own = [self.owns(pod, container["name"]) for container in model.containers_in_order(pod)]
         return self._quota_off and (all(own) if pod_level_set(pod) else any(own))
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _note(self, pod: Pod, container: str, source: str) -> None:
-        supplied = self.state.container_cpus(pod.uid, container) or frozenset()
+    def _log_allocation(self, pod: Pod, container: str, source: str) -> None:
+        cpus = self.state.container_cpus(pod.uid, container) or frozenset()
         log.info(
             "CPUs given",
-            extra={"pod": pod.key, "container": container, "cpus": hints.format_ids(supplied)},
+            extra={"pod": pod.key, "container": container, "cpus": model.format_ids(cpus)},
         )
         self._count_allocation(pod, container, source)
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         for subscriber in self._subscribers:
             subscriber()
 
-    def _show(self) -> None:
+    def _update_metrics(self) -> None:
         if self._policy is None:
             return
         exclusive = self.state.exclusive
@@ -229,11 +232,6 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         for node in self._policy.topology.nodes:
             self._metrics.exclusive_per_node.labels(str(node)).set(by_node[node])
 
-
-# Moves running containers to the CPUs that they should have.
-#
-# Containers without CPUs of their own share a pool, which shrinks and grows while they run. After
-# a start it is not known what they were last given, so each is updated once.
 
 TOGETHER_S = 0.02
 """Changes within this time are handled together."""
@@ -249,7 +247,11 @@ class RunningContainer(Struct, frozen=True):
 
 
 class CpuReconciler:
-    """Updates containers in the runtime to the CPUs that they should have."""
+    """Updates containers in the runtime to the CPUs that they should have.
+
+    Containers without CPUs of their own share a pool, which shrinks and grows while they run. After
+    a start it is not known what they last got, so each is updated once.
+    """
 
     def __init__(
         self,
@@ -258,9 +260,11 @@ class CpuReconciler:
         cpus_of: Callable[[str, str], frozenset[int]],
         period: float,
     ) -> None:
-        """Args:
-        cpus_of: the CPUs of a container, by uid of its pod and its name.
-        period: seconds after which it reconciles even without a reason.
+        """Reconcile the containers that ``running`` returns.
+
+        Args:
+            cpus_of: the CPUs of a container, by uid of its pod and its name.
+            period: seconds after which it reconciles even without a reason.
         """
         self._runtime = runtime
         self._running = running
@@ -277,7 +281,7 @@ class CpuReconciler:
         self._due.set()
 
     async def run(self) -> None:
-        """Reconcile until cancelled."""
+        """Reconcile when that is due, and after each period, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._period):
@@ -295,7 +299,7 @@ class CpuReconciler:
         self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
         self._logged &= ids
         for each in running:
-            cpus = hints.format_ids(self._cpus_of(each.uid, each.name))
+            cpus = model.format_ids(self._cpus_of(each.uid, each.name))
             if cpus and self._sent.get(each.id) != cpus:
                 await self._update_cpuset(each, cpus)
 
@@ -322,12 +326,6 @@ class CpuReconciler:
         self._sent[container.id] = cpus
 
 
-# Keeps track, also on disk, of which NUMA nodes containers have memory on, and assigns it.
-#
-# :class:`~kubeletpy.resources.placement.static_memory.StaticMemory` makes the decisions. One
-# allocation is one write. Must never let a pod be admitted whose memory is not booked on the
-# disk.
-
 NO_MEMORY_POLICY = "None"
 _MEMORY_FORM = Form(
     "memory_manager_state",
@@ -341,12 +339,12 @@ _MEMORY_FORM = Form(
 class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     """A provider of memory (``ResourceProvider`` and ``ContainerProvider``)."""
 
-    name = hints.MEMORY
+    name = model.MEMORY
 
     def __init__(
         self, policy: StaticMemory | None, root_dir: Path, metrics: PlacementMetrics
     ) -> None:
-        """``policy`` None: memoryManagerPolicy None."""
+        """Manage memory by a policy; None is memoryManagerPolicy None."""
         state = MemoryState(NO_MEMORY_POLICY) if policy is None else policy.initial()
         file = StateFile(root_dir, _MEMORY_FORM)
         super().__init__(
@@ -361,7 +359,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     # -- ResourceProvider -----------------------------------------------------------------------
 
     async def settle(self, pod: Pod) -> None:
-        """See ResourceProvider."""
+        """Write what was booked for a pod to the disk. Raises AllocationRefused."""
         names = self._unsettled.pop(pod.uid, [])
         source = self._source(pod)
         try:
@@ -373,12 +371,12 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
                 others = {*self.state.entries, *self.state.pools} - {pod.uid}
                 self.state = self._policy.without_all_but(self.state, others)
             self._file.write_soon(self.state)
-            raise hints.not_written(_MEMORY_FORM.name, error) from error
+            raise model.write_refusal(_MEMORY_FORM.name, error) from error
         for name in names:
-            self._note(pod, name, source)
+            self._log_allocation(pod, name, source)
 
     def release(self, uids: Collection[str]) -> None:
-        """See ResourceProvider."""
+        """Release the memory of all other pods."""
         if self._policy is None:
             return
         for uid in self._unsettled.keys() - set(uids):
@@ -404,7 +402,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         if not nodes:
             return supplied
         return replace(
-            supplied, placement=replace(supplied.placement, cpuset_mems=hints.format_ids(nodes))
+            supplied, placement=replace(supplied.placement, cpuset_mems=model.format_ids(nodes))
         )
 
     def nodes_of(self, uid: str, container: str) -> frozenset[int]:
@@ -413,10 +411,10 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         return frozenset(node for block in blocks for node in block.nodes or ())
 
     def owns(self, pod: Pod, container: str) -> bool:
-        """See StaticManager."""
+        """Whether a container has memory that no other shares, not even in its pod."""
         held = bool(self.state.container_blocks(pod.uid, container))
-        own = partial(hints.requested_memory, pod, pod_level=True)
-        return held and not hints.shares_part(pod, container, own)
+        own = partial(model.requested_memory, pod, pod_level=True)
+        return held and not model.shares_part(pod, container, own)
 
     def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
         """The memory that is booked for a container alone."""
@@ -447,14 +445,14 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
                 f"{'booked' if self.owns(pod, name) else 'shared in the pod'}",
                 block.nodes or (),
             )
-            for name in (container["name"] for container in hints.containers_in_order(pod))
+            for name in (container["name"] for container in model.containers_in_order(pod))
             for block in self.state.container_blocks(pod.uid, name) or ()
         ]
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _note(self, pod: Pod, container: str, source: str) -> None:
-        nodes = hints.format_ids(self.nodes_of(pod.uid, container))
+    def _log_allocation(self, pod: Pod, container: str, source: str) -> None:
+        nodes = model.format_ids(self.nodes_of(pod.uid, container))
         log.info(
             "memory booked", extra={"pod": pod.key, "container": container, "numa_nodes": nodes}
         )

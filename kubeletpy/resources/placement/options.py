@@ -1,6 +1,8 @@
-"""cpuManagerPolicyOptions: what they mean, and which can be combined. Pure.
+"""The settings of the managers of topology, CPUs and memory, checked for this machine. Pure.
 
-Source: docs/reference/behaviour-resources.md, rq.
+They are cpuManagerPolicyOptions, topologyManagerPolicyOptions, and the CPUs and the memory of each
+NUMA node that are reserved for the system. Source: docs/reference/behaviour-resources.md, rq, rs,
+rt.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kubeletpy.base.api.quantity import value
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config.settings import MemoryReservation
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     HUGE,
     MAX_NODES,
     MEMORY,
@@ -22,7 +24,7 @@ from kubeletpy.resources.placement.hints import (
 from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, PickOptions, pick
 from kubeletpy.resources.placement.state import NodeMemory, Table
 
-CPU_FIELD = "cpuManagerPolicyOptions"
+CPU_OPTIONS = "cpuManagerPolicyOptions"
 FULL_CORES = "full-pcpus-only"
 ACROSS_NUMA = "distribute-cpus-across-numa"
 BY_SOCKET = "align-by-socket"
@@ -35,7 +37,7 @@ GATES = {
     ACROSS_NUMA: "CPUManagerPolicyBetaOptions",
 }
 """The feature gates that some options require."""
-EXCLUSIVE = (
+MUTUALLY_EXCLUSIVE = (
     (FULL_CORES, ACROSS_CORES),
     (ACROSS_NUMA, ACROSS_CORES),
     (BY_UNCORE, ACROSS_CORES),
@@ -57,7 +59,7 @@ class OptionError(Exception):
 
 
 class CpuOptions(Struct, frozen=True):
-    """Which are on."""
+    """The options of cpuManagerPolicyOptions that are on."""
 
     full_cores: bool = False
     across_numa: bool = False
@@ -76,24 +78,24 @@ class CpuOptions(Struct, frozen=True):
         )
 
 
-def read_cpu_options(supplied: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
-    """The options of the settings.
+def read_cpu_options(options: Mapping[str, str], enabled: Callable[[str], bool]) -> CpuOptions:
+    """Read cpuManagerPolicyOptions.
 
     Args:
-        given: names that are known (the settings are checked), and their values.
+        options: names that are known (the settings are checked), and their values.
         enabled: whether a feature gate is on.
 
     Raises:
         OptionError: a value is invalid, a gate is off, or two options exclude each other.
     """
-    on = {name for name, text in supplied.items() if boolean(CPU_FIELD, name, text)}
-    for name in sorted(supplied):
+    on = {name for name, text in options.items() if parse_boolean(CPU_OPTIONS, name, text)}
+    for name in sorted(options):
         gate = GATES.get(name)
         if gate is not None and not enabled(gate):
-            raise OptionError(CPU_FIELD, f"{name} needs the feature gate {gate}")
-    for a, b in EXCLUSIVE:
+            raise OptionError(CPU_OPTIONS, f"{name} needs the feature gate {gate}")
+    for a, b in MUTUALLY_EXCLUSIVE:
         if a in on and b in on:
-            raise OptionError(CPU_FIELD, f"{a} and {b} can not be used together")
+            raise OptionError(CPU_OPTIONS, f"{a} and {b} can not be used together")
     return CpuOptions(
         full_cores=FULL_CORES in on,
         across_numa=ACROSS_NUMA in on,
@@ -105,7 +107,7 @@ def read_cpu_options(supplied: Mapping[str, str], enabled: Callable[[str], bool]
 
 
 def check_sockets(options: CpuOptions, topology: CpuTopology, *, single_node: bool) -> None:
-    """Whether CPUs can be aligned by socket on this machine. Raises OptionError.
+    """Raise OptionError if CPUs can't be aligned by socket on this machine.
 
     ``single_node``: topologyManagerPolicy is single-numa-node.
     """
@@ -113,17 +115,17 @@ def check_sockets(options: CpuOptions, topology: CpuTopology, *, single_node: bo
         return
     if single_node:
         raise OptionError(
-            CPU_FIELD,
+            CPU_OPTIONS,
             f"{BY_SOCKET} and topologyManagerPolicy single-numa-node can not be used together",
         )
     if len(topology.sockets) > len(topology.nodes):
         raise OptionError(
-            CPU_FIELD, f"{BY_SOCKET} is not for machines with more sockets than NUMA nodes"
+            CPU_OPTIONS, f"{BY_SOCKET} is not for machines with more sockets than NUMA nodes"
         )
 
 
-def boolean(field: str, name: str, text: str) -> bool:
-    """An option that is on or off. Raises OptionError."""
+def parse_boolean(field: str, name: str, text: str) -> bool:
+    """Return whether an option is on. Raises OptionError."""
     if text in TRUE:
         return True
     if text in FALSE:
@@ -131,15 +133,15 @@ def boolean(field: str, name: str, text: str) -> bool:
     raise OptionError(field, f"{name} must be true or false, not {text[:40]!r}")
 
 
-# topologyManagerPolicyOptions. Source: docs/reference/behaviour-resources.md, rt.
+# topologyManagerPolicyOptions.
 
 CLOSEST = "prefer-closest-numa-nodes"
 MAX_ALLOWED = "max-allowable-numa-nodes"
-TOPOLOGY_FIELD = "topologyManagerPolicyOptions"
+TOPOLOGY_OPTIONS = "topologyManagerPolicyOptions"
 
 
 class TopologyOptions(Struct, frozen=True):
-    """The options' values.
+    """The values of topologyManagerPolicyOptions.
 
     Attributes:
         closest: of node sets of the same size, prefer the one whose nodes are closer together.
@@ -150,29 +152,32 @@ class TopologyOptions(Struct, frozen=True):
     max_nodes: int = MAX_NODES
 
 
-def read_topology_options(supplied: Mapping[str, str]) -> TopologyOptions:
-    """The options of the settings; names are valid. Raises OptionError."""
+def read_topology_options(options: Mapping[str, str]) -> TopologyOptions:
+    """Read topologyManagerPolicyOptions, whose names are valid. Raises OptionError."""
     max_nodes = MAX_NODES
-    if (text := supplied.get(MAX_ALLOWED)) is not None:
+    if (text := options.get(MAX_ALLOWED)) is not None:
         if not text.isdecimal() or int(text) < MAX_NODES:
             raise OptionError(
-                TOPOLOGY_FIELD, f"{MAX_ALLOWED} must be a number not below {MAX_NODES}"
+                TOPOLOGY_OPTIONS, f"{MAX_ALLOWED} must be a number not below {MAX_NODES}"
             )
         max_nodes = int(text)
     return TopologyOptions(
-        boolean(TOPOLOGY_FIELD, CLOSEST, supplied.get(CLOSEST, "false")), max_nodes
+        parse_boolean(TOPOLOGY_OPTIONS, CLOSEST, options.get(CLOSEST, "false")), max_nodes
     )
 
 
-# Which CPUs are kept for the system under cpuManagerPolicy static.
-#
-# Source: docs/reference/behaviour-resources.md, rq.
+# Reservations for the system.
+
+RESERVED_MEMORY = "reservedMemory"
+UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 
 
-def reserve(
+def reserve_cpus(
     topology: CpuTopology, listed: frozenset[int], count: int, options: CpuOptions
 ) -> frozenset[int]:
-    """The CPUs that are kept from containers: those listed, or else the given number.
+    """Return the CPUs that are no container's under cpuManagerPolicy static.
+
+    They are those listed, or else ``count`` of the machine's.
 
     Raises:
         OptionError: there is nothing to reserve, or there are not that many CPUs.
@@ -199,24 +204,16 @@ def reserve(
     return reserved
 
 
-# reservedMemory: memory of each NUMA node that is kept from containers.
-#
-# Source: docs/reference/behaviour-resources.md, rs.
-
-MEMORY_FIELD = "reservedMemory"
-UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
-
-
 def empty_nodes(
     machine: Mapping[int, NumaNode],
     reservations: Sequence[MemoryReservation],
     total: Mapping[str, int],
 ) -> dict[int, NodeMemory]:
-    """Every NUMA node of a machine, nothing booked in it.
+    """Return every NUMA node of a machine with its reservation, nothing booked in it.
 
     Args:
-        total: what is reserved in total, by type, in bytes: kubeReserved, systemReserved and the
-            hard memory threshold; reservedMemory summed over all nodes has to equal it.
+        total: the bytes reserved in total, by type: kubeReserved, systemReserved and the hard
+            memory threshold; reservedMemory summed over all nodes has to equal it.
 
     Raises:
         OptionError: the reservations do not, or name what does not exist.
@@ -224,7 +221,7 @@ def empty_nodes(
     reserved: dict[int, dict[str, int]] = {node: {} for node in machine}
     for reservation in reservations:
         if reservation.numa_node not in reserved:
-            raise OptionError(MEMORY_FIELD, f"there is no NUMA node {reservation.numa_node}")
+            raise OptionError(RESERVED_MEMORY, f"there is no NUMA node {reservation.numa_node}")
         for name, text in reservation.limits.items():
             reserved[reservation.numa_node][name] = value(text)
     _check_sums(reserved, total)
@@ -232,7 +229,7 @@ def empty_nodes(
 
 
 def huge_name(size: int) -> str:
-    """The resource name for pages of this many bytes: ``hugepages-2Mi``."""
+    """Return the resource name for pages of this many bytes: ``hugepages-2Mi``."""
     for unit, one in UNITS:
         if size % one == 0:
             return f"{HUGE}{size // one}{unit}"
@@ -246,12 +243,12 @@ def _check_sums(reserved: Mapping[int, Mapping[str, int]], total: Mapping[str, i
     for name in sorted(sums.keys() | total.keys()):
         if sums[name] != total.get(name, 0):
             raise OptionError(
-                MEMORY_FIELD,
+                RESERVED_MEMORY,
                 f"{name} of all NUMA nodes is {sums[name]} bytes together; it must be the "
                 f"{total.get(name, 0)} that kubeReserved, systemReserved and evictionHard have",
             )
     if not sums[MEMORY]:
-        raise OptionError(MEMORY_FIELD, "memoryManagerPolicy Static needs memory to be reserved")
+        raise OptionError(RESERVED_MEMORY, "memoryManagerPolicy Static needs memory to be reserved")
 
 
 def _node(node: int, found: NumaNode, reserved: Mapping[str, int]) -> NodeMemory:

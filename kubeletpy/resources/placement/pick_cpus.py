@@ -1,4 +1,4 @@
-"""Which CPUs a container gets for itself. Pure.
+"""Picks the CPUs that a container gets for itself. Pure.
 
 Source: docs/reference/behaviour-resources.md, rr. The fullest units are split first, so that what
 stays free stays whole.
@@ -12,7 +12,7 @@ from itertools import combinations
 from math import ceil
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     CpuTopology,
     Unit,
     by_core,
@@ -218,7 +218,7 @@ def _over_nodes(
     ways = [
         (candidates, limit)
         for limit in (range(1, sockets + 1) if options.by_socket else (sockets,))
-        for candidates in ((_even, _levelled) if limit < sockets else (_even,))
+        for candidates in ((_even, _leveled) if limit < sockets else (_even,))
     ]
     for candidates, limit in ways:
         for width in widths:
@@ -230,17 +230,17 @@ def _over_nodes(
             ]
             if found:
                 return _shares(topology, free, _most_even(found, have), options)
-    level = _levelled({node: have[node] for node in giving}, count, group) if least > 1 else ()
+    level = _leveled({node: have[node] for node in giving}, count, group) if least > 1 else ()
     return next((_shares(topology, free, each, options) for each in level), None)
 
 
 def _most_even(found: Sequence[dict[int, int]], have: dict[int, int]) -> dict[int, int]:
     """Those shares that leave the rest of all nodes most even."""
 
-    def unevenness(supplied: dict[int, int]) -> float:
+    def unevenness(shares: dict[int, int]) -> float:
         from statistics import pstdev  # seldom used, and 2 ms of imports
 
-        return round(pstdev(free - supplied.get(node, 0) for node, free in have.items()), 3)
+        return round(pstdev(free - shares.get(node, 0) for node, free in have.items()), 3)
 
     return min(found, key=unevenness)
 
@@ -252,29 +252,29 @@ def _even(have: dict[int, int], count: int, group: int) -> Iterable[dict[int, in
         yield from _with_rest(have, dict.fromkeys(have, share), count - share * len(have), group)
 
 
-def _levelled(have: dict[int, int], count: int, group: int) -> Iterable[dict[int, int]]:
+def _leveled(have: dict[int, int], count: int, group: int) -> Iterable[dict[int, int]]:
     """The shares in which nodes with less than an even share give all they have."""
     groups = {node: free // group for node, free in have.items()}
     left = count // group
     if 0 < left <= sum(groups.values()):
-        supplied = {}
+        shares = {}
         for done, node in enumerate(sorted(groups, key=lambda each: groups[each])):
             number = min(groups[node], left // (len(groups) - done))
-            supplied[node] = number * group
+            shares[node] = number * group
             left -= number
-        yield supplied
+        yield shares
 
 
 def _with_rest(
-    have: dict[int, int], supplied: dict[int, int], left: int, group: int
+    have: dict[int, int], shares: dict[int, int], left: int, group: int
 ) -> Iterable[dict[int, int]]:
     """The ways of taking what does not divide evenly, widest first."""
     if left == 0:
-        yield supplied
+        yield shares
         return
-    for width in range(len(supplied), 0, -1):
-        for some in combinations(supplied, width):
-            more, rest = dict(supplied), left
+    for width in range(len(shares), 0, -1):
+        for some in combinations(shares, width):
+            more, rest = dict(shares), left
             while rest:
                 before = rest
                 for node in some:
@@ -288,13 +288,13 @@ def _with_rest(
 
 
 def _shares(
-    topology: CpuTopology, free: frozenset[int], supplied: dict[int, int], options: PickOptions
+    topology: CpuTopology, free: frozenset[int], shares: dict[int, int], options: PickOptions
 ) -> frozenset[int]:
-    share = min(supplied.values())
+    share = min(shares.values())
     left = set(free)
-    for node in supplied:
+    for node in shares:
         left -= _packed(topology, topology.within(left, by_numa, node), share, options)
-    for node, count in supplied.items():
+    for node, count in shares.items():
         for _ in range((count - share) // options.group):
             here = topology.within(left, by_numa, node)
             left -= _packed(topology, here, options.group, options)

@@ -1,4 +1,9 @@
-"""The JSON of state files, read defensively and written without spaces. Pure."""
+"""The state files of the CPU and memory managers, in the kubelet's form. Pure.
+
+Their JSON is read defensively and written without spaces. The checksums are FNV-1a of a dump of the
+Go value, so a reader or writer has to reproduce the dump to the letter; the device manager's file
+has such a checksum, too. Source: docs/reference/behaviour-resources.md, rs, rx.
+"""
 
 from __future__ import annotations
 
@@ -9,51 +14,47 @@ from typing import Any
 
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.pods.pod import fnv1a_32
-from kubeletpy.resources.placement.hints import format_ids, parse_ids
+from kubeletpy.resources.placement.model import format_ids, parse_ids
 
-# The text of a Go value from which the kubelet computes the checksum of a state file.
-#
-# The checksums of the CPU, memory and device managers' files are FNV-1a of such a text, so a
-# reader or writer has to reproduce it to the letter. Grammar and vectors:
-# docs/reference/behaviour-resources.md, rx. Types are written as the file's owner names them.
+# Dumps of Go values. Types are written as the file's owner names them.
 
 NIL = "<nil>"
 Field = tuple[str, str, object]
-"""Name, Go type and value; a value is a text that is in the grammar already, or a number."""
+"""Name, Go type and value; a value is a number or a dump."""
 
 
 def checksum(type_name: str, fields: Iterable[Field]) -> int:
-    """The checksum of a whole file, with the checksum field set to 0."""
-    return fnv1a_32(f"({type_name}){struct(fields)}".encode("utf-8", "surrogateescape"))
+    """Return the checksum of a complete file, with the checksum field set to 0."""
+    return fnv1a_32(f"({type_name}){dump_struct(fields)}".encode("utf-8", "surrogateescape"))
 
 
 def checksum_of_text(text: str) -> int:
-    """The checksum of a string, as of the ``data`` of a file."""
+    """Return the checksum of a string, such as the ``data`` of a file."""
     return fnv1a_32(b"(string)" + text.encode("utf-8", "surrogateescape"))
 
 
-def struct(fields: Iterable[Field]) -> str:
-    """A struct inside a map or a list, or after the name of its type."""
+def dump_struct(fields: Iterable[Field]) -> str:
+    """Dump a struct inside a map or a list, or after the name of its type."""
     return "{" + " ".join(f"{name}:({type_}){value}" for name, type_, value in fields) + "}"
 
 
-def pointer(value: str) -> str:
-    """Formats a pointer inside a map: its target, marked."""
+def dump_pointer(value: str) -> str:
+    """Dump a pointer inside a map: its target, marked."""
     return f"<*>{value}"
 
 
-def text_map(values: Mapping[str, object]) -> str:
-    """A map with text keys."""
+def dump_text_map(values: Mapping[str, object]) -> str:
+    """Dump a map with text keys."""
     return _map((key, values[key]) for key in sorted(values, key=_bytes))
 
 
-def number_map(values: Mapping[int, object]) -> str:
-    """A map with numeric keys."""
+def dump_number_map(values: Mapping[int, object]) -> str:
+    """Dump a map with numeric keys."""
     return _map((key, values[key]) for key in sorted(values))
 
 
-def items(values: Iterable[object] | None) -> str:
-    """A list; None is the nil list, which differs from the empty one."""
+def dump_list(values: Iterable[object] | None) -> str:
+    """Dump a list; None is the nil list, which differs from the empty one."""
     return NIL if values is None else "[" + " ".join(str(value) for value in values) + "]"
 
 
@@ -63,6 +64,9 @@ def _map(pairs: Iterable[tuple[object, object]]) -> str:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
+
+
+# The JSON of the files.
 
 
 class StateError(Exception):
@@ -75,7 +79,7 @@ class StateObject(Struct, frozen=True):
     values: Mapping[str, Any]
 
     def text(self, key: str) -> str:
-        """A text; empty when it is missing. Raises StateError."""
+        """Return a text, or an empty one if it is missing. Raises StateError."""
         found = self.values.get(key, "")
         if not isinstance(found, str):
             raise StateError(f"{key} is not a string")
@@ -91,7 +95,7 @@ class StateObject(Struct, frozen=True):
             raise StateError(f"its checksum is {str(noted)[:20]}, the computed one is {computed}")
 
     def inner(self) -> StateObject | None:
-        """The object in ``data``, as kubelets write it from 1.37 on; None: it has none.
+        """Return the object in ``data``, which kubelets write from 1.37 on, or None.
 
         The other fields repeat it for earlier kubelets. They are not read when it is damaged, as by
         a kubelet 1.37: a state without what only ``data`` holds would be wrong. Raises StateError.
@@ -105,7 +109,7 @@ class StateObject(Struct, frozen=True):
 
 
 def read_object(text: str) -> StateObject:
-    """The object in a file, keys in any order. Raises StateError."""
+    """Return the object in a file, keys in any order. Raises StateError."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -116,14 +120,14 @@ def read_object(text: str) -> StateObject:
 
 
 def write_object(values: Mapping[str, Any]) -> str:
-    """An object as text, its keys in the order given."""
+    """Return an object as text, its keys in their order."""
     return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
 
 
 def write_state(
     values: Mapping[str, Any], checksum: int, of_pods: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """The text of a state file.
+    """Return the text of a state file.
 
     Every version reads the form without ``of_pods``. With them it is the form of 1.37: they are
     only in ``data``, and earlier versions read the rest.
@@ -140,7 +144,7 @@ def write_state(
 
 
 def read_text_maps(found: Any, what: str) -> dict[str, dict[str, str]]:
-    """A map of maps of texts; None is the empty one. Raises StateError."""
+    """Return a map of maps of texts; None is the empty one. Raises StateError."""
     maps = read_maps(found, what)
     for of_pod in maps.values():
         if not all(isinstance(text, str) for text in of_pod.values()):
@@ -149,7 +153,7 @@ def read_text_maps(found: Any, what: str) -> dict[str, dict[str, str]]:
 
 
 def read_maps(found: Any, what: str) -> dict[str, dict[str, Any]]:
-    """A map of maps; None is the empty one. Raises StateError."""
+    """Return a map of maps; None is the empty one. Raises StateError."""
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(of, dict) for of in found.values()):
@@ -157,9 +161,7 @@ def read_maps(found: Any, what: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-# ``cpu_manager_state``: which container has which CPUs, in the kubelet's form.
-#
-# Source: docs/reference/behaviour-resources.md, rx.
+# ``cpu_manager_state``: the CPUs of containers.
 
 CPU_TYPE = "*state.CPUManagerCheckpoint"
 Parts = Mapping[str, frozenset[int]]
@@ -169,7 +171,7 @@ Entries = Mapping[str, Parts]
 
 
 class CpuState(Struct, frozen=True):
-    """Which container has which CPUs.
+    """The CPUs of containers and pods.
 
     Attributes:
         policy: the cpuManagerPolicy by which they were assigned.
@@ -242,7 +244,7 @@ class CpuState(Struct, frozen=True):
 
 
 def write_cpu_state(state: CpuState) -> str:
-    """The file's text."""
+    """Return the text of ``cpu_manager_state``."""
     entries = {
         uid: {name: format_ids(cpus) for name, cpus in of_pod.items()}
         for uid, of_pod in state.entries.items()
@@ -261,7 +263,7 @@ def write_cpu_state(state: CpuState) -> str:
 
 
 def read_cpu_state(text: str) -> CpuState:
-    """The state in a file.
+    """Return the state in a file.
 
     Raises:
         StateError: it can't be used; the message contains the reason.
@@ -298,12 +300,16 @@ def cpu_checksum(
     entries: Mapping[str, Mapping[str, str]],
     pools: Mapping[str, frozenset[int]] | None = None,
 ) -> int:
-    """The checksum of a file with these texts in it.
+    """Return the checksum of a file with these texts in it.
 
     ``pools``: set for a file of 1.36 with the gate PodLevelResourceManagers.
     """
-    of_pods = {uid: _dumped_cpus(cpus) for uid, cpus in (pools or {}).items()}
-    pods = () if pools is None else (("PodEntries", "state.PodCPUAssignments", text_map(of_pods)),)
+    of_pods = {uid: _dump_cpus(cpus) for uid, cpus in (pools or {}).items()}
+    pods = (
+        ()
+        if pools is None
+        else (("PodEntries", "state.PodCPUAssignments", dump_text_map(of_pods)),)
+    )
     return checksum(
         CPU_TYPE,
         (
@@ -312,7 +318,7 @@ def cpu_checksum(
             (
                 "Entries",
                 "map[string]map[string]string",
-                text_map({uid: text_map(of) for uid, of in entries.items()}),
+                dump_text_map({uid: dump_text_map(of) for uid, of in entries.items()}),
             ),
             *pods,
             ("Checksum", "checksum.Checksum", 0),
@@ -320,15 +326,13 @@ def cpu_checksum(
     )
 
 
-def _dumped_cpus(cpus: frozenset[int]) -> str:
-    ids = number_map(dict.fromkeys(cpus, "{}")) if cpus else NIL
-    elements = struct((("elems", "map[int]struct {}", ids),))
-    return struct((("CPUSet", "cpuset.CPUSet", elements),))
+def _dump_cpus(cpus: frozenset[int]) -> str:
+    ids = dump_number_map(dict.fromkeys(cpus, "{}")) if cpus else NIL
+    elements = dump_struct((("elems", "map[int]struct {}", ids),))
+    return dump_struct((("CPUSet", "cpuset.CPUSet", elements),))
 
 
-# ``memory_manager_state``: which NUMA nodes containers have memory on, in the kubelet's form.
-#
-#  Source: docs/reference/behaviour-resources.md, rs, rx.
+# ``memory_manager_state``: the NUMA nodes that containers have memory on.
 
 MEMORY_TYPE = "*state.MemoryManagerCheckpoint"
 _TABLE = (
@@ -350,7 +354,7 @@ class Table(Struct, frozen=True):
     free: int = 0
 
     def numbers(self) -> tuple[int, ...]:
-        """All numbers, as in the file."""
+        """Return all numbers, in the order of the file."""
         return self.total, self.system_reserved, self.allocatable, self.reserved, self.free
 
 
@@ -381,7 +385,7 @@ Blocks = Mapping[str, Mapping[str, Sequence[Block]]]
 
 
 class MemoryState(Struct, frozen=True):
-    """Which container has which memory.
+    """The memory of containers and pods, and of each NUMA node.
 
     Attributes:
         entries: a container's own blocks, or its part of its pod's pool.
@@ -410,7 +414,7 @@ class MemoryState(Struct, frozen=True):
 
 
 def write_memory_state(state: MemoryState) -> str:
-    """The file's text."""
+    """Return the text of ``memory_manager_state``."""
     entries = {
         uid: {name: _written(blocks) for name, blocks in of_pod.items()}
         for uid, of_pod in state.entries.items()
@@ -438,7 +442,7 @@ def write_memory_state(state: MemoryState) -> str:
 
 
 def read_memory_state(text: str) -> MemoryState:
-    """The state in a file.
+    """Return the state in a file.
 
     Raises:
         StateError: it can't be used; the message contains the reason.
@@ -473,29 +477,33 @@ def read_memory_state(text: str) -> MemoryState:
 
 
 def memory_checksum(state: MemoryState, *, with_pools: bool = False) -> int:
-    """The checksum of a file with this state.
+    """Return the checksum of a file with this state.
 
     ``with_pools``: of a file of 1.36 with the gate PodLevelResourceManagers.
     """
     of_pods = {
-        uid: struct((("MemoryBlocks", "[]state.Block", _all_dumped(blocks)),))
+        uid: dump_struct((("MemoryBlocks", "[]state.Block", _dump_blocks(blocks)),))
         for uid, blocks in state.pools.items()
     }
-    pods = (("PodEntries", "state.PodMemoryAssignments", text_map(of_pods)),) if with_pools else ()
+    pods = (
+        (("PodEntries", "state.PodMemoryAssignments", dump_text_map(of_pods)),)
+        if with_pools
+        else ()
+    )
     nodes = {
-        node: pointer(
-            struct(
+        node: dump_pointer(
+            dump_struct(
                 (
                     ("NumberOfAssignments", "int", of_node.assignments),
-                    ("MemoryMap", "map[v1.ResourceName]*state.MemoryTable", _tables(of_node)),
-                    ("Cells", "[]int", items(of_node.cells)),
+                    ("MemoryMap", "map[v1.ResourceName]*state.MemoryTable", _dump_tables(of_node)),
+                    ("Cells", "[]int", dump_list(of_node.cells)),
                 )
             )
         )
         for node, of_node in state.nodes.items()
     }
     entries = {
-        uid: text_map({name: _all_dumped(blocks) for name, blocks in of_pod.items()})
+        uid: dump_text_map({name: _dump_blocks(blocks) for name, blocks in of_pod.items()})
         for uid, of_pod in state.entries.items()
         if of_pod
     }
@@ -503,19 +511,19 @@ def memory_checksum(state: MemoryState, *, with_pools: bool = False) -> int:
         MEMORY_TYPE,
         (
             ("PolicyName", "string", state.policy),
-            ("MachineState", "state.NUMANodeMap", number_map(nodes)),
-            ("Entries", "state.ContainerMemoryAssignments", text_map(entries)),
+            ("MachineState", "state.NUMANodeMap", dump_number_map(nodes)),
+            ("Entries", "state.ContainerMemoryAssignments", dump_text_map(entries)),
             *pods,
             ("Checksum", "checksum.Checksum", 0),
         ),
     )
 
 
-def _tables(node: NodeMemory) -> str:
-    return text_map(
+def _dump_tables(node: NodeMemory) -> str:
+    return dump_text_map(
         {
-            kind: pointer(
-                struct(
+            kind: dump_pointer(
+                dump_struct(
                     (name, "uint64", number)
                     for (_, name), number in zip(_TABLE, table.numbers(), strict=True)
                 )
@@ -525,14 +533,14 @@ def _tables(node: NodeMemory) -> str:
     )
 
 
-def _all_dumped(blocks: Sequence[Block]) -> str:
-    return items(map(_dumped_block, blocks))
+def _dump_blocks(blocks: Sequence[Block]) -> str:
+    return dump_list(map(_dump_block, blocks))
 
 
-def _dumped_block(block: Block) -> str:
-    return struct(
+def _dump_block(block: Block) -> str:
+    return dump_struct(
         (
-            ("NUMAAffinity", "[]int", items(block.nodes)),
+            ("NUMAAffinity", "[]int", dump_list(block.nodes)),
             ("Type", "v1.ResourceName", block.type),
             ("Size", "uint64", block.size),
         )

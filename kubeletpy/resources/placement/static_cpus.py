@@ -15,7 +15,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     EMPTY_POOL,
     AllocationRefused,
     CpuTopology,
@@ -42,14 +42,14 @@ from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, pick
 from kubeletpy.resources.placement.state import CpuState
 
-STATIC = "static"
+STATIC_CPU_POLICY = "static"
 CPU = "cpu"
 SMT = AdmissionReason.SMT_ALIGNMENT_ERROR
 NOTHING: frozenset[int] = frozenset()
 
 
 def exclusive_cpus(pod: Pod, container: api.Container, *, pod_level: bool = False) -> int:
-    """How many CPUs of its own a container gets. Raises ValueError for an invalid quantity.
+    """Count the CPUs of its own that a container gets. Raises ValueError for an invalid quantity.
 
     ``pod_level``: whether containers of pods with pod-level resources get any.
     """
@@ -64,7 +64,7 @@ def _whole_cpus(requests: Amounts) -> int:
 
 
 def exclusive_cpus_of_pod(pod: Pod) -> int:
-    """How many CPUs of their own a pod's containers need at once."""
+    """Count the CPUs of their own that a pod's containers need at once."""
     return peak_requests(pod, lambda container: {CPU: exclusive_cpus(pod, container)})[CPU]
 
 
@@ -86,10 +86,12 @@ class StaticCpus(Struct, frozen=True):
     def initial(self) -> CpuState:
         """The state in which no container has CPUs of its own."""
         everything = self.topology.ids
-        return CpuState(STATIC, everything - self.reserved if self.options.strict else everything)
+        return CpuState(
+            STATIC_CPU_POLICY, everything - self.reserved if self.options.strict else everything
+        )
 
     def problem(self, state: CpuState) -> str:
-        """Why a state that was read cannot be used; empty: it can."""
+        """Return why a state that was read cannot be used; empty if it can."""
         pool, exclusive = state.pool, state.exclusive
         strict = self.options.strict
         if not pool:
@@ -139,14 +141,14 @@ class StaticCpus(Struct, frozen=True):
         return NOTHING.union(*whole)
 
     def requested(self, pod: Pod, container: api.Container) -> int:
-        """How many CPUs of its own a container gets. Raises ValueError."""
+        """Count the CPUs of its own that a container gets. Raises ValueError."""
         allowed = self.pod_level is not PodLevelPlacement.NOTHING
         return exclusive_cpus(pod, container, pod_level=allowed)
 
     # -- hints --------------------------------------------------------------------------------
 
     def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> Hints:
-        """Where the CPUs could be; ``container`` None: those of the whole pod."""
+        """Return where the CPUs could be; ``container`` None stands for the whole pod."""
         if container is None:
             pools = self.pod_level.pools(pod)
             return self._pool_hints(state, pod) if pools else self._pod_hints(state, pod)
@@ -190,9 +192,9 @@ class StaticCpus(Struct, frozen=True):
         usable = sums(count[node] for node in nodes)
         needed = mask_of({by_numa(cpus[each]) for each in reusable})
         as_mask, narrowest, found = masks(nodes), len(nodes), []
-        for index, places in subsets(len(nodes)):
+        for index, positions in subsets(len(nodes)):
             if has[index] >= desired:
-                narrowest = min(narrowest, len(places))
+                narrowest = min(narrowest, len(positions))
             if usable[index] >= desired and needed & ~as_mask[index] == 0:
                 found.append(as_mask[index])
         return tuple(Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)

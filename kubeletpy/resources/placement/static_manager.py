@@ -1,7 +1,7 @@
-"""Books one resource of the machine by a static policy, and keeps the bookings on the disk.
+"""The common part of the managers of CPUs and memory: a static policy and its state file.
 
-The common part of the managers of CPUs and memory. The policy makes the decisions. One allocation
-is one write. Must never let a pod be admitted whose resources are not booked on the disk.
+The policy makes the decisions, and the file keeps them: it is read and checked at the start, then
+written atomically, one write after another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     AllocationRefused,
     Hint,
     Hints,
@@ -31,16 +31,13 @@ from kubeletpy.resources.placement.hints import (
 )
 from kubeletpy.resources.placement.state import StateError
 
-# A state file of placement: read and checked at the start, then written as a whole, one write
-# after another.
-
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 64 << 20
 """More than any node's pods need; a bigger file is not read."""
 
 
-_OF_DISK = "Repair its file system, then start again; the file itself may be sound."
+_DISK_ADVICE = "Repair its file system, then start again; the file itself may be sound."
 
 
 class StateUnusable(Exception):
@@ -56,7 +53,7 @@ class PlacementState(Protocol):
 
     @property
     def policy(self) -> str:
-        """The policy by which it was given."""
+        """The policy by which the resources were allocated."""
 
     @property
     def entries(self) -> Mapping[str, Any]:
@@ -75,14 +72,14 @@ S = TypeVar("S", bound=PlacementState)
 
 
 class Form(Struct, Generic[S], frozen=True):
-    """How a state is kept.
+    """The name and format of a state's file.
 
     Attributes:
         name: the file's.
         setting: the agent's setting that names the policy.
         held: what the entries are, for messages: ``CPUs``.
         read: parses a text to a state; raises StateError.
-        write: gives the text of a state.
+        write: returns the text of a state.
     """
 
     name: str
@@ -93,7 +90,7 @@ class Form(Struct, Generic[S], frozen=True):
 
 
 class StateFile(Generic[S]):
-    """One file. Use it inside the event loop only."""
+    """The file of one manager's state. Use it inside the event loop only."""
 
     def __init__(self, root_dir: Path, form: Form[S]) -> None:
         self.path = root_dir / form.name
@@ -106,7 +103,7 @@ class StateFile(Generic[S]):
         self._later: asyncio.Task[None] | None = None
 
     async def begin(self, fresh: S, problem: Callable[[S], str] | None) -> S:
-        """The state to continue from, which the file then contains: what was in it, or a fresh one.
+        """Return the state to continue from, which the file then contains: its own, or a fresh one.
 
         Args:
             fresh: the state of a node on which no container has anything yet.
@@ -123,7 +120,7 @@ class StateFile(Generic[S]):
         except StateError as error:
             raise StateUnusable(self.path, str(error)) from error
         except OSError as error:
-            raise StateUnusable(self.path, error.strerror or str(error), _OF_DISK) from error
+            raise StateUnusable(self.path, error.strerror or str(error), _DISK_ADVICE) from error
         if text == self._form.write(state):
             # a read-only disk does not keep the agent from starting
             self._newest = self._written = text
@@ -132,7 +129,9 @@ class StateFile(Generic[S]):
             await self.write(state)
         except OSError as error:
             if problem is not None:
-                raise StateUnusable(self.path, error.strerror or str(error), _OF_DISK) from error
+                raise StateUnusable(
+                    self.path, error.strerror or str(error), _DISK_ADVICE
+                ) from error
             log.warning("state not written", extra={"path": str(self.path), "error": str(error)})
         return state
 
@@ -157,7 +156,7 @@ class StateFile(Generic[S]):
     # -- inside ---------------------------------------------------------------------------------
 
     def _read(self) -> str | None:
-        """The file's text; None: there is no file, or it is empty. Blocking."""
+        """Return the file's text, or None if it is absent or empty. Blocking."""
         try:
             with self.path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
@@ -209,7 +208,7 @@ P = TypeVar("P", bound="StaticPolicy[Any]")
 
 
 class StaticPolicy(Protocol[S]):
-    """Decides what pods get of a resource; a decision is a new state. Pure.
+    """Decides which part of a resource pods get; a decision is a new state. Pure.
 
     All methods raise ValueError for an invalid quantity.
     """
@@ -219,13 +218,13 @@ class StaticPolicy(Protocol[S]):
         """How resources are booked for pods with pod-level resources."""
 
     def problem(self, state: S) -> str:
-        """Why a state that was read cannot be used; empty: it can."""
+        """Return why a state that was read cannot be used; empty if it can."""
 
     def requested(self, pod: Pod, container: api.Container) -> object:
-        """The amount that a container gets of its own; false: nothing."""
+        """Return the amount that a container gets of its own; false for nothing."""
 
     def hints(self, state: S, pod: Pod, container: api.Container | None) -> Hints:
-        """Where it could be allocated; ``container`` None: that of the whole pod."""
+        """Return where it could be allocated; ``container`` None stands for the whole pod."""
 
     def allocate(self, state: S, pod: Pod, container: api.Container, hint: Hint) -> S:
         """The state after a container gets its own. Raises AllocationRefused."""
@@ -249,11 +248,13 @@ class StaticManager(Generic[S, P]):
         requests: Counter,
         errors: Counter,
     ) -> None:
-        """Args:
-        policy: None: the policy none.
-        state: that of a node on which no container has anything yet.
-        file: keeps the state.
-        requests: counts the containers that request the resource, ``errors`` those refused.
+        """Manage a resource by a policy.
+
+        Args:
+            policy: None: the policy none.
+            state: that of a node on which no container has anything yet.
+            file: keeps the state.
+            requests: counts the containers that request the resource, ``errors`` those refused.
         """
         self.state = state
         self._policy = policy
@@ -270,22 +271,22 @@ class StaticManager(Generic[S, P]):
         self.state = await self._file.begin(self.state, problem)
 
     async def close(self) -> None:
-        """Finish pending writes."""
+        """Finish the writes of the state file."""
         await self._file.close()
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """See ResourceProvider."""
+        """Return where a container's request could be allocated."""
         return {} if self._policy is None else self._policy.hints(self.state, pod, container)
 
     def is_requested_by(self, pod: Pod) -> bool:
-        """See ResourceProvider."""
+        """Whether any container of a pod gets some of the resource as its own."""
         policy = self._policy
         return policy is not None and any(
             policy.requested(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """See ResourceProvider."""
+        """Book a container's request, or its pod's pool. Raises AllocationRefused."""
         policy = self._policy
         if policy is None:
             return False

@@ -12,16 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.pod import Pod, is_sidecar
-from kubeletpy.resources.placement import hints as placement_hints
+from kubeletpy.resources.placement import model
 from kubeletpy.resources.placement.state import Block, MemoryState, NodeMemory, Table
-
-# Computes the free memory of NUMA nodes as blocks are booked and released.
-#
-# Source: docs/reference/behaviour-resources.md, rs.
 
 Amounts = Mapping[str, int]
 """Bytes by type."""
 Nodes = Mapping[int, NodeMemory]
+STATIC_MEMORY_POLICY = "Static"
+
+
+# The free memory of NUMA nodes as blocks are booked and released.
 
 
 def fits(nodes: Nodes, some: Sequence[int], amounts: Amounts, what: str) -> bool:
@@ -38,7 +38,7 @@ def may_group(nodes: Nodes, some: tuple[int, ...]) -> bool:
 
 
 def booked(nodes: Nodes, block: Block, size: int) -> Nodes:
-    """Book this much of a block, from its nodes in turn."""
+    """Return the nodes after this much of a block is booked, from its nodes in turn."""
     after = dict(nodes)
     for node in block.nodes or ():
         found = after[node]
@@ -52,14 +52,14 @@ def booked(nodes: Nodes, block: Block, size: int) -> Nodes:
 
 
 def released(nodes: Nodes, block: Block) -> Nodes:
-    """Give a block back to its nodes in turn."""
+    """Return the nodes after a block is released, to its nodes in turn."""
     after, size = dict(nodes), block.size
     for node in block.nodes or ():
         found = after[node]
         table = found.tables.get(block.type, Table())
-        supplied = min(size, table.reserved)
-        size -= supplied
-        table = replace(table, reserved=table.reserved - supplied, free=table.free + supplied)
+        freed = min(size, table.reserved)
+        size -= freed
+        table = replace(table, reserved=table.reserved - freed, free=table.free + freed)
         count = found.assignments - 1
         cells = found.cells if count else (node,)
         after[node] = NodeMemory(count, {**found.tables, block.type: table}, cells)
@@ -69,7 +69,7 @@ def released(nodes: Nodes, block: Block) -> Nodes:
 def shrunk(
     state: MemoryState, pod: Pod, container: str, taken: Sequence[Block]
 ) -> dict[str, Sequence[Block]]:
-    """The pod's blocks, those of init containers without what a later one takes from them."""
+    """Return the pod's blocks, those of init containers without what a later one takes."""
     of_pod = dict(state.entries.get(pod.uid, {}))
     left = {block.type: block.size for block in taken}
     nodes = taken[0].nodes
@@ -89,7 +89,7 @@ def shrunk(
 
 
 def difference(expected: Nodes, found: Nodes) -> str:
-    """How a state's nodes differ from what follows from the machine and the assignments."""
+    """Return how a state's nodes differ from those that machine and assignments result in."""
     if expected.keys() != found.keys():
         return f"it is of a machine with the NUMA nodes {sorted(found)}, not {sorted(expected)}"
     for node, desired_node in expected.items():
@@ -112,9 +112,6 @@ def difference(expected: Nodes, found: Nodes) -> str:
     return ""
 
 
-STATIC = "Static"
-
-
 class StaticMemory(Struct, frozen=True):
     """The policy on one machine.
 
@@ -124,14 +121,14 @@ class StaticMemory(Struct, frozen=True):
     """
 
     nodes: Nodes
-    pod_level: placement_hints.PodLevelPlacement = placement_hints.PodLevelPlacement.NOTHING
+    pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING
 
     def initial(self) -> MemoryState:
         """The state with nothing booked."""
-        return MemoryState(STATIC, self.nodes)
+        return MemoryState(STATIC_MEMORY_POLICY, self.nodes)
 
     def problem(self, state: MemoryState) -> str:
-        """Why a state that was read cannot be used; empty: it can."""
+        """Return why a state that was read cannot be used; empty if it can."""
         if not state.nodes:
             return "" if state.is_empty else "it has assignments and no NUMA nodes"
         expected: Nodes = self.nodes
@@ -144,15 +141,13 @@ class StaticMemory(Struct, frozen=True):
 
     def requested(self, pod: Pod, container: api.Container) -> dict[str, int]:
         """The memory to book for a container. Raises ValueError."""
-        allowed = self.pod_level is not placement_hints.PodLevelPlacement.NOTHING
-        return placement_hints.requested_memory(pod, container, pod_level=allowed)
+        allowed = self.pod_level is not model.PodLevelPlacement.NOTHING
+        return model.requested_memory(pod, container, pod_level=allowed)
 
     # -- hints --------------------------------------------------------------------------------
 
-    def hints(
-        self, state: MemoryState, pod: Pod, container: api.Container | None
-    ) -> placement_hints.Hints:
-        """Where the memory could be; ``container`` None: that of the whole pod."""
+    def hints(self, state: MemoryState, pod: Pod, container: api.Container | None) -> model.Hints:
+        """Return where the memory could be; ``container`` None stands for the whole pod."""
         if container is None:
             return self._pod_hints(state, pod)
         amounts = self.requested(pod, container)
@@ -167,12 +162,12 @@ class StaticMemory(Struct, frozen=True):
             return _hints_of(held, amounts, sizes=not shrinks)
         return dict.fromkeys(amounts, self._masks(state, amounts, pod, container))
 
-    def _pod_hints(self, state: MemoryState, pod: Pod) -> placement_hints.Hints:
+    def _pod_hints(self, state: MemoryState, pod: Pod) -> model.Hints:
         pools = self.pod_level.pools(pod)
         amounts = (
-            placement_hints.memory_types(placement_hints.pool_requests(pod))
+            model.memory_types(model.pool_requests(pod))
             if pools
-            else placement_hints.peak_memory_requests(pod)
+            else model.peak_memory_requests(pod)
         )
         if not amounts:
             return {}
@@ -180,39 +175,38 @@ class StaticMemory(Struct, frozen=True):
             return dict.fromkeys(amounts, ())
         masks = {block.nodes for block in state.booked_blocks(pod.uid)}
         if masks:
-            # what it has stays where it is; if that is in several places there is no preference
+            # what it has stays where it is; if that is in several positions there is no preference
             only = next(iter(masks)) if len(masks) == 1 else None
             return {
-                name: None
-                if only is None
-                else (placement_hints.Hint(placement_hints.mask_of(only), True),)
+                name: None if only is None else (model.Hint(model.mask_of(only), True),)
                 for name in amounts
             }
         return dict.fromkeys(amounts, self._masks(state, amounts, pod, None))
 
     def _masks(
         self, state: MemoryState, amounts: Amounts, pod: Pod, container: api.Container | None
-    ) -> tuple[placement_hints.Hint, ...]:
+    ) -> tuple[model.Hint, ...]:
         nodes, narrowest, found = sorted(state.nodes), len(state.nodes), []
         tables = {
             name: [state.nodes[n].tables.get(name, Table()) for n in nodes] for name in amounts
         }
         could = [
-            (placement_hints.sums(t.allocatable for t in tables[name]), size)
+            (model.sums(t.allocatable for t in tables[name]), size)
             for name, size in amounts.items()
         ]
         free = [
-            (name, placement_hints.sums(t.free for t in tables[name]), size)
-            for name, size in amounts.items()
+            (name, model.sums(t.free for t in tables[name]), size) for name, size in amounts.items()
         ]
         busy = {node.cells for node in state.nodes.values() if node.assignments}
-        in_use = sum(1 << place for place, n in enumerate(nodes) if state.nodes[n].assignments)
-        as_mask = placement_hints.masks(nodes)
-        for index, places in placement_hints.subsets(len(nodes)):
+        in_use = sum(
+            1 << position for position, n in enumerate(nodes) if state.nodes[n].assignments
+        )
+        as_mask = model.masks(nodes)
+        for index, positions in model.subsets(len(nodes)):
             if any(total[index] < size for total, size in could):
                 continue
-            narrowest = min(narrowest, len(places))
-            some = tuple(nodes[place] for place in places)
+            narrowest = min(narrowest, len(positions))
+            some = tuple(nodes[position] for position in positions)
             if len(some) > 1 and index & in_use and some not in busy:
                 continue  # one of its nodes is used in another way
             if not may_group(state.nodes, some):
@@ -220,7 +214,7 @@ class StaticMemory(Struct, frozen=True):
             reusable = self.reusable(state, pod, container, some)
             if all(of[index] >= size - reusable.get(name, 0) for name, of, size in free):
                 found.append(as_mask[index])
-        return tuple(placement_hints.Hint(mask, mask.bit_count() == narrowest) for mask in found)
+        return tuple(model.Hint(mask, mask.bit_count() == narrowest) for mask in found)
 
     def reusable(
         self,
@@ -247,7 +241,7 @@ class StaticMemory(Struct, frozen=True):
     # -- allocation ---------------------------------------------------------------------------
 
     def allocate(
-        self, state: MemoryState, pod: Pod, container: api.Container, hint: placement_hints.Hint
+        self, state: MemoryState, pod: Pod, container: api.Container, hint: model.Hint
     ) -> MemoryState:
         """The state after a container's memory is booked.
 
@@ -266,9 +260,7 @@ class StaticMemory(Struct, frozen=True):
         of_pod = {**shrunk(state, pod, name, blocks), name: blocks}
         return replace(state, nodes=left, entries={**state.entries, pod.uid: of_pod})
 
-    def allocate_pool(
-        self, state: MemoryState, pod: Pod, hint: placement_hints.Hint
-    ) -> MemoryState:
+    def allocate_pool(self, state: MemoryState, pod: Pod, hint: model.Hint) -> MemoryState:
         """The state after a pod's pool is booked; a pod keeps what it has.
 
         A pool that was recorded without all parts, by a kubelet that was interrupted, is divided
@@ -277,14 +269,14 @@ class StaticMemory(Struct, frozen=True):
         Raises:
             AllocationRefused: there is not that much, or none is left to share.
         """
-        amounts = placement_hints.memory_types(placement_hints.pool_requests(pod))
+        amounts = model.memory_types(model.pool_requests(pod))
         pool = state.pools.get(pod.uid)
         have = state.entries.get(pod.uid, {}).keys()
-        every = {container["name"] for container in placement_hints.containers_in_order(pod)}
+        every = {container["name"] for container in model.containers_in_order(pod)}
         if not amounts or every <= have or (have and pool is None):
             return state
         if why := self._check_pool(pod, amounts):
-            raise placement_hints.AllocationRefused(why, placement_hints.EMPTY_POOL)
+            raise model.AllocationRefused(why, model.EMPTY_POOL)
         left: Nodes = state.nodes
         if pool is None:
             nodes = self._chosen(state, amounts, pod, None, hint)
@@ -302,16 +294,14 @@ class StaticMemory(Struct, frozen=True):
             {**state.pools, pod.uid: pool},
         )
 
-    def divide(self, pod: Pod, pool: Amounts) -> placement_hints.Division[Counter[str]]:
+    def divide(self, pod: Pod, pool: Amounts) -> model.Division[Counter[str]]:
         """The bytes of a pod's pool, divided among its containers."""
-        return placement_hints.divide(
+        return model.divide(
             pod, Counter(pool), lambda each, left: Counter(self.requested(pod, each))
         )
 
     def _check_pool(self, pod: Pod, amounts: Amounts) -> str:
-        return placement_hints.check_pool(
-            pod, Counter(amounts), lambda each: self.requested(pod, each)
-        )
+        return model.check_pool(pod, Counter(amounts), lambda each: self.requested(pod, each))
 
     def _chosen(
         self,
@@ -319,7 +309,7 @@ class StaticMemory(Struct, frozen=True):
         amounts: Amounts,
         pod: Pod,
         container: api.Container | None,
-        hint: placement_hints.Hint,
+        hint: model.Hint,
     ) -> tuple[int, ...]:
         best = hint
         if best.mask is None:
@@ -333,7 +323,7 @@ class StaticMemory(Struct, frozen=True):
             if hint.preferred and not best.preferred:
                 raise _refused("failed to find the default preferred hint")
         mask = _mask(best)
-        if not fits(state.nodes, placement_hints.nodes_of(mask), amounts, "free"):
+        if not fits(state.nodes, model.nodes_of(mask), amounts, "free"):
             offered = self._masks(state, amounts, pod, container)
             wider = [each for each in offered if mask & ~_mask(each) == 0]
             if not wider:
@@ -342,7 +332,7 @@ class StaticMemory(Struct, frozen=True):
             if best.preferred and not extended.preferred:
                 raise _refused("failed to find the extended preferred hint")
             mask = _mask(extended)
-        nodes = placement_hints.nodes_of(mask)
+        nodes = model.nodes_of(mask)
         if len(nodes) > 1 and not may_group(state.nodes, nodes):
             raise _refused("preferred hint violates NUMA node allocation")
         return nodes
@@ -365,27 +355,24 @@ def _blocks(nodes: tuple[int, ...], amounts: Amounts) -> tuple[Block, ...]:
     return tuple(Block(nodes, kind, amounts[kind]) for kind in sorted(amounts))
 
 
-def _refused(why: str) -> placement_hints.AllocationRefused:
-    return placement_hints.AllocationRefused(
+def _refused(why: str) -> model.AllocationRefused:
+    return model.AllocationRefused(
         f"Allocate failed due to [memorymanager] {why}, which is unexpected"
     )
 
 
-def _mask(hint: placement_hints.Hint) -> int:
+def _mask(hint: model.Hint) -> int:
     assert hint.mask is not None, "it names nodes"
     return hint.mask
 
 
-def _best(hints: Sequence[placement_hints.Hint]) -> placement_hints.Hint:
+def _best(hints: Sequence[model.Hint]) -> model.Hint:
     return min(hints, key=lambda each: (not each.preferred, _mask(each).bit_count()))
 
 
-def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> placement_hints.Hints:
+def _hints_of(held: Sequence[Block], amounts: Amounts, *, sizes: bool) -> model.Hints:
     """The hints for what a container has; none when that differs from its requests."""
     found = {block.type: block.size for block in held}
     if found.keys() != amounts.keys() or (sizes and found != dict(amounts)):
         return {}
-    return {
-        block.type: (placement_hints.Hint(placement_hints.mask_of(block.nodes or ()), True),)
-        for block in held
-    }
+    return {block.type: (model.Hint(model.mask_of(block.nodes or ()), True),) for block in held}

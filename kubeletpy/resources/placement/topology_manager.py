@@ -1,7 +1,7 @@
-"""Assigns a pod to NUMA nodes: collects the providers' hints, merges, has each book.
+"""Assigns a pod to NUMA nodes: collects the providers' hints, merges them, and has each book.
 
-Source: docs/reference/behaviour-resources.md, rt. :mod:`kubeletpy.resources.placement.hints`
-decides which nodes suit, the providers decide what is allocated there.
+:func:`kubeletpy.resources.placement.model.merge` decides on the nodes, and the providers decide
+what is allocated there. Source: docs/reference/behaviour-resources.md, rt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubeletpy.metrics.resources import CONTAINER, NUMA_NODE, POD, PlacementMetr
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.pods.runtime_status import Decision
-from kubeletpy.resources.placement import hints as placement_hints
+from kubeletpy.resources.placement import model
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +26,8 @@ AFFINITY = AdmissionReason.TOPOLOGY_AFFINITY_ERROR
 AFFINITY_TEXT = "Resources cannot be allocated with Topology locality"
 POD_LEVEL_TEXT = "Pod Scope pod with pod-level resources failed admission "
 POD_LEVEL_TEXTS = {
-    placement_hints.PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT
-    + "with a container-level topology manager",
-    placement_hints.PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
+    model.PodLevelPlacement.CONTAINERS: POD_LEVEL_TEXT + "with a container-level topology manager",
+    model.PodLevelPlacement.POOL: POD_LEVEL_TEXT + "under pod-scope topology manager",
 }
 """The text for pods with pod-level resources; with the gate off it is that of other pods."""
 
@@ -38,26 +37,28 @@ class TopologyManager:
 
     def __init__(
         self,
-        providers: Sequence[placement_hints.ResourceProvider],
+        providers: Sequence[model.ResourceProvider],
         nodes: Sequence[int],
-        policy: placement_hints.Policy,
+        policy: model.Policy,
         metrics: PlacementMetrics,
         *,
         scope: str = CONTAINER,
-        pod_level: placement_hints.PodLevelPlacement = placement_hints.PodLevelPlacement.NOTHING,
-        closest: placement_hints.Distances | None = None,
+        pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING,
+        closest: model.Distances | None = None,
         users: Callable[[], Collection[str] | None] = lambda: None,
         decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None,
         elapsed: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Args:
-        providers: called in this order.
-        nodes: ids of all NUMA nodes.
-        scope: whether to find a place for each ``container`` or for a whole ``pod``.
-        pod_level: what pods with pod-level resources get.
-        closest: set with the option prefer-closest-numa-nodes.
-        users: uids of the pods that use the node; None: not known yet, nothing is taken back.
-        decided: called with what was decided about a pod, and why.
+        """Place pods by a policy.
+
+        Args:
+            providers: called in this order.
+            nodes: ids of all NUMA nodes.
+            scope: whether to assign nodes to each ``container`` or to a complete ``pod``.
+            pod_level: what pods with pod-level resources get.
+            closest: set with the option prefer-closest-numa-nodes.
+            users: uids of the pods that use the node; None: not known yet, nothing is taken back.
+            decided: called with what was decided about a pod, and why.
         """
         self._providers = tuple(providers)
         self._nodes = tuple(nodes)
@@ -74,8 +75,8 @@ class TopologyManager:
         """Reserve all that a pod requests of the machine; it keeps what it already has.
 
         Returns:
-            what to await before the pod is admitted; others may be admitted meanwhile. None:
-            nothing. It raises AllocationRefused too.
+            a function to await before the pod is admitted, or None. Others may be admitted
+            meanwhile. It raises AllocationRefused, too.
 
         Raises:
             AllocationRefused: it can't be allocated; what was booked so far is taken back with the
@@ -83,15 +84,15 @@ class TopologyManager:
         """
         self._metrics.topology_requests.inc()
         began = self._elapsed()
-        booked: list[placement_hints.ResourceProvider] = []
+        booked: list[model.ResourceProvider] = []
         try:
-            if self._policy is not placement_hints.Policy.NONE or any(
+            if self._policy is not model.Policy.NONE or any(
                 provider.is_requested_by(pod) for provider in self._providers
             ):
                 self.release()
                 booked = self._book(pod)
         except ValueError as error:  # an invalid quantity
-            raise placement_hints.AllocationRefused(
+            raise model.AllocationRefused(
                 f"Allocate failed due to {error}, which is unexpected"
             ) from error
         finally:
@@ -100,21 +101,21 @@ class TopologyManager:
         return partial(self._settle, pod, booked, began) if booked else None
 
     def preview(self, pod: Pod) -> list[Decision]:
-        """Where a pod, or each of its containers by itself, would go now. Books nothing.
+        """Return where a pod, or each of its containers by itself, would be placed now.
+
+        Nothing is booked.
 
         Raises:
-            AllocationRefused: nowhere; with all resources that could not agree.
+            AllocationRefused: nowhere; the message has all resources that could not agree.
             ValueError: an invalid quantity.
         """
-        if self._policy is placement_hints.Policy.NONE:
+        if self._policy is model.Policy.NONE:
             return []
         found = []
-        for container in (
-            (None,) if self._scope == POD else placement_hints.containers_in_order(pod)
-        ):
+        for container in (None,) if self._scope == POD else model.containers_in_order(pod):
             merged, why = self._merge(pod, container)
             if not merged.admitted:
-                raise placement_hints.AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
+                raise model.AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
             if why:
                 found.append(Decision(f"{_whose(container)} goes {_where(merged.hint)}", why))
         return found
@@ -127,14 +128,14 @@ class TopologyManager:
         for provider in self._providers:
             provider.release(users)
 
-    def _book(self, pod: Pod) -> list[placement_hints.ResourceProvider]:
-        """The providers that have something to settle."""
-        booked: dict[str, placement_hints.ResourceProvider] = {}
-        hint = placement_hints.NOT_TO_BE_HAD  # policy none: there is no hint
-        if self._scope == POD and self._policy is not placement_hints.Policy.NONE:
+    def _book(self, pod: Pod) -> list[model.ResourceProvider]:
+        """Book with all providers; return those that have something to settle."""
+        booked: dict[str, model.ResourceProvider] = {}
+        hint = model.NOT_PREFERRED  # policy none: there is no hint
+        if self._scope == POD and self._policy is not model.Policy.NONE:
             hint = self._merged(pod, None)
-        for container in placement_hints.containers_in_order(pod):
-            if self._scope != POD and self._policy is not placement_hints.Policy.NONE:
+        for container in model.containers_in_order(pod):
+            if self._scope != POD and self._policy is not model.Policy.NONE:
                 hint = self._merged(pod, container)
             for provider in self._providers:
                 with self._recorded(pod, provider, container["name"]):
@@ -143,7 +144,7 @@ class TopologyManager:
         return list(booked.values())
 
     async def _settle(
-        self, pod: Pod, booked: Sequence[placement_hints.ResourceProvider], began: float
+        self, pod: Pod, booked: Sequence[model.ResourceProvider], began: float
     ) -> None:
         try:
             for provider in booked:
@@ -154,44 +155,43 @@ class TopologyManager:
 
     @contextmanager
     def _recorded(
-        self, pod: Pod, provider: placement_hints.ResourceProvider, container: str = ""
+        self, pod: Pod, provider: model.ResourceProvider, container: str = ""
     ) -> Iterator[None]:
         """Records a refusal as a decision about the pod."""
         try:
             yield
-        except placement_hints.AllocationRefused as refused:
+        except model.AllocationRefused as refused:
             name = container or refused.container
             what = f"refused: no {provider.name}" + (f" for container {name}" if name else "")
             self._decided(pod.uid, [Decision(what, str(refused))])
             log.info("no place for a pod", extra={"pod": pod.key, "why": f"{what}: {refused}"})
             raise
 
-    def _merged(self, pod: Pod, container: api.Container | None) -> placement_hints.Hint:
+    def _merged(self, pod: Pod, container: api.Container | None) -> model.Hint:
         merged, why = self._merge(pod, container)
         whose = _whose(container)
-        guaranteed = self._policy is placement_hints.Policy.SINGLE_NUMA_NODE
+        guaranteed = self._policy is model.Policy.SINGLE_NUMA_NODE
         if not merged.admitted:
             self._metrics.topology_errors.inc()
             if guaranteed:
                 self._metrics.not_aligned.labels(self._scope, NUMA_NODE).inc()
             self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
             log.info("no place for a pod", extra={"pod": pod.key, "why": why})
-            raise placement_hints.AllocationRefused(self._refusal(pod), AFFINITY)
+            raise model.AllocationRefused(self._refusal(pod), AFFINITY)
         if guaranteed:
             self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
         if why:
             self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
 
-    def _merge(
-        self, pod: Pod, container: api.Container | None
-    ) -> tuple[placement_hints.MergedHints, str]:
-        """The merged hints, and the reason as text: what each resource could have allocated.
+    def _merge(self, pod: Pod, container: api.Container | None) -> tuple[model.MergedHints, str]:
+        """Return the merged hints, and as text the nodes that each resource offered.
 
-        If the pod is not admitted: the resources that could not agree. Empty: there are no hints.
+        If the pod is not admitted, the text has the resources that could not agree. It is empty
+        without hints.
         """
         provided = [provider.hints(pod, container) for provider in self._providers]
-        merged = placement_hints.merge(provided, self._nodes, self._policy, self._closest)
+        merged = model.merge(provided, self._nodes, self._policy, self._closest)
         if not merged.admitted:
             offered = _offered(self._providers, provided, merged.against)
             return merged, f"topologyManagerPolicy {self._policy} finds no NUMA nodes: {offered}"
@@ -210,16 +210,16 @@ def _whose(container: api.Container | None) -> str:
     return "pod" if container is None else f"container {container['name']}"
 
 
-def _where(hint: placement_hints.Hint) -> str:
+def _where(hint: model.Hint) -> str:
     if hint.mask is None:
         return "to any NUMA node"
     best = "" if hint.preferred else ", which is not as near as can be"
-    return f"to NUMA node {placement_hints.format_ids(placement_hints.nodes_of(hint.mask))}{best}"
+    return f"to NUMA node {model.format_ids(model.nodes_of(hint.mask))}{best}"
 
 
 def _offered(
-    providers: Sequence[placement_hints.ResourceProvider],
-    provided: Sequence[placement_hints.Hints],
+    providers: Sequence[model.ResourceProvider],
+    provided: Sequence[model.Hints],
     only: Collection[str] | None = None,
 ) -> str:
     """The NUMA nodes offered by each provider, as text; ``only``: of these resources."""
@@ -231,16 +231,14 @@ def _offered(
     )
 
 
-def _offers(hints: Sequence[placement_hints.Hint] | None) -> str:
+def _offers(hints: Sequence[model.Hint] | None) -> str:
     if hints is None:
         return "could come from anywhere"
     preferred = [hint for hint in hints if hint.preferred]
     if not preferred:
         return "can't be had near to each other"
     nodes = (
-        "any"
-        if hint.mask is None
-        else placement_hints.format_ids(placement_hints.nodes_of(hint.mask))
+        "any" if hint.mask is None else model.format_ids(model.nodes_of(hint.mask))
         for hint in preferred[:8]
     )
     return f"could come from {' or '.join(nodes)}"

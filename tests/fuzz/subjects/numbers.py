@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.base.api import quantity, times
 from kubeletpy.pods.environment import ExpansionTooLong, expand
-from kubeletpy.resources.placement.hints import parse_ids
+from kubeletpy.resources.placement.model import parse_ids
 from kubeletpy.volumes.containers.environment import parse_env_file
 from kubeletpy_up.schema import formats
 from tests.fuzz.target import target, text

@@ -19,7 +19,7 @@ from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.dra import checkpoint as claim_checkpoint
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.model import BadClaimState
-from kubeletpy.resources.placement.hints import format_ids
+from kubeletpy.resources.placement.model import format_ids
 from kubeletpy.resources.placement.state import StateError, read_cpu_state, read_memory_state
 
 UNUSABLE = (

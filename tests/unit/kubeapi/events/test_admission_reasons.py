@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.resources.placement.hints import AllocationRefused
+from kubeletpy.resources.placement.model import AllocationRefused
 from tools.rulebook import tables
 from tools.rulebook.product import modules
 

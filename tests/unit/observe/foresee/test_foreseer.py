@@ -37,7 +37,7 @@ from kubeletpy.resources.admission.checks import (
     Verdict,
 )
 from kubeletpy.resources.allocation.resources import Infeasible
-from kubeletpy.resources.placement.hints import AllocationRefused
+from kubeletpy.resources.placement.model import AllocationRefused
 from tests.unit.observe.foresee.pods import container, pod
 
 RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"

@@ -25,7 +25,7 @@ from kubeletpy.resources.devices.checkpoint import FILE, parse_checkpoint
 from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.resources.devices.model import AwaitedPlugins, RegistrationRefused
 from kubeletpy.resources.devices.registration import KubeletSocket
-from kubeletpy.resources.placement.hints import AllocationRefused, Hint
+from kubeletpy.resources.placement.model import AllocationRefused, Hint
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.devices.plugins import SimPlugin, failed, hang
 from tests.virtual_time import on_virtual_time

@@ -12,7 +12,7 @@ from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 from kubeletpy.resources.devices.model import Booking
 from kubeletpy.resources.devices.pick import plugin_additions
 from kubeletpy.resources.devices.plugin import MAX_ADDITIONS
-from kubeletpy.resources.placement.hints import AllocationRefused
+from kubeletpy.resources.placement.model import AllocationRefused
 from tests.unit.resources.devices.plugins import SimPlugin
 from tests.unit.resources.devices.test_device_manager import Node, admit, ids, pod
 from tests.virtual_time import on_virtual_time

@@ -18,8 +18,8 @@ from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import Code
 from kubeletpy.resources.devices.device_manager import DeviceManager
-from kubeletpy.resources.placement.hints import AllocationRefused, Policy
 from kubeletpy.resources.placement.managers import CpuManager
+from kubeletpy.resources.placement.model import AllocationRefused, Policy
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.topology_manager import TopologyManager

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import Cpu, CpuTopology, format_ids
+from kubeletpy.resources.placement.model import Cpu, CpuTopology, format_ids
 
 
 def machine(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     ANY,
-    NOT_TO_BE_HAD,
+    NOT_PREFERRED,
     Hint,
     Hints,
     MergedHints,
@@ -126,7 +126,7 @@ def by_combinations(provided: Sequence[Hints], nodes: Sequence[int], policy: Pol
     resources: list[Sequence[Hint]] = []
     for of_provider in provided:
         for supplied in of_provider.values():
-            resources.append((ANY,) if supplied is None else supplied or (NOT_TO_BE_HAD,))
+            resources.append((ANY,) if supplied is None else supplied or (NOT_PREFERRED,))
     if policy is SINGLE:
         resources = [
             [h for h in supplied if h.preferred and (h.mask is None or h.mask.bit_count() == 1)]

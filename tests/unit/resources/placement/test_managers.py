@@ -17,8 +17,10 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.resources.placement import static_manager
-from kubeletpy.resources.placement.hints import (
-    NOT_TO_BE_HAD,
+from kubeletpy.resources.placement.machine import TopologyUnknown, read_machine
+from kubeletpy.resources.placement.managers import CpuManager, CpuReconciler, RunningContainer
+from kubeletpy.resources.placement.model import (
+    NOT_PREFERRED,
     AllocationRefused,
     Hint,
     Hints,
@@ -27,8 +29,6 @@ from kubeletpy.resources.placement.hints import (
     format_ids,
     parse_ids,
 )
-from kubeletpy.resources.placement.machine import TopologyUnknown, read_machine
-from kubeletpy.resources.placement.managers import CpuManager, CpuReconciler, RunningContainer
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_manager import StateUnusable
@@ -50,7 +50,7 @@ def on_disk(root: Path) -> Any:
 
 async def allocate(of: CpuManager, pod: Pod) -> None:
     every = (*pod.init_containers, *pod.containers)
-    booked = [of.book(pod, container, NOT_TO_BE_HAD) for container in every]
+    booked = [of.book(pod, container, NOT_PREFERRED) for container in every]
     if any(booked):
         await of.settle(pod)
 
@@ -208,7 +208,7 @@ class Provider:
         self.users: Any = None
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        self.requested.append(("" if container is None else container["name"], NOT_TO_BE_HAD))
+        self.requested.append(("" if container is None else container["name"], NOT_PREFERRED))
         return self._hints
 
     def is_requested_by(self, pod: Pod) -> bool:
@@ -250,7 +250,7 @@ async def test_each_container_has_its_own_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, stated = topology_manager(cpu)
     assert of.admit(TWO) is None
-    supplied = [each for each in cpu.requested if each[1] is not NOT_TO_BE_HAD]
+    supplied = [each for each in cpu.requested if each[1] is not NOT_PREFERRED]
     assert supplied == [(name, Hint(1, True)) for name in "icd"]
     assert stated[0] == Decision("container i goes to NUMA node 0", "cpu (cpu) could come from 0")
 
@@ -260,7 +260,7 @@ async def test_the_containers_of_a_pod_share_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, scope="pod")
     assert of.admit(TWO) is None
-    assert cpu.requested == [("", NOT_TO_BE_HAD), *((name, Hint(1, True)) for name in "icd")]
+    assert cpu.requested == [("", NOT_PREFERRED), *((name, Hint(1, True)) for name in "icd")]
 
 
 @on_virtual_time
@@ -268,7 +268,7 @@ async def test_without_a_policy_no_provider_gives_hints() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
     assert of.admit(TWO) is None
-    assert cpu.requested == [(name, NOT_TO_BE_HAD) for name in "icd"]
+    assert cpu.requested == [(name, NOT_PREFERRED) for name in "icd"]
 
 
 @on_virtual_time
@@ -301,7 +301,7 @@ def test_a_preview_books_nothing(more: Any, places: list[str]) -> None:
     assert of.preview(TWO) == [
         Decision(f"{place} goes to NUMA node 0", "cpu (cpu) could come from 0") for place in places
     ]
-    assert {hint for _, hint in cpu.requested} <= {NOT_TO_BE_HAD}
+    assert {hint for _, hint in cpu.requested} <= {NOT_PREFERRED}
     assert stated == []
 
 

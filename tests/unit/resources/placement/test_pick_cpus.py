@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from kubeletpy.resources.placement.hints import (
+from kubeletpy.resources.placement.model import (
     Cpu,
     CpuTopology,
     Unit,

@@ -14,8 +14,9 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import (
-    NOT_TO_BE_HAD,
+from kubeletpy.resources.placement.managers import CpuManager, MemoryManager
+from kubeletpy.resources.placement.model import (
+    NOT_PREFERRED,
     AllocationRefused,
     Cpu,
     CpuTopology,
@@ -25,7 +26,6 @@ from kubeletpy.resources.placement.hints import (
     format_ids,
     parse_ids,
 )
-from kubeletpy.resources.placement.managers import CpuManager, MemoryManager
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.state import (
     Block,
@@ -293,10 +293,10 @@ def test_memory_that_is_used_up() -> None:
 
 def test_a_pool_of_more_than_one_node() -> None:
     of = memory()
-    state = of.allocate_pool(of.initial(), pod("2", sharing("s"), memory="150"), NOT_TO_BE_HAD)
+    state = of.allocate_pool(of.initial(), pod("2", sharing("s"), memory="150"), NOT_PREFERRED)
     assert state.pools == {"uid-1": (Block((0, 1), "memory", 150),)}
     with pytest.raises(AllocationRefused, match="no NUMA nodes with enough memory"):
-        of.allocate_pool(state, pod("2", sharing("s"), uid="b"), NOT_TO_BE_HAD)
+        of.allocate_pool(state, pod("2", sharing("s"), uid="b"), NOT_PREFERRED)
 
 
 class Node:

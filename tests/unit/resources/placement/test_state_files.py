@@ -13,7 +13,7 @@ import pytest
 
 from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.placement import state as go_dump
-from kubeletpy.resources.placement.hints import format_ids, parse_ids
+from kubeletpy.resources.placement.model import format_ids, parse_ids
 from kubeletpy.resources.placement.state import (
     Block,
     CpuState,
@@ -75,16 +75,16 @@ def devices(entries: object, registered: Mapping[str, object]) -> int:
         "checkpoint.checkpointData",
         (
             ("PodDeviceEntries", "[]checkpoint.PodDevicesEntry", entries),
-            ("RegisteredDevices", "map[string][]string", go_dump.text_map(registered)),
+            ("RegisteredDevices", "map[string][]string", go_dump.dump_text_map(registered)),
         ),
     )
 
 
 def test_sums_of_devices() -> None:
     """The devices package writes this file; its grammar is tested here."""
-    assert devices(go_dump.items(None), {}) == 3467439661
-    assert devices(go_dump.items([]), {}) == 2932075448
-    entry = go_dump.struct(
+    assert devices(go_dump.dump_list(None), {}) == 3467439661
+    assert devices(go_dump.dump_list([]), {}) == 2932075448
+    entry = go_dump.dump_struct(
         (
             ("PodUID", "string", "uid-a"),
             ("ContainerName", "string", "c"),
@@ -92,16 +92,18 @@ def test_sums_of_devices() -> None:
             (
                 "DeviceIDs",
                 "checkpoint.DevicesPerNUMA",
-                go_dump.number_map({0: go_dump.items(["d2", "d0"]), -1: go_dump.items(["d1"])}),
+                go_dump.dump_number_map(
+                    {0: go_dump.dump_list(["d2", "d0"]), -1: go_dump.dump_list(["d1"])}
+                ),
             ),
-            ("AllocResp", "[]uint8", go_dump.items(bytes.fromhex("0a060a0141120131"))),
+            ("AllocResp", "[]uint8", go_dump.dump_list(bytes.fromhex("0a060a0141120131"))),
         )
     )
     registered = {
-        "example.com/dev": go_dump.items(["d0", "d1", "d2"]),
-        "example.com/a": go_dump.items([]),
+        "example.com/dev": go_dump.dump_list(["d0", "d1", "d2"]),
+        "example.com/a": go_dump.dump_list([]),
     }
-    assert devices(go_dump.items([entry]), registered) == 3675780745
+    assert devices(go_dump.dump_list([entry]), registered) == 3675780745
 
 
 def test_entries_are_left_out_when_there_are_none() -> None:

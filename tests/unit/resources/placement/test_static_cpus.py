@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import (
-    NOT_TO_BE_HAD,
+from kubeletpy.resources.placement.model import (
+    NOT_PREFERRED,
     AllocationRefused,
     Cpu,
     CpuTopology,
@@ -25,7 +25,7 @@ from kubeletpy.resources.placement.options import (
     OptionError,
     check_sockets,
     read_cpu_options,
-    reserve,
+    reserve_cpus,
 )
 from kubeletpy.resources.placement.pick_cpus import PickOptions
 from kubeletpy.resources.placement.state import CpuState
@@ -58,7 +58,7 @@ def held(of: StaticCpus, entries: dict[str, dict[str, str]]) -> CpuState:
 
 def allocate(of: StaticCpus, state: CpuState, pod: Pod, mask: int | None = None) -> CpuState:
     for container in (*pod.init_containers, *pod.containers):
-        state = of.allocate(state, pod, container, Hint(mask, True) if mask else NOT_TO_BE_HAD)
+        state = of.allocate(state, pod, container, Hint(mask, True) if mask else NOT_PREFERRED)
     return state
 
 
@@ -369,7 +369,7 @@ def test_hints_with_whole_cores_leave_out_partly_used_ones() -> None:
     ],
 )
 def test_reserved_cpus(listed: str, count: int, options: CpuOptions, expected: str) -> None:
-    assert format_ids(reserve(SMT, parse_ids(listed), count, options)) == expected
+    assert format_ids(reserve_cpus(SMT, parse_ids(listed), count, options)) == expected
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_reserved_cpus(listed: str, count: int, options: CpuOptions, expected: s
 )
 def test_reservations_that_cannot_be(listed: str, count: int, why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        reserve(SMT, parse_ids(listed), count, CpuOptions())
+        reserve_cpus(SMT, parse_ids(listed), count, CpuOptions())
 
 
 @pytest.mark.parametrize(

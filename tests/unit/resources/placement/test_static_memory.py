@@ -13,15 +13,15 @@ from kubeletpy.config.settings import MemoryReservation
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import (
-    NOT_TO_BE_HAD,
+from kubeletpy.resources.placement.managers import MemoryManager
+from kubeletpy.resources.placement.model import (
+    NOT_PREFERRED,
     AllocationRefused,
     Hint,
     NumaNode,
     peak_memory_requests,
     requested_memory,
 )
-from kubeletpy.resources.placement.managers import MemoryManager
 from kubeletpy.resources.placement.options import OptionError, empty_nodes, huge_name
 from kubeletpy.resources.placement.state import (
     Block,
@@ -54,7 +54,7 @@ def requesting(memory: int, uid: str = "uid-1", init: tuple[Any, ...] = ()) -> P
 
 def allocate(of: StaticMemory, state: MemoryState, pod: Pod, hint: Any = None) -> MemoryState:
     for container in (*pod.init_containers, *pod.containers):
-        state = of.allocate(state, pod, container, hint or NOT_TO_BE_HAD)
+        state = of.allocate(state, pod, container, hint or NOT_PREFERRED)
         assert of.problem(state) == "", "a restart goes on with it"
         assert read_memory_state(write_memory_state(state)) == state
     return state
@@ -329,7 +329,7 @@ async def test_a_booking_that_cannot_be_written_is_refused(tmp_path: Path) -> No
     (tmp_path / "root").rmdir()
     (tmp_path / "root").write_text("no directory")
     pod = requesting(60)
-    assert of.book(pod, pod.containers[0], NOT_TO_BE_HAD)
+    assert of.book(pod, pod.containers[0], NOT_PREFERRED)
     with pytest.raises(AllocationRefused, match="memory_manager_state not being written"):
         await of.settle(pod)
     assert of.state == TWO.initial()

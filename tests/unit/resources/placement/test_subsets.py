@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from kubeletpy.resources.placement.hints import mask_of, masks, subsets, sums, touching
+from kubeletpy.resources.placement.model import mask_of, masks, subsets, sums, touching
 
 
 @pytest.mark.parametrize("seed", range(20))

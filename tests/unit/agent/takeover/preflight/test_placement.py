@@ -10,8 +10,8 @@ import pytest
 from kubeletpy.agent.takeover.preflight.placement import PlacementNotTried, no_position, placing
 from kubeletpy.config import KubeletSettings, default_settings
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.placement.hints import Cpu, CpuTopology, NumaNode
 from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown
+from kubeletpy.resources.placement.model import Cpu, CpuTopology, NumaNode
 from kubeletpy.resources.placement.state import CpuState, write_cpu_state
 from tests.unit.node.test_build import FACTS
 from tests.unit.resources.cgroups.pods import fixed, pod

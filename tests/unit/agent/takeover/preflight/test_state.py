@@ -40,7 +40,7 @@ def found(root: Path, **settings: object) -> list[tuple[Severity, str]]:
         ("cpu_manager_state", '{"policyName":"no', "blocks", "it is not JSON"),
         ("cpu_manager_state", CPUS, "blocks", "it was written by policy static"),
         ("memory_manager_state", "[]", "blocks", "it is not a JSON object"),
-        ("dra_manager_state", claim_checkpoint.written(()), "taken", "0 claims"),
+        ("dra_manager_state", claim_checkpoint.render(()), "taken", "0 claims"),
         ("dra_manager_state", '{"Data": "{', "blocks", ""),
         ("dra_health_state", "{}", "taken", "devices of 0 drivers"),
         ("dra_health_state", '{"a', "unclear", ""),

@@ -1,8 +1,6 @@
-"""Which NUMA nodes suit all providers of a container at once. Pure.
+"""The terms of placement: NUMA hints and their merge, the topology, providers, pods' pools. Pure.
 
-Source: docs/reference/behaviour-resources.md, rt. The merged hint is that of the best combination
-of one hint per resource. Combinations are never enumerated: with eight nodes and three resources
-there are sixteen million of them.
+Source: docs/reference/behaviour-resources.md, ro, rq, rs, rt.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ MAX_NODES = 8
 
 
 class Policy(StrEnum):
-    """topologyManagerPolicy."""
+    """The values of topologyManagerPolicy."""
 
     NONE = "none"
     BEST_EFFORT = "best-effort"
@@ -60,7 +58,7 @@ Hints = Mapping[str, Sequence[Hint] | None]
 """Hints of one provider, by resource; None for no preference, empty for impossible."""
 
 ANY = Hint(None, True)
-NOT_TO_BE_HAD = Hint(None, False)
+NOT_PREFERRED = Hint(None, False)
 
 
 class MergedHints(Struct, frozen=True):
@@ -69,7 +67,7 @@ class MergedHints(Struct, frozen=True):
     Attributes:
         hint: the hint by which providers allocate.
         admitted: whether the policy admits the pod.
-        against: resources that kept the hint from being preferred, for people.
+        against: resources that kept the hint from being preferred, for messages.
     """
 
     hint: Hint
@@ -78,12 +76,12 @@ class MergedHints(Struct, frozen=True):
 
 
 def mask_of(nodes: Iterable[int]) -> int:
-    """A bit for each node id."""
+    """Return the mask with a bit for each node id."""
     return reduce(lambda mask, node: mask | 1 << node, nodes, 0)
 
 
 def nodes_of(mask: int) -> tuple[int, ...]:
-    """The node ids of a mask, ascending."""
+    """Return the node ids of a mask, ascending."""
     return tuple(node for node in range(mask.bit_length()) if mask >> node & 1)
 
 
@@ -97,7 +95,10 @@ def merge(
     policy: Policy,
     closest: Distances | None = None,
 ) -> MergedHints:
-    """The nodes for one container, or for one pod.
+    """Merge the hints for one container, or for one pod.
+
+    The merged hint is that of the best combination of one hint per resource. Combinations are never
+    enumerated: with eight nodes and three resources there are sixteen million of them.
 
     Args:
         provided: the hints of each provider.
@@ -127,11 +128,11 @@ def _resources(provided: Sequence[Hints]) -> dict[str, Sequence[Hint]]:
     """The hints of each resource, with no preference and impossible made explicit."""
     found: dict[str, Sequence[Hint]] = {}
     for hints in provided:
-        for resource, supplied in hints.items():
-            if supplied is None:
+        for resource, possible in hints.items():
+            if possible is None:
                 found[resource] = (ANY,)
             else:
-                found[resource] = supplied or (NOT_TO_BE_HAD,)
+                found[resource] = possible or (NOT_PREFERRED,)
     return found
 
 
@@ -172,7 +173,7 @@ def _nearest(resources: Sequence[Sequence[Hint]], every: int, rank: Rank) -> int
 
 
 def _against(resources: Mapping[str, Sequence[Hint]], every: int) -> tuple[str, ...]:
-    """Resources without which the rest would have a preferred hint; all, if no single one is."""
+    """Return the resources without which the rest has a preferred hint; all if there are none."""
     found = tuple(
         name
         for name in resources
@@ -185,7 +186,7 @@ Rank = Callable[[int], tuple[float, ...]]
 
 
 def _rank(closest: Distances | None) -> Rank:
-    """Narrower is better; then closer together, if requested; then lower ids."""
+    """Rank masks: narrower first, then closer together, if requested, then lower ids."""
 
     def rank(mask: int) -> tuple[float, ...]:
         if closest is None:
@@ -202,7 +203,7 @@ def _distance(mask: int, closest: Distances) -> int:
     return sum(closest[a][order.index(b)] for a in nodes for b in nodes)
 
 
-# The CPUs of a machine and its NUMA nodes: what belongs together.
+# The topology of a machine.
 
 
 class Cpu(NamedTuple):
@@ -261,18 +262,18 @@ class CpuTopology(Struct, frozen=True, dict=True):
 
     @property
     def numa_first(self) -> bool:
-        """Whether a NUMA node holds whole sockets, not the other way round."""
+        """Whether a NUMA node holds complete sockets, not the other way round."""
         return len(self.sockets) >= len(self.nodes)
 
     def grouped(self, ids: Iterable[int], unit: Unit) -> dict[int, frozenset[int]]:
-        """The given CPUs by unit, units ascending."""
+        """Group CPUs by unit, units ascending."""
         found: dict[int, set[int]] = {}
         for each in ids:
             found.setdefault(unit(self.cpus[each]), set()).add(each)
         return {key: frozenset(found[key]) for key in sorted(found)}
 
     def within(self, ids: Collection[int], unit: Unit, key: int) -> frozenset[int]:
-        """Those of the given CPUs that are in one unit."""
+        """Return those of the CPUs that are in one unit."""
         return frozenset(each for each in ids if unit(self.cpus[each]) == key)
 
 
@@ -292,7 +293,7 @@ class NumaNode(Struct, frozen=True):
 
 
 def format_ids(ids: Iterable[int]) -> str:
-    """The shortest list of all of them."""
+    """Return the shortest list of the ids."""
     ranges: list[tuple[int, int]] = []
     for each in sorted(set(ids)):
         if ranges and ranges[-1][1] == each - 1:
@@ -303,32 +304,31 @@ def format_ids(ids: Iterable[int]) -> str:
 
 
 def parse_ids(text: str) -> frozenset[int]:
-    """All ids in a list. Raises ValueError."""
+    """Return all ids in a list. Raises ValueError."""
     found = parse_cpuset(text.strip())
     if found is None:
         raise ValueError(f"{text[:80]!r} is not a list such as 0-1,4")
     return found
 
 
-# Sets of NUMA nodes, all of them at once.
+# All sets of NUMA nodes at once.
 #
 # A set is a number: bit *i* stands for the *i*-th node. With the 8 nodes of a large machine there
-# are 255 of them, and each container is checked against each; so the answers for all are computed
-# in one go.
+# are 255 of them, and each container is checked against each; so one pass computes all answers.
 
 
 @cache
 def subsets(count: int) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Every non-empty subset of ``count`` nodes, with their places: narrow first, then by place."""
+    """Return every set of ``count`` nodes with their positions: narrow first, then by position."""
     return tuple(
-        (sum(1 << place for place in some), some)
+        (sum(1 << position for position in some), some)
         for width in range(1, count + 1)
         for some in combinations(range(count), width)
     )
 
 
 def sums(amounts: Iterable[int]) -> list[int]:
-    """The total of the nodes of each set; ``amounts``: of each node."""
+    """Return the total of each set; ``amounts`` has that of each node."""
     found = [0]
     for amount in amounts:
         found += [each + amount for each in found]
@@ -336,22 +336,22 @@ def sums(amounts: Iterable[int]) -> list[int]:
 
 
 def masks(nodes: Iterable[int]) -> list[int]:
-    """Each set as a bit mask of node ids."""
+    """Return each set as a bit mask of node ids."""
     return sums(1 << node for node in nodes)
 
 
 def touching(counts: Mapping[int, int], nodes: Sequence[int]) -> list[int]:
-    """For each set, how many things are near any of its nodes.
+    """Count the things near any node of each set.
 
     Args:
         counts: how many are near which nodes, by bit mask of node ids.
     """
-    place = {1 << node: 1 << index for index, node in enumerate(nodes)}
+    position = {1 << node: 1 << index for index, node in enumerate(nodes)}
     within = [0] * (1 << len(nodes))
     for mask, count in counts.items():
-        within[sum(bit for node, bit in place.items() if mask & node)] += count
+        within[sum(bit for node, bit in position.items() if mask & node)] += count
     within[0] = 0
-    for bit in place.values():
+    for bit in position.values():
         for each in range(len(within)):
             if each & bit:
                 within[each] += within[each ^ bit]
@@ -359,7 +359,7 @@ def touching(counts: Mapping[int, int], nodes: Sequence[int]) -> list[int]:
     return [within[everything] - within[everything ^ each] for each in range(len(within))]
 
 
-# Why a provider of resources does not allocate what a container requests.
+# Providers of resources, and their refusals.
 
 UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 
@@ -368,7 +368,7 @@ class AllocationRefused(Exception):
     """A provider cannot allocate what a container requests: the pod is refused.
 
     ``reason`` is that of the pod's status, and the text its message; ``container`` is the one that
-    requested, if known. Source: docs/reference/behaviour-resources.md, ro, rq, rt.
+    requested, if known.
     """
 
     def __init__(
@@ -379,8 +379,8 @@ class AllocationRefused(Exception):
         self.container = container
 
 
-def not_written(file: str, error: OSError) -> AllocationRefused:
-    """The refusal when an allocation could not be recorded on the disk."""
+def write_refusal(file: str, error: OSError) -> AllocationRefused:
+    """Return the refusal of an allocation that could not be recorded on the disk."""
     where = f" ({error.filename})" if error.filename else ""
     return AllocationRefused(
         f"Allocate failed due to {file} not being written: {error.strerror or error}{where}, "
@@ -388,29 +388,23 @@ def not_written(file: str, error: OSError) -> AllocationRefused:
     )
 
 
-# The interface of placement to a provider of resources: devices, CPUs, memory.
-#
-# The topology manager queries each provider where it could allocate (``hints``), merges the
-# answers, and then calls ``book`` of each. All this is one step, so that two pods are never
-# promised the same resources. Slow work follows in ``settle``: files, and device plugins. The
-# allocated resources reach the runtime through
-# :class:`kubeletpy.runtime_manager.protocol.ContainerProvider`, which a provider implements as
-# well.
-
-
 class ResourceProvider(Protocol):
-    """Has something to allocate that is in a certain place on the machine.
+    """Allocates a resource whose parts are near certain NUMA nodes: devices, CPUs, memory.
 
-    ``name`` is what people call it: ``devices``, ``cpu``, ``memory``.
+    The topology manager queries the ``hints`` of each provider, merges them, and then calls
+    ``book`` of each. All this is one step, so that two pods are never promised the same resources.
+    Slow work follows in ``settle``: files, and device plugins. The allocated resources reach the
+    runtime through :class:`kubeletpy.runtime_manager.protocol.ContainerProvider`, which a provider
+    implements as well.
     """
 
     @property
     def name(self) -> str:
-        """The provider's name for people."""
+        """The provider's name in messages: ``devices``, ``cpu``, ``memory``."""
         ...
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
-        """Where it could allocate what a container requests, by resource; books nothing.
+        """Return where a container's request could be allocated, by resource; book nothing.
 
         Args:
             pod: as it is allocated.
@@ -423,7 +417,7 @@ class ResourceProvider(Protocol):
         ...
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
-        """Reserve what a container requests, near ``hint``; whether there is anything to settle.
+        """Reserve what a container requests, near ``hint``; return whether to settle.
 
         Existing allocations stay unchanged: after a restart of the agent all pods are admitted
         again. Containers of a pod come in the order in which they start, init containers first.
@@ -435,7 +429,7 @@ class ResourceProvider(Protocol):
         ...
 
     async def settle(self, pod: Pod) -> None:
-        """Put all that was booked for a pod on the disk in one write; call device plugins.
+        """Write all that was booked for a pod to the disk at once; call device plugins.
 
         Raises:
             AllocationRefused: that failed; none of it is booked any more.
@@ -443,7 +437,7 @@ class ResourceProvider(Protocol):
         ...
 
     def release(self, uids: Collection[str]) -> None:
-        """Take back what all other pods hold. Must not block.
+        """Take back what all other pods hold. It must not block.
 
         Args:
             uids: the pods that use the node, and those that may.
@@ -451,11 +445,11 @@ class ResourceProvider(Protocol):
         ...
 
 
-# How pods with pod-level resources (spec.resources) are placed.
+# Pods with pod-level resources (spec.resources).
 #
 # With the gate PodLevelResourceManagers a pod is placed as one: the managers book a pool of what
 # spec.resources requests, and divide it among the containers. The rules are the same for CPUs and
-# memory. Source: docs/reference/behaviour-resources.md, rq, rs.
+# memory.
 
 EMPTY_POOL = AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR
 T = TypeVar("T")
@@ -474,7 +468,7 @@ class PodLevelPlacement(StrEnum):
 
     @classmethod
     def of_settings(cls, on: bool, policy: Policy, scope: str) -> PodLevelPlacement:
-        """``on``: the gate PodLevelResourceManagers; the others are the topology manager's."""
+        """Decide from PodLevelResourceManagers (``on``) and the topology manager's settings."""
         if not on:
             return cls.NOTHING
         return cls.POOL if scope == "pod" and policy is not Policy.NONE else cls.CONTAINERS
@@ -497,7 +491,7 @@ class Division(Struct, Generic[Part], frozen=True):
 
 
 def containers_in_order(pod: Pod) -> Iterator[api.Container]:
-    """A pod's containers in the order of allocation: init containers first."""
+    """Yield a pod's containers in the order of allocation: init containers first."""
     yield from pod.init_containers
     yield from pod.containers
 
@@ -524,7 +518,7 @@ def shares_part(pod: Pod, name: str, own: Callable[[api.Container], object]) -> 
 
 
 def pool_requests(pod: Pod) -> Amounts:
-    """The contents of a pod's pool: its pod-level requests; nothing unless it is Guaranteed.
+    """Return a pod's pool: its pod-level requests, or nothing unless it is Guaranteed.
 
     Raises ValueError for an invalid quantity.
     """
@@ -536,7 +530,7 @@ def pool_requests(pod: Pod) -> Amounts:
 def left_by_init_containers(
     pod: Pod, container: str, held: Callable[[str], frozenset[T]]
 ) -> frozenset[T]:
-    """The resources of init containers that have ended when a container starts.
+    """Return the resources of init containers that have ended when a container starts.
 
     ``held``: the resources of a container, by its name.
     """
@@ -552,7 +546,7 @@ def left_by_init_containers(
 def peak_requests(
     pod: Pod, requested: Callable[[api.Container], Mapping[str, int]]
 ) -> Counter[str]:
-    """The most that a pod needs at once: init containers take turns, sidecars keep running."""
+    """Return the most that a pod needs at once: init containers take turns, sidecars run on."""
     lasting, peak = Counter[str](), Counter[str]()
     for container in pod.init_containers:
         together = lasting + Counter(requested(container))
@@ -594,13 +588,10 @@ def divide(pod: Pod, pool: Part, take: Callable[[api.Container, Part], Part]) ->
 def check_pool(
     pod: Pod, pool: Counter[str], own: Callable[[api.Container], Mapping[str, int]]
 ) -> str:
-    """Why a pool is too small: nothing is left of a resource that containers have to share.
+    """Return why a pool is too small, or an empty text.
 
-    Args:
-        own: what a container would own of the pool.
-
-    Returns:
-        the message of the refusal; empty: the pool suffices.
+    It is too small if nothing is left of a resource that containers have to share. ``own``: what a
+    container would own of the pool.
     """
     division = divide(pod, pool, lambda container, left: +Counter(own(container)))
     for name, part in division.parts.items():
@@ -620,8 +611,6 @@ def _limits_are_requests(container: api.Container) -> bool:
 
 
 # The memory to book for containers and pods.
-#
-# Source: docs/reference/behaviour-resources.md, rs.
 
 MEMORY = "memory"
 HUGE = "hugepages-"
@@ -630,7 +619,7 @@ HUGE = "hugepages-"
 def requested_memory(
     pod: Pod, container: api.Container, *, pod_level: bool = False
 ) -> dict[str, int]:
-    """The memory to book for a container. Raises ValueError for an invalid quantity.
+    """Return the memory to book for a container. Raises ValueError for an invalid quantity.
 
     ``pod_level``: whether anything is booked for containers of pods with pod-level resources.
     """
@@ -640,7 +629,7 @@ def requested_memory(
 
 
 def memory_types(requests: Amounts) -> dict[str, int]:
-    """The bytes of each type of memory that is requested, in the order of names."""
+    """Return the requested bytes of each type of memory, in the order of names."""
     found = {
         name: whole(amount)
         for name, amount in requests.items()
@@ -650,5 +639,5 @@ def memory_types(requests: Amounts) -> dict[str, int]:
 
 
 def peak_memory_requests(pod: Pod) -> dict[str, int]:
-    """The memory that a pod needs at once."""
+    """Return the memory that a pod needs at once."""
     return dict(sorted(peak_requests(pod, partial(requested_memory, pod)).items()))
