@@ -1,7 +1,7 @@
 """Predicts the effect of a change to a pod that this node runs. Pure.
 
-The plans of the runtime sync before and after the change are compared: what the sync would do
-anyway is not the change's doing.
+First it is decided whether the API server would take the change. Then the plans of the runtime sync
+before and after it are compared: acts that the sync would do anyway are not due to the change.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import changed_limits, qos_class, size_limits, with_size_limits
 from kubeletpy.pods.runtime_status import SyncIntent
 
-# Which fields of a pod a change touches, and how the API server takes such changes.
-#
-# Source: docs/reference/api-server.md, aa; the API server's validation of pod updates. Its checks
-# of the values themselves are not repeated here.
+# The fields of a pod that a change touches, and how the API server takes such changes. Source:
+# docs/reference/api-server.md, aa; the API server's validation of pod updates. Its checks of the
+# values themselves are not repeated here.
 
 _CONTAINER = r"(containers|initContainers)\[[^\]]*\]"
 _EPHEMERAL = re.compile(r"ephemeralContainers\[[^\]]*\]")
 
 
 class ChangeMethod(StrEnum):
-    """How a field can be changed."""
+    """The way in which a field can be changed."""
 
     UPDATE = "update"
     """``kubectl edit``, ``patch``, ``set image``."""
@@ -43,7 +42,7 @@ class ChangeMethod(StrEnum):
     """The pod has to be replaced."""
 
 
-_WAYS: tuple[tuple[re.Pattern[str], ChangeMethod], ...] = (
+_METHODS: tuple[tuple[re.Pattern[str], ChangeMethod], ...] = (
     (re.compile(rf"{_CONTAINER}\.image"), ChangeMethod.UPDATE),
     (re.compile(rf"{_CONTAINER}\.resources\.(requests|limits)\.(cpu|memory)"), ChangeMethod.RESIZE),
     (re.compile(rf"{_CONTAINER}\.resizePolicy"), ChangeMethod.RESIZE),
@@ -59,7 +58,7 @@ class Change(Struct, frozen=True):
 
 
 def changes(before: Pod, after: Pod, *, memory_volumes: bool = False) -> list[Change]:
-    """The changes in a pod's spec. Metadata and status change nothing that runs.
+    """Return the changes in a pod's spec. Metadata and status change nothing that runs.
 
     ``memory_volumes``: the size limits of volumes in memory can be resized, too.
     """
@@ -86,12 +85,14 @@ def _way(path: str, old: Any, new: Any) -> ChangeMethod:
     elif _EPHEMERAL.fullmatch(path):
         return ChangeMethod.DEBUG if old is None else ChangeMethod.NEVER
     else:
-        return next((way for pattern, way in _WAYS if pattern.fullmatch(path)), ChangeMethod.NEVER)
+        return next(
+            (way for pattern, way in _METHODS if pattern.fullmatch(path)), ChangeMethod.NEVER
+        )
     return ChangeMethod.UPDATE if allowed else ChangeMethod.NEVER
 
 
 def _lasting(toleration: JSON) -> JSON:
-    """All of a toleration but its seconds, which may change."""
+    """Return all of a toleration but its seconds, which may change."""
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
@@ -124,11 +125,12 @@ def _containers(old: list[JSON], new: list[JSON], path: str) -> Iterator[tuple[s
         yield path, list(before), list(after)
 
 
-_REPORTED = 10
+_MAX_FIELDS = 10
+"""Fields that are named in a refusal; the rest is counted."""
 
 
 class Fate(Struct, frozen=True):
-    """The effect of a change."""
+    """The outcome of a request for a pod, and the reason if it is refused."""
 
     outcome: ForeseenOutcome
     reason: str = ""
@@ -136,15 +138,16 @@ class Fate(Struct, frozen=True):
 
 
 def forbidden(before: Pod, after: Pod, found: Sequence[Change]) -> Fate | None:
-    """Why the API server would not take a change; None: it would."""
+    """Return why the API server would not take a change, or None if it would."""
     never = [f"spec.{change.path}" for change in found if change.way is ChangeMethod.NEVER]
     if never:
-        more = f" and {len(never) - _REPORTED} more" if len(never) > _REPORTED else ""
+        more = f" and {len(never) - _MAX_FIELDS} more" if len(never) > _MAX_FIELDS else ""
+        fields = ", ".join(never[:_MAX_FIELDS])
         return Fate(
             ForeseenOutcome.FORBIDDEN,
             "Forbidden",
-            f"the API server lets nobody change {', '.join(never[:_REPORTED])}{more} of a pod that "
-            "exists: it has to be deleted and created anew",
+            f"the API server lets nobody change {fields}{more} of a pod that exists: it has to be "
+            "deleted and created anew",
         )
     if any(change.way is ChangeMethod.RESIZE for change in found) and qos_class(after) != qos_class(
         before
@@ -166,7 +169,7 @@ _DEADLINE = "once activeDeadlineSeconds are over the pod is stopped and Failed"
 
 
 def hints(found: Sequence[Change]) -> tuple[str, ...]:
-    """How such a change is made, and what comes of it later."""
+    """Return how such a change is made, and its later consequences."""
     present = {change.way for change in found}
     texts = [text for way, text in _HINTS.items() if way in present]
     if any(change.path == "activeDeadlineSeconds" for change in found):
@@ -175,12 +178,12 @@ def hints(found: Sequence[Change]) -> tuple[str, ...]:
 
 
 def restarted(before: SyncIntent, after: SyncIntent) -> tuple[str, ...]:
-    """The containers that restart because of a change."""
+    """Return the containers that restart because of a change."""
     return tuple(name for name in after.started if name not in before.started)
 
 
 def fate(before: SyncIntent, after: SyncIntent) -> Fate:
-    """The effect of a change, by the plans of the runtime sync before and after it."""
+    """Return the effect of a change, by the plans of the runtime sync before and after it."""
     if after.ends and not before.ends:
         return Fate(ForeseenOutcome.ENDS)
     if after.new_sandbox and not before.new_sandbox:
@@ -195,7 +198,7 @@ def fate(before: SyncIntent, after: SyncIntent) -> Fate:
 def acts(
     before: SyncIntent, after: SyncIntent, images: Iterable[ImageUse], took: Durations
 ) -> list[Act]:
-    """The node's acts because of the change, in order, with the reasons of the plan."""
+    """Return the node's acts because of the change, in order, with the reasons of the plan."""
     known = set(before.decisions)
     found = [Act(each.what, each.why) for each in after.decisions if each not in known]
     found += [
@@ -209,10 +212,8 @@ def acts(
     return found
 
 
-# A pod with a patch, or with a manifest laid over it.
-#
-# Which lists of a pod are keyed, and by what, is the API's schema (OpenAPI of Kubernetes 1.37,
-# ``x-kubernetes-patch-merge-key``).
+# Patches of a pod. The lists that are merged by a key are those of the API's schema (OpenAPI of
+# Kubernetes 1.37, ``x-kubernetes-patch-merge-key``).
 
 
 def _keyed(key: str, fields: JSON | None = None, *, retain: bool = False) -> JSON:
@@ -255,7 +256,7 @@ POD_SCHEMA: JSON = {
 
 
 class KubectlPatchType(StrEnum):
-    """The kinds of patch of ``kubectl patch``, by its names."""
+    """The types of ``kubectl patch``, by its names."""
 
     STRATEGIC = "strategic"
     MERGE = "merge"
@@ -263,15 +264,15 @@ class KubectlPatchType(StrEnum):
 
 
 def patched(pod: JSON, patch: Any, kind: KubectlPatchType = KubectlPatchType.STRATEGIC) -> JSON:
-    """A pod's object with a patch of its spec; what a patch does besides is left out.
+    """Return a pod's object with a patch of its spec; all else of the patch is left out.
 
     Raises MalformedPatch.
     """
     if kind is KubectlPatchType.JSON:
         return {**pod, "spec": json_patch(pod, patch).get("spec")}
-    desired = patch.get("spec", {}) if isinstance(patch, dict) else None
-    if not isinstance(desired, dict):
+    spec = patch.get("spec", {}) if isinstance(patch, dict) else None
+    if not isinstance(spec, dict):
         raise MalformedPatch("the patch is no object")
     if kind is KubectlPatchType.MERGE:
-        return {**pod, "spec": merge_patch(pod.get("spec"), desired)}
-    return strategic_merge(POD_SCHEMA, pod, {"spec": desired})
+        return {**pod, "spec": merge_patch(pod.get("spec"), spec)}
+    return strategic_merge(POD_SCHEMA, pod, {"spec": spec})

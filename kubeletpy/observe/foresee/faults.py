@@ -1,8 +1,8 @@
-"""Why an admitted pod would not start, whatever happens on the node. Pure.
+"""The faults for which an API server refuses a pod, or an admitted pod can never start. Pure.
 
 The rules are those that the worker applies after the admission: volumes, the sandbox, and each
-container's image and configuration (docs/reference/behaviour.md, c, h, i, j). What other objects
-contain is not checked here (:mod:`kubeletpy.observe.foresee.start`).
+container's image and configuration (docs/reference/behaviour.md, c, h, i, j). The contents of other
+objects are not checked here (:mod:`kubeletpy.observe.foresee.start`).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _AnyObjects(Struct, frozen=True):
 
 
 def api_refusal(pod: Pod) -> str:
-    """Why no API server accepts the pod, as far as the node can know; empty: nothing was found.
+    """Return why no API server accepts the pod, as far as a node can check; "" if nothing is wrong.
 
     Example: ``two containers have the name "a"``.
     """
@@ -111,30 +111,30 @@ def api_refusal(pod: Pod) -> str:
             if count > 1:
                 return f'{count} {what} have the name "{name}"'
     for field, allowed in POD_ENUMS.items():
-        if (problem := _not_one_of(pod.spec, field, allowed)) != "":
+        if problem := _enum_problem(pod.spec, field, allowed):
             return f"spec.{problem}"
     for _, container in pod.all_containers():
-        if problem := _refused_container(container):
+        if problem := _container_problem(container):
             return f"container {container['name']}: {problem}"
     for volume in pod.spec.get("volumes") or ():
         kind, source = volume_source({**volume})
         field, allowed = _VOLUME_ENUMS.get(kind, ("", ()))
-        if field and (problem := _not_one_of(source, field, allowed)):
+        if field and (problem := _enum_problem(source, field, allowed)):
             return f"volume {volume.get('name')}: {kind}.{problem}"
-        if kind == "emptyDir" and (problem := _no_size(source.get("sizeLimit"))):
+        if kind == "emptyDir" and (problem := _size_problem(source.get("sizeLimit"))):
             return f"volume {volume.get('name')}: emptyDir.sizeLimit {problem}"
     return ""
 
 
-def _no_size(size: Any) -> str:
+def _size_problem(size: Any) -> str:
     try:
         return "" if size is None or parse(size) >= 0 else f"is {size}: must be at least 0"
     except ValueError:
         return f"is {size}: must be a quantity such as 1Gi"
 
 
-def _refused_container(container: api.Container) -> str:
-    if problem := _not_one_of(container, "imagePullPolicy", PULL_POLICIES):
+def _container_problem(container: api.Container) -> str:
+    if problem := _enum_problem(container, "imagePullPolicy", PULL_POLICIES):
         return problem
     for variable in container.get("env") or ():
         if not (name := variable.get("name")) or "=" in name:
@@ -154,12 +154,12 @@ def _refused_container(container: api.Container) -> str:
             if isinstance(number, int) and not 0 <= number <= MAX_PORT:
                 return f"ports: {field} is {number}: must be at most {MAX_PORT}"
     for mount in container.get("volumeMounts") or ():
-        if problem := _not_one_of(mount, "mountPropagation", _PROPAGATIONS):
+        if problem := _enum_problem(mount, "mountPropagation", _PROPAGATIONS):
             return f"volumeMounts: {problem}"
     return ""
 
 
-def _not_one_of(found: Mapping[str, Any], field: str, allowed: Collection[str]) -> str:
+def _enum_problem(found: Mapping[str, Any], field: str, allowed: Collection[str]) -> str:
     value = found.get(field)
     if not value or value in allowed or (field == "medium" and _huge_pages(str(value))):
         return ""
@@ -177,14 +177,14 @@ def start_faults(
     settings: RuntimeSettings,
     names: Collection[str],
 ) -> tuple[StartFault, ...]:
-    """All faults of a pod with the containers ``names``, in the order of its start.
+    """Return the faults of a pod with the containers ``names``, in the order of its start.
 
     Args:
-        images: image -> what the node has of it; None, or no entry: the runtime did not report it.
+        images: image -> what the node has of it; None or no entry if the runtime did not report it.
         settings: of the node's containers.
     """
     userns = UserNamespaceRange(0) if requests_user_namespace(pod) else None
-    found = [*_of_volumes(plan)]
+    found = [*_volume_faults(plan)]
     try:
         build_pod_sandbox_config(pod, 0, settings, ResolverConfig(), userns=userns)
     except SandboxConfigError as error:
@@ -196,7 +196,7 @@ def start_faults(
         subject = f"container {container['name']}"
         image = container.get("image") or ""
         present = images.get(image)
-        found += _of_image(subject, container, present)
+        found += _image_faults(subject, container, present)
         user = present.user if present is not None and present.exists else _SOME_USER
         inputs = ContainerInputs(
             restart_count=0,
@@ -213,7 +213,7 @@ def start_faults(
     return tuple(found)
 
 
-def _of_image(
+def _image_faults(
     subject: str, container: api.Container, present: PresentImage | None
 ) -> Iterator[StartFault]:
     image = container.get("image") or ""
@@ -230,7 +230,7 @@ def _of_image(
         yield StartFault(subject, ImageErrorCode.NEVER_PULL, message)
 
 
-def _of_volumes(plan: VolumePlan) -> Iterator[StartFault]:
+def _volume_faults(plan: VolumePlan) -> Iterator[StartFault]:
     problems = dict(plan.problems)
     for volume in plan.volumes:
         try:
@@ -239,8 +239,8 @@ def _of_volumes(plan: VolumePlan) -> Iterator[StartFault]:
             for path in _paths(volume.kind, volume.source):
                 payload_path(path)
         except InvalidReference as error:
-            reported = reported_image(str(volume.source.get("reference") or ""))
-            problems[volume.name] = f'couldn\'t parse image name "{reported}": {error}'
+            name = reported_image(str(volume.source.get("reference") or ""))
+            problems[volume.name] = f'couldn\'t parse image name "{name}": {error}'
         except UnsafePath as error:
             problems[volume.name] = str(error)
     for name, problem in problems.items():
@@ -248,12 +248,12 @@ def _of_volumes(plan: VolumePlan) -> Iterator[StartFault]:
 
 
 def _paths(kind: str, source: Mapping[str, Any]) -> Iterator[str]:
-    """The paths of the files of a volume that the agent writes."""
+    """Yield the paths of the files of a volume that the agent writes."""
     if kind == "projected":
         for part in source.get("sources") or ():
-            for each, of_it in part.items():
-                if isinstance(of_it, Mapping):
-                    yield from _paths(each, of_it)
+            for name, projection in part.items():
+                if isinstance(projection, Mapping):
+                    yield from _paths(name, projection)
     elif kind in ("configMap", "secret", "downwardAPI"):
         yield from (str(item.get("path") or "") for item in source.get("items") or ())
     elif kind in ("serviceAccountToken", "clusterTrustBundle"):

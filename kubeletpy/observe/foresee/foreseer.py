@@ -1,4 +1,7 @@
-"""Computes what the agent's components would do with a pod. Must never change anything in them."""
+"""Answers ``kubeletpy plan``: queries the components for what they would do with a pod.
+
+Must never change anything in them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.tasks import run_together
-from kubeletpy.observe.foresee import change, start
-from kubeletpy.observe.foresee import model as foresee_model
+from kubeletpy.observe.foresee import change, model, start
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
 from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import MalformedPod, Pod
@@ -30,31 +32,32 @@ UID = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid of a pod that does not exist."""
 MAX_IMAGES = 50
 MAX_REPLICAS = 500
-"""Replicas of one workload that are judged."""
+"""Maximum number of replicas of one workload that are judged."""
 _RACE = (
     "another pod may come first, and the scheduler decides whether this node gets the pod at all"
 )
 
 
 class Nonsense(ValueError):
-    """The request can't be understood; the message contains the reason."""
+    """Raised if a request can't be understood; the message contains the reason."""
 
 
 class Foreseer:
-    """Answers ``kubeletpy plan``."""
+    """Predicts what this node would do with a new pod, or with a change to one of its pods."""
 
-    def __init__(self, node: foresee_model.NodeQueries) -> None:
+    def __init__(self, node: model.NodeQueries) -> None:
         self._node = node
 
-    async def foresee(self, requested: JSON) -> foresee_model.Foreseen:
+    async def foresee(self, requested: JSON) -> model.Foreseen:
         """Predict what the node would do.
 
         Args:
-            asked: ``pod``: a manifest, and ``replicas``, the number of such pods; or ``namespace``,
-                ``name`` and a ``patch`` of ``type`` ``strategic``, ``merge`` or ``json``.
+            requested: ``pod``, a manifest, and ``replicas``, the number of such pods; or
+                ``namespace``, ``name`` and a ``patch`` of ``type`` ``strategic``, ``merge`` or
+                ``json``.
 
         Raises:
-            Nonsense: it is not a pod, or there is no pod to be patched.
+            Nonsense: the manifest is no pod, or there is no pod to be patched.
         """
         if "patch" in requested:
             namespace, name = str(requested.get("namespace")), str(requested.get("name"))
@@ -74,28 +77,26 @@ class Foreseer:
         if existing is None:
             replicas = requested.get("replicas")
             return await self._new(desired, replicas if isinstance(replicas, int) else 1)
-        laid_over = {"spec": manifest.get("spec") or {}}
-        changed = _patched(existing, laid_over, change.KubectlPatchType.STRATEGIC)
+        patch = {"spec": manifest.get("spec") or {}}
+        changed = _patched(existing, patch, change.KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
-    async def _new(self, pod: Pod, replicas: int) -> foresee_model.Foreseen:
+    async def _new(self, pod: Pod, replicas: int) -> model.Foreseen:
         node = self._node
         if refusal := api_refusal(pod):
             message = f"the API server refuses it: {refusal}"
-            return self._answer(
-                pod, change.Fate(foresee_model.ForeseenOutcome.FORBIDDEN, "", message)
-            )
-        took = foresee_model.Durations(node.traces)
+            return self._answer(pod, change.Fate(model.ForeseenOutcome.FORBIDDEN, "", message))
+        took = model.Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
-        if fate.outcome is foresee_model.ForeseenOutcome.REFUSED:
+        if fate.outcome is model.ForeseenOutcome.REFUSED:
             return self._answer(pod, fate, unsure=(_RACE,))
         names = [container["name"] for _, container in pod.all_containers()]
         present = await self._present(pod)
         faults = start_faults(pod, plan, present, node.settings, names)
         image_uses = start.images(pod, _exist(present), names)
         volume_uses = start.volumes(plan)
-        acts = [foresee_model.Act(each.what, each.why) for each in placed]
+        acts = [model.Act(each.what, each.why) for each in placed]
         steps = start.acts(pod, volume_uses, image_uses, took)
         return self._answer(
             pod,
@@ -109,12 +110,12 @@ class Foreseer:
             needs=start.needs(pod, plan),
             squeezed=start.squeezed(node.levels(), pod_needs(pod)),
             evictions=await self._evictions(pod, victims),
-            seconds=foresee_model.total(steps),
+            seconds=model.total(steps),
             unsure=(*start.unsure(pod, image_uses), _RACE),
         )
 
     def _fitting(self, pod: Pod, replicas: int) -> int:
-        """How many pods like this one the node would admit, one after the other."""
+        """Return how many pods like this one the node would admit, one after the other."""
         others = list(self._node.others(pod.uid))
         for number in range(min(replicas, MAX_REPLICAS)):
             metadata = {**pod.object["metadata"], "uid": f"{pod.uid}-{number}"}
@@ -129,75 +130,69 @@ class Foreseer:
         self, pod: Pod, refused: str
     ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
         if refused:
-            return change.Fate(foresee_model.ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
+            return change.Fate(model.ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
             placed = self._node.place(pod)
             verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
         except AllocationRefused as error:
             return (
-                change.Fate(foresee_model.ForeseenOutcome.REFUSED, error.reason, str(error)),
+                change.Fate(model.ForeseenOutcome.REFUSED, error.reason, str(error)),
                 (),
                 (),
             )
         except ValueError as error:
             return (
-                change.Fate(foresee_model.ForeseenOutcome.REFUSED, UNEXPECTED, str(error)),
+                change.Fate(model.ForeseenOutcome.REFUSED, UNEXPECTED, str(error)),
                 (),
                 (),
             )
         if isinstance(verdict, Refused):
             rejection = verdict.rejection
             return (
-                change.Fate(
-                    foresee_model.ForeseenOutcome.REFUSED, rejection.reason, rejection.message
-                ),
+                change.Fate(model.ForeseenOutcome.REFUSED, rejection.reason, rejection.message),
                 (),
                 (),
             )
         outcome = (
-            foresee_model.ForeseenOutcome.PREEMPTS
+            model.ForeseenOutcome.PREEMPTS
             if isinstance(verdict, Preempt)
-            else foresee_model.ForeseenOutcome.RUNS
+            else model.ForeseenOutcome.RUNS
         )
         return change.Fate(outcome), victims, placed
 
-    async def _changed(self, before: Pod, after: Pod) -> foresee_model.Foreseen:
+    async def _changed(self, before: Pod, after: Pod) -> model.Foreseen:
         found = change.changes(before, after, memory_volumes=self._node.memory_volumes)
         if not found:
-            return self._answer(before, change.Fate(foresee_model.ForeseenOutcome.UNCHANGED))
+            return self._answer(before, change.Fate(model.ForeseenOutcome.UNCHANGED))
         if before.is_static:
             message = "another manifest is another pod: this one ends, and that one is started"
-            return self._answer(
-                before, change.Fate(foresee_model.ForeseenOutcome.RECREATES, "", message)
-            )
+            return self._answer(before, change.Fate(model.ForeseenOutcome.RECREATES, "", message))
         if (fate := change.forbidden(before, after, found)) is not None:
             return self._answer(before, fate)
         if before.being_deleted:
-            fate = change.Fate(foresee_model.ForeseenOutcome.ENDS, "", "it is being deleted")
+            fate = change.Fate(model.ForeseenOutcome.ENDS, "", "it is being deleted")
             return self._answer(before, fate)
         return await self._synced(before, after, found)
 
     async def _synced(
         self, before: Pod, after: Pod, found: Sequence[change.Change]
-    ) -> foresee_model.Foreseen:
-        node, took = self._node, foresee_model.Durations(self._node.traces)
+    ) -> model.Foreseen:
+        node, took = self._node, model.Durations(self._node.traces)
         victims: Sequence[Pod] = ()
-        supplied = node.allocated(after)
+        allocated = node.allocated(after)
         resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
                 return self._answer(before, fate, hints=change.hints(found))
-            supplied = resized
+            allocated = resized
         status = node.seen(before.uid)
         if status is None:
             message = "the runtime has not reported on it yet"
-            return self._answer(
-                before, change.Fate(foresee_model.ForeseenOutcome.UNKNOWN, "", message)
-            )
+            return self._answer(before, change.Fate(model.ForeseenOutcome.UNKNOWN, "", message))
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)
-        to_be = node.intends(supplied, status, probes)
+        to_be = node.intends(allocated, status, probes)
         restarts = change.restarted(as_is, to_be)
         present = await self._present(after)
         images = start.images(after, _exist(present), restarts)
@@ -210,7 +205,7 @@ class Foreseer:
             restarts=restarts,
             acts=tuple(change.acts(as_is, to_be, images, took)),
             images=images,
-            evictions=await self._evictions(supplied, victims) if resizes else (),
+            evictions=await self._evictions(allocated, victims) if resizes else (),
             hints=change.hints(found),
         )
 
@@ -218,39 +213,37 @@ class Foreseer:
         try:
             resized = self._node.resized(after)
             if isinstance(resized, Infeasible):
-                fate = change.Fate(
-                    foresee_model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message
-                )
+                fate = change.Fate(model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
                 return after, fate, ()
             verdict, victims = self._node.judge(resized, self._node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
             reason, message = verdict.rejection.reason, verdict.rejection.message
-            return after, change.Fate(foresee_model.ForeseenOutcome.DEFERRED, reason, message), ()
+            return after, change.Fate(model.ForeseenOutcome.DEFERRED, reason, message), ()
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
         return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
 
-    async def _present(self, pod: Pod) -> dict[str, foresee_model.PresentImage | None]:
-        """Image -> what the node has of it; None: the runtime did not report it."""
+    async def _present(self, pod: Pod) -> dict[str, model.PresentImage | None]:
+        """Return image -> what the node has of it, or None if the runtime did not report it."""
         names = dict.fromkeys(each.get("image") or "" for _, each in pod.all_containers())
-        requested = list(names)[:MAX_IMAGES]
-        found = await run_together(*(self._has(name) for name in requested))
-        return dict(zip(requested, found, strict=True))
+        images = list(names)[:MAX_IMAGES]
+        found = await run_together(*(self._present_image(name) for name in images))
+        return dict(zip(images, found, strict=True))
 
-    async def _has(self, image: str) -> foresee_model.PresentImage | None:
+    async def _present_image(self, image: str) -> model.PresentImage | None:
         try:
             answer = await self._node.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
         found = answer.image
         user = found.uid.value if found.HasField("uid") else found.username or None
-        return foresee_model.PresentImage(bool(found.id), user)
+        return model.PresentImage(bool(found.id), user)
 
-    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> foresee_model.Foreseen:
-        return foresee_model.Foreseen(
+    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> model.Foreseen:
+        return model.Foreseen(
             pod.namespace,
             pod.name,
             self._node.node_name,
@@ -261,17 +254,17 @@ class Foreseer:
         )
 
 
-def _exist(images: Mapping[str, foresee_model.PresentImage | None]) -> dict[str, bool | None]:
+def _exist(images: Mapping[str, model.PresentImage | None]) -> dict[str, bool | None]:
     return {name: None if found is None else found.exists for name, found in images.items()}
 
 
-def _stuck(faults: Sequence[foresee_model.StartFault]) -> change.Fate | None:
-    """The outcome of a pod with faults, as the first one has it; None without any."""
+def _stuck(faults: Sequence[model.StartFault]) -> change.Fate | None:
+    """Return the fate of a pod with faults, with the reason of the first; None without faults."""
     if not faults:
         return None
     first = faults[0]
     return change.Fate(
-        foresee_model.ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}"
+        model.ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}"
     )
 
 

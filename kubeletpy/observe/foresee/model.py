@@ -1,4 +1,4 @@
-"""A prediction for a pod: the answer of ``kubeletpy plan``. Plain data. Pure."""
+"""A prediction for a pod, as plain data, and the queries from which it is made. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.model import Name, PodTrace, TraceCall
+from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
 if TYPE_CHECKING:
+    from kubeletpy.metrics.trace.model import PodTrace
     from kubeletpy.node.eviction.report import EvictionOrder
     from kubeletpy.pods.pod import Pod
     from kubeletpy.pods.pod_manager import PodManager
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ForeseenOutcome(StrEnum):
-    """The outcome of the request, in one word for programs."""
+    """The outcome of a request, as a fixed word for programs."""
 
     RUNS = "runs"
     """A new pod is admitted."""
@@ -75,8 +76,8 @@ class Act(Struct, frozen=True):
     """One thing that the node would do.
 
     Attributes:
-        what: in the words of explain and timeline.
-        seconds: how long it takes, as the median of earlier times on this node; None: not known.
+        what: the step or call as explain and timeline name it, and its object.
+        seconds: the median of earlier times on this node; None if there are none.
         samples: how many earlier times.
     """
 
@@ -99,7 +100,7 @@ class ImageUse(Struct, frozen=True):
 
 
 class PresentImage(Struct, frozen=True):
-    """What the node has of an image. ``user``: the image's uid or user name; None: root."""
+    """An image as the node has it. ``user``: the image's uid or user name; None for root."""
 
     exists: bool
     user: int | str | None = None
@@ -125,7 +126,7 @@ class ForeseenVolume(Struct, frozen=True):
 
 
 class NeedKind(StrEnum):
-    """Kinds of objects that a pod refers to, as its user calls them."""
+    """Kinds of objects that a pod refers to, named as in its manifest."""
 
     CLAIM = "claim"
     CONFIG_MAP = "configMap"
@@ -184,12 +185,12 @@ class Foreseen(Struct, frozen=True):
         acts: in order.
         faults: why it would not start.
         needs: objects without which a new pod does not start; the agent does not check them.
-        fits: how many of the requested replicas the node would admit without preempting; None: only
-            one was requested, or none runs.
+        fits: how many of the requested replicas the node would admit without preempting; None if
+            only one was requested, or none runs.
         evictions: in which order pods would be evicted, this one among them.
-        seconds: sum of the medians of ``acts``; None: there is no history for one of them.
+        seconds: sum of the medians of ``acts``; None without a history for one of them.
         hints: how to make such a change.
-        unsure: what this answer can't take into account.
+        unsure: circumstances that this answer can't take into account.
     """
 
     namespace: str
@@ -213,11 +214,11 @@ class Foreseen(Struct, frozen=True):
     unsure: tuple[str, ...] = ()
 
 
-# How long steps and calls took on this node, as far as their traces are kept.
-
-
 class Durations:
-    """The times of what succeeded, by step or call; of pulls also by image."""
+    """How long steps and calls took on this node, as far as their traces are kept.
+
+    Only successful ones count. The times of pulls are kept by image, too.
+    """
 
     def __init__(self, traces: Iterable[PodTrace]) -> None:
         self._by_name: dict[tuple[Name, str], list[float]] = defaultdict(list)
@@ -231,9 +232,9 @@ class Durations:
                     self._by_name[span.name, span.detail].append(took)
 
     def act(self, name: Name, what: str = "", why: str = "", *, like: str = "") -> Act:
-        """Something to be done, with the median of earlier times.
+        """Return an act with the median of earlier times.
 
-        ``like``: an image: its own pulls count, if there were any; else those of all images.
+        ``like``: an image, the own pulls of which count if there were any; else all pulls count.
         """
         from statistics import median  # used with a request; 2 ms of imports
 
@@ -243,13 +244,10 @@ class Durations:
 
 
 def total(acts: Iterable[Act]) -> float | None:
-    """How long they take one after the other; None if there is nothing to go by."""
+    """Return how long acts take one after the other, or None if that is not known of each."""
     known = [act.seconds for act in acts]
     seconds = [each for each in known if each is not None]
     return sum(seconds) if seconds and len(seconds) == len(known) else None
-
-
-# Queries that the foreseer makes of the agent.
 
 
 class NodeQueries(Struct, frozen=True):
@@ -257,16 +255,17 @@ class NodeQueries(Struct, frozen=True):
 
     Attributes:
         image_status: an image that the runtime may have; raises CRIError.
-        judge: would a pod be admitted beside the others, and whom would it preempt?
+        judge: whether a pod would be admitted beside the others, and which ones it would preempt.
         others: the admitted pods but one, by uid.
         place: where on the machine a pod would go; raises AllocationRefused.
         allocated: a pod with the resources allocated to it.
         resized: a pod as it would be run after a resize.
-        seen: what the runtime has of a pod (uid); None: not read yet.
+        seen: what the runtime has of a pod (by uid); None if it was not read yet.
         probes: the results of a pod's probes.
         intends: what the runtime sync would do.
         traces: of the pods that this agent has started.
-        levels: the node's eviction thresholds with what is left (eviction.report.Level).
+        levels: the node's eviction thresholds with what is left
+            (:class:`kubeletpy.node.eviction.report.Level`).
         evictions: in which order pods would be evicted, with a pod among them and others (uids)
             removed.
         memory_volumes: whether a resize may change the size limits of volumes in memory.

@@ -38,10 +38,9 @@ _HEADLINES = {
 
 
 def plan(view: View, *, evictions: bool = False) -> str:
-    """An answer.
+    """Return a prediction as text.
 
-    ``evictions``: contain also the order of evictions by which the node neither evicts now nor
-    would with this pod.
+    ``evictions``: include orders by which no pod is evicted now or would be with this pod.
     """
     name = one_line(f"{view['namespace']}/{view['name']}")
     parts = [
@@ -61,7 +60,7 @@ def plan(view: View, *, evictions: bool = False) -> str:
 
 
 def _headline(view: View) -> str:
-    """The outcome, and for a workload how many of its pods it is about."""
+    """Return the outcome; for a workload, with the number of its pods that it is about."""
     workload = view.get("workload")
     if workload is None:
         return _outcome(view)
@@ -164,7 +163,7 @@ def _names(needs: Iterable[View]) -> str:
 
 
 def _near(view: View) -> list[View]:
-    """The orders by which pods are evicted now, or would be if the pod used what it requests."""
+    """Return the orders by which pods are evicted now, or if the pod used what it requests."""
     near = {each["signal"] for each in view["squeezed"] if each["crossed"]}
     return [each for each in view["evictions"] if each["crossed"] or near & set(each["signals"])]
 

@@ -1,6 +1,7 @@
-"""Predicts the start of a new pod: its volumes and images, and the acts in their order. Pure.
+"""Predicts the start of a new pod: its images, volumes, needs, and acts in their order. Pure.
 
-The order is that of the worker's steps and of the runtime sync (docs/reference/behaviour.md, c).
+The order of acts is that of the worker's steps and of the runtime sync
+(docs/reference/behaviour.md, c).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.images.policy import ImageAction, decide
 from kubeletpy.images.reference import default_pull_policy
 from kubeletpy.metrics.trace.model import Step, TraceCall
-from kubeletpy.observe.foresee import model as foresee
+from kubeletpy.observe.foresee import model
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.volumes.pod_volumes.planned import VolumePlan
 
@@ -29,10 +30,10 @@ _SOURCES = {
 
 def images(
     pod: Pod, present: Mapping[str, bool | None], names: Collection[str]
-) -> tuple[foresee.ImageUse, ...]:
-    """Where the images of containers (by name) come from.
+) -> tuple[model.ImageUse, ...]:
+    """Return where the images of containers (by name) come from.
 
-    ``present``: image -> whether the node has it; None: the runtime could not report it.
+    ``present``: image -> whether the node has it; None if the runtime could not report it.
     """
     users: dict[tuple[str, str], list[str]] = {}
     for _, container in pod.all_containers():
@@ -42,10 +43,10 @@ def images(
         policy = container.get("imagePullPolicy") or default_pull_policy(image)
         users.setdefault((image, policy), []).append(container["name"])
     found = []
-    for (image, policy), of_it in users.items():
+    for (image, policy), containers in users.items():
         there = present.get(image)
         action = decide(policy, present=bool(there))
-        found.append(foresee.ImageUse(image, tuple(of_it), action, _why(policy, there)))
+        found.append(model.ImageUse(image, tuple(containers), action, _why(policy, there)))
     return tuple(found)
 
 
@@ -56,13 +57,13 @@ def _why(policy: str, there: bool | None) -> str:
     return f"{has}; imagePullPolicy is {policy}"
 
 
-def volumes(plan: VolumePlan) -> tuple[foresee.ForeseenVolume, ...]:
-    """The contents of the volumes that containers use."""
+def volumes(plan: VolumePlan) -> tuple[model.ForeseenVolume, ...]:
+    """Return the contents of the volumes that containers use."""
     found = [
-        foresee.ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()
+        model.ForeseenVolume(name, "nothing", problem) for name, problem in plan.problems.items()
     ]
-    found += [foresee.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
-    found += [foresee.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
+    found += [model.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.volumes]
+    found += [model.ForeseenVolume(v.name, _made_of(v.kind, v.source)) for v in plan.claimed]
     return tuple(sorted(found, key=lambda use: use.name))
 
 
@@ -74,9 +75,9 @@ def _made_of(kind: str, source: Mapping[str, Any]) -> str:
         return "a claim of its own"
     if kind == "emptyDir":
         return "an empty directory" + (" in memory" if source.get("medium") else "")
-    word, field = _SOURCES.get(kind, (kind, ""))
+    noun, field = _SOURCES.get(kind, (kind, ""))
     name = str(source.get(field) or "")
-    return f"{word} {name}".strip()
+    return f"{noun} {name}".strip()
 
 
 def _projected(source: Mapping[str, Any]) -> str:
@@ -88,11 +89,11 @@ def _projected(source: Mapping[str, Any]) -> str:
 
 def acts(
     pod: Pod,
-    volume_uses: Sequence[foresee.ForeseenVolume],
-    image_uses: Iterable[foresee.ImageUse],
-    took: foresee.Durations,
-) -> list[foresee.Act]:
-    """All that a new pod takes, in order, with how long it took before."""
+    volume_uses: Sequence[model.ForeseenVolume],
+    image_uses: Iterable[model.ImageUse],
+    took: model.Durations,
+) -> list[model.Act]:
+    """Return the acts that start a new pod, in order, with how long they took before."""
     pulls = {
         (image.image, name): image
         for image in image_uses
@@ -100,7 +101,7 @@ def acts(
         for name in image.containers
     }
     pulled: set[str] = set()
-    found: list[foresee.Act] = []
+    found: list[model.Act] = []
     if volume_uses:
         names = ", ".join(use.name for use in volume_uses)
         found.append(took.act(Step.VOLUMES, names, "containers mount them"))
@@ -124,9 +125,7 @@ def _in_order(pod: Pod) -> Iterable[tuple[ContainerKind, api.Container]]:
         yield ContainerKind.REGULAR, container
 
 
-def _start(
-    kind: ContainerKind, container: api.Container, took: foresee.Durations
-) -> list[foresee.Act]:
+def _start(kind: ContainerKind, container: api.Container, took: model.Durations) -> list[model.Act]:
     name, why = container["name"], ""
     if kind is ContainerKind.INIT:
         until = "started" if is_sidecar(container) else "ended with 0"
@@ -137,8 +136,8 @@ def _start(
     ]
 
 
-def unsure(pod: Pod, image_uses: Sequence[foresee.ImageUse]) -> list[str]:
-    """The acts and waits that the sum leaves out."""
+def unsure(pod: Pod, image_uses: Sequence[model.ImageUse]) -> list[str]:
+    """Return the acts and waits that the sum of the times leaves out."""
     found = [
         f"container {name} never starts: {each.image} is not here, and imagePullPolicy is Never"
         for each in image_uses
@@ -158,45 +157,44 @@ def unsure(pod: Pod, image_uses: Sequence[foresee.ImageUse]) -> list[str]:
     return found
 
 
-# The objects without which a new pod would be admitted, but not start.
-#
-# An optional reference is left out: its absence does not block the pod.
+# Needs: objects without which a new pod would be admitted, but not start. An optional reference is
+# left out, since its absence does not block the pod.
 
-_ENV = (("configMapKeyRef", foresee.NeedKind.CONFIG_MAP), ("secretKeyRef", foresee.NeedKind.SECRET))
-_ENV_FROM = (("configMapRef", foresee.NeedKind.CONFIG_MAP), ("secretRef", foresee.NeedKind.SECRET))
+_ENV = (("configMapKeyRef", model.NeedKind.CONFIG_MAP), ("secretKeyRef", model.NeedKind.SECRET))
+_ENV_FROM = (("configMapRef", model.NeedKind.CONFIG_MAP), ("secretRef", model.NeedKind.SECRET))
 _VOLUMES = {
-    "configMap": (foresee.NeedKind.CONFIG_MAP, "name"),
-    "secret": (foresee.NeedKind.SECRET, "secretName"),
-    "persistentVolumeClaim": (foresee.NeedKind.CLAIM, "claimName"),
+    "configMap": (model.NeedKind.CONFIG_MAP, "name"),
+    "secret": (model.NeedKind.SECRET, "secretName"),
+    "persistentVolumeClaim": (model.NeedKind.CLAIM, "claimName"),
 }
 _KINDS = {
-    "ConfigMap": foresee.NeedKind.CONFIG_MAP,
-    "Secret": foresee.NeedKind.SECRET,
-    "PersistentVolumeClaim": foresee.NeedKind.CLAIM,
+    "ConfigMap": model.NeedKind.CONFIG_MAP,
+    "Secret": model.NeedKind.SECRET,
+    "PersistentVolumeClaim": model.NeedKind.CLAIM,
 }
-_NOTHING: Mapping[tuple[str, str], Collection[str]] = {}
-_PROJECTED = {"configMap": foresee.NeedKind.CONFIG_MAP, "secret": foresee.NeedKind.SECRET}
+_NO_OBJECTS: Mapping[tuple[str, str], Collection[str]] = {}
+_PROJECTED = {"configMap": model.NeedKind.CONFIG_MAP, "secret": model.NeedKind.SECRET}
 
 
-def needs(pod: Pod, plan: VolumePlan) -> tuple[foresee.Need, ...]:
-    """ConfigMaps, secrets and claims that the pod's volumes and environments refer to.
+def needs(pod: Pod, plan: VolumePlan) -> tuple[model.Need, ...]:
+    """Return the ConfigMaps, secrets and claims that the pod's volumes and environments refer to.
 
     Example: ``Need(CONFIG_MAP, "shop", ("volume conf", "container main"))``.
     """
-    users: dict[tuple[foresee.NeedKind, str], dict[str, None]] = {}
-    keys: dict[tuple[foresee.NeedKind, str], dict[str, None]] = {}
-    for kind, name, user, required in (*_of_volumes(plan), *_of_environments(pod)):
+    users: dict[tuple[model.NeedKind, str], dict[str, None]] = {}
+    keys: dict[tuple[model.NeedKind, str], dict[str, None]] = {}
+    for kind, name, user, required in (*_volume_references(plan), *_environment_references(pod)):
         if name:
             users.setdefault((kind, name), {})[user] = None
             keys.setdefault((kind, name), {}).update(dict.fromkeys(required))
     found = [
-        foresee.Need(kind, name, tuple(by), keys=tuple(keys[kind, name]))
+        model.Need(kind, name, tuple(by), keys=tuple(keys[kind, name]))
         for (kind, name), by in users.items()
     ]
     return tuple(sorted(found, key=lambda need: (need.kind, need.name)))
 
 
-def _of_volumes(plan: VolumePlan) -> Iterator[tuple[foresee.NeedKind, str, str, list[str]]]:
+def _volume_references(plan: VolumePlan) -> Iterator[tuple[model.NeedKind, str, str, list[str]]]:
     volumes = [(each.name, each.kind, each.source) for each in plan.volumes]
     volumes += [(each.name, each.kind, each.source) for each in plan.claimed]
     for volume, kind, source in volumes:
@@ -213,11 +211,11 @@ def _of_volumes(plan: VolumePlan) -> Iterator[tuple[foresee.NeedKind, str, str, 
 
 
 def _item_keys(source: Mapping[str, Any]) -> list[str]:
-    """The keys that a volume shows; all that exist if none is named."""
+    """Return the keys that a volume contains; it contains all that exist if there are none."""
     return [str(each.get("key") or "") for each in source.get("items") or ()]
 
 
-def _of_environments(pod: Pod) -> Iterator[tuple[foresee.NeedKind, str, str, list[str]]]:
+def _environment_references(pod: Pod) -> Iterator[tuple[model.NeedKind, str, str, list[str]]]:
     for _, container in pod.all_containers():
         user = f"container {container['name']}"
         groups: list[tuple[Any, Any]] = [
@@ -232,7 +230,7 @@ def _of_environments(pod: Pod) -> Iterator[tuple[foresee.NeedKind, str, str, lis
 
 
 def _required(reference: Mapping[str, Any] | None, field: str) -> str | None:
-    """The name that a reference contains; None: there is no reference, or it is optional."""
+    """Return the name in a reference, or None without a reference that is required."""
     if reference is None or reference.get("optional"):
         return None
     return str(reference.get(field) or "")
@@ -240,11 +238,11 @@ def _required(reference: Mapping[str, Any] | None, field: str) -> str | None:
 
 def settled(
     answer: Mapping[str, Any],
-    states: Mapping[tuple[str, str], foresee.NeedState],
+    states: Mapping[tuple[str, str], model.NeedState],
     made: Collection[str] = (),
-    objects: Mapping[tuple[str, str], Collection[str]] = _NOTHING,
+    objects: Mapping[tuple[str, str], Collection[str]] = _NO_OBJECTS,
 ) -> dict[str, Any]:
-    """The agent's answer about a new pod, with what an API has of the objects that it needs.
+    """Return the agent's answer about a new pod with the state of the objects that it needs.
 
     Args:
         answer: JSON of the socket.
@@ -255,45 +253,45 @@ def settled(
     needed = []
     for need in answer.get("needs") or ():
         key = need["kind"], need["name"]
-        if need["kind"] == foresee.NeedKind.CLAIM and need["name"] in made:
+        if need["kind"] == model.NeedKind.CLAIM and need["name"] in made:
             continue
-        state, lacking = states.get(key, foresee.NeedState.NOT_CHECKED), list[str]()
+        state, lacking = states.get(key, model.NeedState.NOT_CHECKED), list[str]()
         if (keys := objects.get(key)) is not None:
             lacking = [each for each in need.get("keys") or () if each not in keys]
-            state = foresee.NeedState.LACKS_KEYS if lacking else foresee.NeedState.EXISTS
+            state = model.NeedState.LACKS_KEYS if lacking else model.NeedState.EXISTS
         needed.append({**need, "state": state.value, **({"lacking": lacking} if lacking else {})})
     found = {**answer, "needs": needed}
-    if answer["outcome"] == foresee.ForeseenOutcome.RUNS and missing(needed):
-        found["outcome"] = foresee.ForeseenOutcome.WAITS.value
+    if answer["outcome"] == model.ForeseenOutcome.RUNS and missing(needed):
+        found["outcome"] = model.ForeseenOutcome.WAITS.value
     return found
 
 
 def missing(needed: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The needs (as JSON) that do not exist or lack a key, so that the pod waits for them."""
+    """Return the needs (as JSON) that do not exist or lack a key: the pod would wait for them."""
     return [
         each
         for each in needed
-        if each["state"] in (foresee.NeedState.MISSING, foresee.NeedState.LACKS_KEYS)
+        if each["state"] in (model.NeedState.MISSING, model.NeedState.LACKS_KEYS)
     ]
 
 
 def of_workload(
     answer: Mapping[str, Any], kind: str, replicas: int, *, served: bool
 ) -> dict[str, Any]:
-    """The answer about one pod of a workload; ``served``: whether the API has that kind."""
+    """Return the answer about a workload; ``served``: whether the API has that kind."""
     outcome = answer["outcome"]
     found = {**answer, "workload": {"kind": kind, "replicas": replicas, "outcome": outcome}}
     if not served:
-        found["outcome"] = foresee.ForeseenOutcome.UNSERVED.value
+        found["outcome"] = model.ForeseenOutcome.UNSERVED.value
     return found
 
 
 def applied_objects(
     documents: Iterable[Mapping[str, Any]], namespace: str
 ) -> dict[str, dict[tuple[str, str], frozenset[str]]]:
-    """The objects in a user's files that pods may need: namespace -> (kind, name) -> keys.
+    """Return the objects of files that pods may need: namespace -> (kind, name) -> keys.
 
-    ``namespace``: of objects that name none.
+    ``namespace`` is that of objects that name none.
     """
     found: dict[str, dict[tuple[str, str], frozenset[str]]] = {}
     for each in documents:
@@ -302,12 +300,10 @@ def applied_objects(
             continue
         parts = (each.get(field) for field in ("data", "stringData", "binaryData"))
         keys = {str(key) for part in parts if isinstance(part, Mapping) for key in part}
-        of_namespace = found.setdefault(str(metadata.get("namespace") or namespace), {})
-        of_namespace[kind.value, str(metadata.get("name"))] = frozenset(keys)
+        objects = found.setdefault(str(metadata.get("namespace") or namespace), {})
+        objects[kind.value, str(metadata.get("name"))] = frozenset(keys)
     return found
 
-
-# Which eviction thresholds a pod's requests would bring near.
 
 _RESOURCES = {
     "memory.available": "memory",
@@ -318,8 +314,8 @@ _RESOURCES = {
 
 def squeezed(
     levels: Sequence[Mapping[str, Any]], needs: Mapping[str, int]
-) -> tuple[foresee.Squeezed, ...]:
-    """Thresholds of what a pod requests, with what is available now.
+) -> tuple[model.Squeezed, ...]:
+    """Return the eviction thresholds that a pod's requests would bring near.
 
     Args:
         levels: as in the node's report of pressure (:class:`kubeletpy.node.eviction.report.Level`).
@@ -332,7 +328,7 @@ def squeezed(
             available, threshold = level["available"], level["threshold"]
             left = available - requested
             found.append(
-                foresee.Squeezed(
+                model.Squeezed(
                     level["signal"], available, requested, threshold, left, left < threshold
                 )
             )

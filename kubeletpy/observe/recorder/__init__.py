@@ -1,4 +1,4 @@
-"""The flight recorder: what went into decisions and what came out, on disk; and its replay.
+"""The flight recorder: inputs and outputs of decisions on disk, and their replay.
 
 Three pure functions decide what happens to a pod: the workers' state machine, the plan of a sync,
 and the composition of a status. The recorder keeps their inputs and outputs, with the spans between

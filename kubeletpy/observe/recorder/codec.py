@@ -1,4 +1,4 @@
-"""Between the inputs of decisions and JSON: Structs by the types of their fields. Pure.
+"""Encodes the inputs of decisions as JSON and decodes them, by the types of their fields. Pure.
 
 Fields that equal their default are left out. Pods and runtime statuses are large and occur again
 and again: they are written once and referred to by number. A function (a status override) is
@@ -22,7 +22,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 SHARED = (Pod, PodRuntimeStatus)
 """Types that are referred to by number."""
 Refer = Callable[[Pod | PodRuntimeStatus], int]
-"""Gives the number of a value of one of these types."""
+"""Returns the number of a value of one of these types."""
 REFERENCE = "#"
 _PLAIN = (str, int, float, bool, type(None))
 _MAPPINGS, _SEQUENCES = (dict, Mapping), (list, tuple, Sequence)
@@ -31,11 +31,11 @@ FUNCTION = {"function": True}
 
 
 class BadRecording(ValueError):
-    """The input is no recording, or not one that this version understands."""
+    """Raised if the input is no recording, or not one that this version understands."""
 
 
 def encode(value: object, refer: Refer) -> Any:
-    """A value as JSON.
+    """Return a value as JSON.
 
     Args:
         refer: the number of a value of one of the types in SHARED.
@@ -64,7 +64,7 @@ def encode(value: object, refer: Refer) -> Any:
 
 
 def encode_fields(value: Struct, refer: Refer) -> dict[str, Any]:
-    """A Struct as JSON, even one that would be referred to by number."""
+    """Return a Struct as JSON, even one that would be referred to by number."""
     found = {}
     for name, default, is_json in _fields(type(value)):
         current = getattr(value, name)
@@ -75,7 +75,7 @@ def encode_fields(value: Struct, refer: Refer) -> dict[str, Any]:
 
 @lru_cache(maxsize=200)
 def _fields(kind: type[Struct]) -> tuple[tuple[str, Any, bool], ...]:
-    """The name of each field, its default, and whether it has an object of the API."""
+    """Return the name of each field, its default, and whether it has an object of the API."""
     return tuple(
         (
             each.name,
@@ -87,7 +87,7 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, Any, bool], ...]:
 
 
 def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
-    """The value of a type from its JSON; the opposite of :func:`encode`.
+    """Return the value of a type from its JSON; the opposite of :func:`encode`.
 
     Args:
         kind: the type, as an annotation gives it.
@@ -102,7 +102,7 @@ def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
         (member,) = [each for each in typing.get_args(kind) if each is not type(None)]
         return None if value is None else decode(member, value, shared)
     if origin is Callable:
-        return _as_it_is
+        return _unchanged
     if origin is not None:
         return _decode_many(origin, typing.get_args(kind), value, shared)
     if kind in SHARED:
@@ -120,20 +120,20 @@ def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
 
 
 def _decode_plain(kind: type, value: Any) -> Any:
-    """A value of a type that JSON has. The API's objects have no type at run time."""
+    """Return a value of a type that JSON has. The API's objects have no type at run time."""
     if kind is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _unlike(kind, value)
+            raise _wrong_type(kind, value)
     elif kind in (str, int, bool, dict, list) and type(value) is not kind:
-        raise _unlike(kind, value)
+        raise _wrong_type(kind, value)
     return value
 
 
 def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, object]) -> Any:
     if origin in (dict, Mapping):
-        _need(value, dict)
+        _require(value, dict)
         return {key: decode(arguments[1], each, shared) for key, each in value.items()}
-    _need(value, list)
+    _require(value, list)
     found = [decode(arguments[0], each, shared) for each in value]
     try:
         return origin(found) if origin in (tuple, frozenset, set) else found
@@ -142,12 +142,12 @@ def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, o
 
 
 def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
-    """A Struct from its JSON. Fields that this version does not have are left out.
+    """Return a Struct from its JSON. Fields that this version does not have are left out.
 
     Raises:
         BadRecording: a field is missing or has the wrong type.
     """
-    _need(value, dict)
+    _require(value, dict)
     hints = _hints(kind)
     known = {name: each for name, each in value.items() if name in hints}
     try:
@@ -163,7 +163,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def decode_shared(name: str, value: Any) -> Pod | PodRuntimeStatus:
-    """The value of a number, from its line.
+    """Return the value that a line with a number has.
 
     Raises:
         BadRecording: it is none of the types in SHARED.
@@ -197,15 +197,15 @@ _KINDS = {
 }
 
 
-def _need(value: Any, kind: type) -> None:
+def _require(value: Any, kind: type) -> None:
     if not isinstance(value, kind):
-        raise _unlike(kind, value)
+        raise _wrong_type(kind, value)
 
 
-def _unlike(kind: type, value: Any) -> BadRecording:
+def _wrong_type(kind: type, value: Any) -> BadRecording:
     found = type(value).__name__
     return BadRecording(f"{_KINDS[kind]} is expected where the recording has {found}")
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

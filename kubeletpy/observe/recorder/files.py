@@ -17,23 +17,23 @@ DIRECTORY = "flight-recorder"
 """Below the agent's root directory."""
 SUFFIX = ".jsonl"
 FILES = 8
-"""A file takes such a part of the limit; the oldest is dropped whole."""
+"""A file takes such a part of the limit; the oldest file is dropped as one."""
 FEWEST_FILES = 3
-"""So many at the least, however large their heads are."""
+"""Minimum number of files that fit, however large their heads are."""
 HEADS = 4
-"""A file is so many times as large as its head at the least: with 500 idle pods little but heads
-would be written otherwise."""
+"""A file is at least so many times as large as its head: with 500 idle pods little but heads would
+be written otherwise."""
 MOST_FILES = 256
-"""Each life of an agent begins a file of its own."""
+"""Maximum number of files: each start of an agent begins one."""
 MAX_LINE = 4 * 1024 * 1024
-"""Bytes; what is longer is no line of a recording."""
+"""Bytes of the longest line of a recording."""
 
 
 class RecordingFiles:
     """Writes the newest file of a directory; must be used by one thread at a time."""
 
     def __init__(self, directory: Path, limit: int) -> None:
-        """``limit``: bytes of all files together."""
+        """Write below ``directory``; ``limit``: bytes of all files together."""
         self._directory, self._limit = directory, limit
         self._part = self._part_for(0)
         self._descriptor: int | None = None
@@ -53,10 +53,10 @@ class RecordingFiles:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = recordings(self._directory)
         sizes = [path.stat().st_size for path in files]
-        from_each_on = list(accumulate(reversed(sizes)))[::-1]
-        for place, (old, left) in enumerate(zip(files, from_each_on, strict=True)):
+        remaining = list(accumulate(reversed(sizes)))[::-1]
+        for index, (old, left) in enumerate(zip(files, remaining, strict=True)):
             # by bytes: an agent that ends again and again makes many small ones
-            if left > self._limit - self._part or len(files) - place >= MOST_FILES:
+            if left > self._limit - self._part or len(files) - index >= MOST_FILES:
                 old.unlink()
         number = int(files[-1].stem) + 1 if files else 1
         path = self._directory / f"{number:08d}{SUFFIX}"
@@ -74,7 +74,7 @@ class RecordingFiles:
         """Append lines.
 
         Raises:
-            OSError: they are not in the file, or in part: what follows belongs in a new one.
+            OSError: they are not in the file, or in part; later lines belong in a new one.
         """
         if self._descriptor is not None:
             with complete_errors(self._directory):
@@ -92,12 +92,12 @@ class RecordingFiles:
         self.size += len(data)
 
     def _part_for(self, head: int) -> int:
-        """Bytes of a file with a head of so many."""
+        """Return the bytes of a file with a head of so many bytes."""
         largest = self._limit // FEWEST_FILES
         return max(self._limit // FILES, min(head * HEADS, largest), 1)
 
     def close(self) -> None:
-        """The newest file is complete."""
+        """Close the newest file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -108,13 +108,13 @@ def _bytes(lines: Iterable[bytes]) -> bytes:
 
 
 def recordings(directory: Path) -> list[Path]:
-    """The files of a directory, oldest first. Raises OSError."""
+    """Return the files of a directory, oldest first. Raises OSError."""
     found = [path for path in directory.glob(f"*{SUFFIX}") if path.stem.isdigit()]
     return sorted(found, key=lambda path: int(path.stem))
 
 
 def since(files: Sequence[Path], begin: float) -> list[Path]:
-    """Those of the files (oldest first) with anything after ``begin``, in Unix seconds.
+    """Return those of the files (oldest first) with anything after ``begin``, in Unix seconds.
 
     Raises OSError.
     """
@@ -125,7 +125,7 @@ def since(files: Sequence[Path], begin: float) -> list[Path]:
 
 
 def read_lines(paths: Iterable[Path]) -> Iterator[bytes]:
-    """All lines of some files. The last one of a file may be cut off. Raises OSError."""
+    """Yield all lines of some files. The last one of a file may be cut off. Raises OSError."""
     for path in paths:
         with path.open("rb") as opened:
             while line := opened.readline(MAX_LINE):

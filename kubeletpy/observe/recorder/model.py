@@ -1,7 +1,7 @@
-"""Model of recordings: the kinds of lines, and the reduced outputs of decisions. Pure.
+"""The lines of recordings: their kinds, the reduced outputs of decisions, and which are new. Pure.
 
 A recording is lines of JSON. Each has its kind ``k`` and, but for shared objects, the Unix seconds
-``t`` and the ``uid`` of its pod. The outputs of decisions are reduced to words and names: the rest
+``t`` and the ``uid`` of its pod. The outputs of decisions are reduced to texts and names: the rest
 of them follows from the inputs.
 """
 
@@ -69,14 +69,14 @@ class MachineState(Struct, frozen=True):
 
 
 def machine_state(machine: WorkerMachine) -> MachineState:
-    """The machine's state now."""
+    """Return the current state of a machine."""
     return MachineState(
         machine.settings, dict(machine.records), machine.names.in_use(), machine.synced
     )
 
 
-def machine_of(state: MachineState) -> WorkerMachine:
-    """A machine that goes on from a state."""
+def restored_machine(state: MachineState) -> WorkerMachine:
+    """Return a machine that continues from a state."""
     machine = WorkerMachine(state.settings)
     machine.records = dict(state.records)
     machine.names = StaticNames(state.names)
@@ -85,7 +85,7 @@ def machine_of(state: MachineState) -> WorkerMachine:
 
 
 def effects_output(effects: Sequence[podworkers_records.Effect]) -> list[Any]:
-    """Each effect: its name, and what of it are plain values."""
+    """Return the name and the plain values of each effect."""
     return [[type(effect).__name__, _plain(effect)] for effect in effects]
 
 
@@ -103,7 +103,7 @@ def _plain(effect: podworkers_records.Effect) -> dict[str, Any]:
 
 
 def plan_output(actions: PodActions) -> dict[str, Any]:
-    """The actions of a plan, by names, and its decisions in words."""
+    """Return the actions of a plan by names, and the texts of its decisions."""
     found: dict[str, Any] = {
         "kill_pod": actions.kill_pod_reason if actions.kill_pod else None,
         "create_sandbox": actions.attempt if actions.create_sandbox else None,
@@ -119,32 +119,33 @@ def plan_output(actions: PodActions) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, [])}
 
 
-# Which decisions are news: the same one about the same pod and the same containers is not.
-#
-# Each pod is synced once a minute, and nearly always nothing has changed; to encode what went
-# into these decisions would cost as much as to make them.
-
-
 class Changes:
-    """The last decisions about each pod, with only the objects that they were made about."""
+    """Finds decisions that differ from the last one about the same pod and the same containers.
+
+    Each pod is synced once a minute, and nearly always nothing has changed; encoding the inputs of
+    these decisions would cost as much as making them. For each pod the last decisions are kept
+    with the objects that they were made about.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, dict[LineKind, tuple[Pod, PodRuntimeStatus, object]]] = {}
 
     def has(self, kind: LineKind, pod: Pod, status: PodRuntimeStatus, out: object) -> bool:
-        """Whether a decision differs from the pod's last one of that kind, or was made about other
-        objects; ``out``: what was decided, comparable."""
-        of_pod = self._last.setdefault(pod.uid, {})
-        before = of_pod.get(kind)
+        """Return whether a decision or its objects differ from the pod's last one of that kind.
+
+        ``out``: the decision, comparable.
+        """
+        pod_decisions = self._last.setdefault(pod.uid, {})
+        before = pod_decisions.get(kind)
         if before is not None and before[0] is pod and before[1] is status and before[2] == out:
             return False
-        of_pod[kind] = pod, status, out
+        pod_decisions[kind] = pod, status, out
         return True
 
     def removed(self, uid: str) -> None:
-        """Nothing more is decided about a pod."""
+        """Drop the decisions about a pod that has been removed."""
         self._last.pop(uid, None)
 
     def begin(self) -> None:
-        """All is news: a new file can be read without those before."""
+        """Drop all decisions, so that a new file can be read without those before it."""
         self._last.clear()

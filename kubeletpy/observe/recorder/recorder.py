@@ -57,39 +57,39 @@ from kubeletpy.status.generate import StatusInputs
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 1.0
-"""Between two writes."""
+WRITE_INTERVAL_S = 1.0
+"""Seconds between two writes."""
 MAX_WAITING = 20_000
-"""Lines that wait to be written; more are dropped."""
-MOST_HELD = 8 << 20
-"""Bytes of text of the pods and statuses that are still referred to by number. Those used longest
-ago are written again. Only the newest of each pod is kept, which the agent holds anyway."""
+"""Maximum number of lines that wait to be written; more are dropped."""
+MAX_HELD_BYTES = 8 << 20
+"""Maximum bytes of text of the pods and statuses that are still referred to by number.
+
+Those used longest ago are written again. Only the newest of each pod is kept, which the agent holds
+anyway."""
 _HASH_LENGTH = 16
 
 Line = Callable[["_Writer"], dict[str, Any]]
 
 
 class FlightRecorder:
-    """Run :meth:`run` as a task."""
+    """Takes the inputs and outputs of decisions from other packages; run :meth:`run` as a task."""
 
     def __init__(
         self, files: RecordingFiles, clock: Clock, machine: WorkerMachine, node_name: str
     ) -> None:
-        """``machine``: its state stands at the head of each file, so that a replay can go on."""
+        """Record to ``files``; each begins with the state of ``machine``, where a replay starts."""
         self._files, self._clock, self._machine = files, clock, machine
         self._node_name = node_name
         self._waiting: deque[Line] = deque(maxlen=MAX_WAITING)
-        self._any = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._key = secrets.token_bytes(32)
         self._writer = _Writer(self._hash)
         self._problem = ""
         self._desired: frozenset[str] | None = None
         self._changes = Changes()
 
-    # -- what other packages report --------------------------------------------------------------
-
     def event(self, event: Event, effects: Sequence[Effect]) -> None:
-        """The workers' machine has taken an event. A pass that changes nothing is no news."""
+        """Record an event of the workers' machine; a list of the same pods is left out."""
         if isinstance(event, DesiredPods):
             if event.uids == self._desired and not effects:
                 return
@@ -98,7 +98,7 @@ class FlightRecorder:
         for uid in over:
             self._changes.removed(uid)
         if isinstance(event, PodRejected):
-            over.append(event.pod.uid)  # it has no worker that would be done with it
+            over.append(event.pod.uid)  # it has no worker that would finish
         now, out = self._clock.now(), effects_output(effects)
 
         def line(writer: _Writer) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class FlightRecorder:
         self._add(line)
 
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
-        """A sync has been planned."""
+        """Record the plan of a sync."""
         now, out = self._clock.now(), plan_output(actions)
         if not self._changes.has(LineKind.PLAN, inputs.pod, inputs.status, out):
             return
@@ -124,7 +124,7 @@ class FlightRecorder:
         )
 
     def status(self, inputs: StatusInputs, status: api.PodStatus) -> None:
-        """A status has been composed. Whoever stores it may complete it, so it is kept as text."""
+        """Record a composed status, as text: the component that stores it may complete it."""
         out = _text(status)
         if not self._changes.has(LineKind.STATUS, inputs.pod, inputs.runtime, out):
             return
@@ -137,7 +137,7 @@ class FlightRecorder:
         )
 
     def span(self, trace: PodTrace, span: Span) -> None:
-        """Something that was done for a pod has ended."""
+        """Record a step or call for a pod that has ended."""
         now, took = self._clock.now(), (span.ended or span.began) - span.began
         found = {"name": str(span.name), "detail": span.detail, "took": round(took, 6)}
         error = {"error": span.error} if span.error else {}
@@ -147,24 +147,22 @@ class FlightRecorder:
         if len(self._waiting) == MAX_WAITING:
             self._changes.begin()  # a dropped line must be recorded again
         self._waiting.append(line)
-        self._any.set()
-
-    # -- to disk ---------------------------------------------------------------------------------
+        self._arrived.set()
 
     async def run(self) -> None:
-        """Write what is waiting, every now and then, until cancelled."""
-        await self.flush()  # begins a file: what happens from now on follows from its head
+        """Write waiting lines periodically, until canceled."""
+        await self.flush()  # begins a file: later events follow from the state in its head
         while True:
-            await self._any.wait()
-            await asyncio.sleep(EVERY_S)
+            await self._arrived.wait()
+            await asyncio.sleep(WRITE_INTERVAL_S)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what is waiting."""
-        self._any.clear()
+        """Write the waiting lines."""
+        self._arrived.clear()
         lines = list(self._waiting)
         self._waiting.clear()
-        # what is waiting has happened already: it belongs before the head of a new file
+        # the waiting lines have happened already: they belong before the head of a new file
         state = None
         if self._files.full:
             state = machine_state(self._machine)
@@ -178,7 +176,7 @@ class FlightRecorder:
                 log.warning("not recorded", extra={"error": self._problem})
 
     async def close(self) -> None:
-        """Write the rest."""
+        """Write the waiting lines and close the file."""
         await self.flush()
         self._files.close()
 
@@ -207,14 +205,16 @@ def _line(kind: LineKind, now: float, uid: str) -> dict[str, Any]:
 
 
 class _Writer:
-    """Turns lines into text, and numbers what they share. For one file."""
+    """Turns the lines of one file into text, and numbers the objects that they share."""
 
     def __init__(self, hashed: Callable[[str], str]) -> None:
         self._hashed = hashed
         self._count = 0
         self._known: OrderedDict[tuple[type, str], tuple[object, int, int]] = OrderedDict()
-        """Type and uid -> the newest value (held, so that no other has its identity), its number,
-        and the length of its text."""
+        """Type and uid -> the newest value, its number, and the length of its text.
+
+        The value is kept so that no other object can have its identity.
+        """
         self._held = 0
         self._parts: dict[str, list[str]] = {}
         """uid -> the values that texts about the pod must not repeat."""
@@ -223,7 +223,7 @@ class _Writer:
         self._shared: list[bytes] = []
 
     def refer(self, value: Pod | PodRuntimeStatus) -> int:
-        """The number of a pod or a runtime status; it gets a line if it is new."""
+        """Return the number of a pod or a runtime status, which gets a line if it is new."""
         key = type(value), value.uid
         known = self._known.get(key)
         if known is not None and known[0] is value:
@@ -250,12 +250,12 @@ class _Writer:
         self._forget(key)
         self._known[key] = value, number, len(text)
         self._held += len(text)
-        while self._held > MOST_HELD:
+        while self._held > MAX_HELD_BYTES:
             self._forget(next(iter(self._known)))
         return number
 
     def removed(self, uid: str) -> None:
-        """Nothing more is decided about a pod."""
+        """Drop what is kept of a pod that has been removed."""
         for kind in SHARED:
             self._forget((kind, uid))
         self._parts.pop(uid, None)
@@ -269,7 +269,7 @@ class _Writer:
         return Texts(self._hashed, self._parts.get(uid, ()), self._unstarted.get(uid, ()))
 
     def _cleaned(self, line: dict[str, Any]) -> dict[str, Any]:
-        """A line without what its free texts repeat of the pod's values."""
+        """Return a line the free texts of which repeat no secret value of its pod."""
         texts = self._texts(str(line.get("uid")))
         for key in ("in", "detail", "error"):
             if key in line:
@@ -279,7 +279,7 @@ class _Writer:
         return line
 
     def lines(self, lines: Sequence[Line]) -> list[bytes]:
-        """The text of lines, each after what it refers to."""
+        """Return the text of lines, each after the objects that it refers to."""
         found: list[bytes] = []
         for line in lines:
             made = _text(self._cleaned(line(self)))
@@ -291,12 +291,12 @@ class _Writer:
 
 
 def _same_secrets(one: Pod, other: Pod) -> bool:
-    """Whether two versions of a pod have the same :func:`secret_parts`."""
+    """Return whether two versions of a pod have the same :func:`secret_parts`."""
     return one.spec is other.spec and one.annotations == other.annotations
 
 
 def _text(value: Mapping[str, Any]) -> bytes:
-    """JSON without a line break; half of a surrogate pair, which UTF-8 cannot have, is escaped."""
+    """Return JSON on one line; half of a surrogate pair, which UTF-8 cannot have, is escaped."""
     try:
         return encode_json(value)
     except UnicodeEncodeError:

@@ -1,10 +1,10 @@
 """Removes private data from recordings, because they are sent to others. Pure.
 
-Values are replaced by a keyed hash, so that equal values stay equal within a recording and nobody
-can guess them by trial. The replaced values of a pod are variables, headers, labels, annotations,
+Values are replaced by a keyed hash, so that equal values stay equal within a recording and cannot
+be found by trial. The replaced values of a pod are variables, headers, labels, annotations,
 volume attributes, and commands with arguments (but not the program). So are queries of paths, user
 information in image names and URLs, and termination messages. Free texts (errors, messages of
-others) may repeat them: there, each of the pod's values is replaced wherever it stands. Values that
+others) may repeat them: there, each value of the pod is replaced wherever it occurs. Values that
 decisions depend on stay, so that a replay decides the same. Must never raise for a pod of any
 shape.
 """
@@ -18,12 +18,12 @@ from typing import Any
 from kubeletpy.base.text import image_user_info
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""An annotation with the complete object in it, as it was passed to kubectl apply."""
+"""The annotation with the complete object as it was passed to kubectl apply."""
 KEPT_ANNOTATIONS = "kubernetes.io/config."
 """Prefix of the annotations that decisions read: where a static pod came from, and its hash."""
-SHORTEST_WORD = 4
+SHORTEST_VALUE = 4
 """Characters of the shortest value that is searched for in free texts."""
-MOST_PARTS = 4000
+MAX_PARTS = 4000
 """Values of a pod that are searched for; a text about a pod with more is hashed as one."""
 _LISTS = ("containers", "initContainers", "ephemeralContainers")
 _ACTIONS = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -43,7 +43,7 @@ Hash = Callable[[str], str]
 def redacted(
     obj: Mapping[str, Any], hashed: Hash, parts: Sequence[str], unstarted: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The object of a pod without secret values; the given one stays as it is.
+    """Return the object of a pod without secret values; ``obj`` itself stays as it is.
 
     ``parts``: its :func:`secret_parts`. ``unstarted``: as for :class:`Texts`.
     """
@@ -64,7 +64,7 @@ def redacted(
 
 
 def redacted_runtime(status: Any, texts: Texts) -> Any:
-    """A pod's runtime status, as JSON, without labels and termination messages."""
+    """Return a pod's runtime status (JSON) without labels and termination messages."""
     found = dict(texts.inputs(status))
     if isinstance(found.get("labels"), Mapping):
         found["labels"] = _values(found["labels"], texts.hashed)
@@ -72,7 +72,7 @@ def redacted_runtime(status: Any, texts: Texts) -> Any:
 
 
 def unstarted_ids(status: Any) -> frozenset[str]:
-    """Ids of the containers in a pod's runtime status, as JSON, that never ran."""
+    """Return the ids of the containers in a pod's runtime status (JSON) that never ran."""
     containers = map(_dict, _list(_dict(status).get("containers")))
     return frozenset(str(each.get("id")) for each in containers if not each.get("started_at"))
 
@@ -117,14 +117,14 @@ def _action(action: Any, hashed: Hash) -> Any:
 
 
 def _command(parts: Any, hashed: Hash) -> list[str]:
-    """The program stays, if the first word is no more than that."""
+    """Return the command with hashed arguments; the program stays if it is only a program."""
     found = [str(each) for each in _list(parts)]
     kept = 1 if found and not re.search(r"[\s=@]", found[0]) else 0
     return [*found[:kept], *map(hashed, found[kept:])]
 
 
 def _valued(entry: Any, hashed: Hash) -> Any:
-    """A named value with the value hashed; one that comes from elsewhere stays as it is."""
+    """Return a named value with its value hashed; a reference to a value stays as it is."""
     if not isinstance(entry, Mapping) or not entry.get("value"):
         return entry
     return {**entry, "value": hashed(str(entry["value"]))}
@@ -154,7 +154,7 @@ def _volume(volume: Any, hashed: Hash) -> Any:
 
 
 def _deep(value: Any, hashed: Hash) -> Any:
-    """Without user information of URLs, and values of annotations and labels, at any depth."""
+    """Return a value without user information, annotations and labels, at any depth."""
     if isinstance(value, str):
         return _USER_INFO.sub(lambda match: f"{hashed(match[0][:-1])}@", value)
     if isinstance(value, Mapping):
@@ -168,8 +168,8 @@ def _deep(value: Any, hashed: Hash) -> Any:
 
 
 def secret_parts(obj: Mapping[str, Any]) -> list[str]:
-    """The values of a pod that a free text may repeat, the longest first."""
-    found = {each for each in _secrets(obj) if len(each) >= SHORTEST_WORD}
+    """Return the values of a pod that a free text may repeat, the longest first."""
+    found = {each for each in _secrets(obj) if len(each) >= SHORTEST_VALUE}
     return sorted(found, key=lambda each: (-len(each), each))
 
 
@@ -205,15 +205,18 @@ def _parts(command: Any) -> list[str]:
 
 
 class Texts:
-    """Redacts the free texts of one line: first of its input, then of what was decided."""
+    """Redacts the free texts of one line: first those of its input, then those of the decision."""
 
     def __init__(
         self, hashed: Hash, parts: Sequence[str] = (), unstarted: Collection[str] = ()
     ) -> None:
-        """Args:
-        words: of the pod that the line is about (:func:`secret_parts`).
-        unstarted: ids of its containers that never ran (:func:`unstarted_ids`): their messages are
-            the runtime's, and decisions read them.
+        """Redact with the values of a pod.
+
+        Args:
+            hashed: replaces a value.
+            parts: of the pod that the line is about (:func:`secret_parts`).
+            unstarted: ids of its containers that never ran (:func:`unstarted_ids`): their messages
+                are the runtime's, and decisions read them.
         """
         self.hashed = hashed
         self._parts = parts
@@ -221,34 +224,34 @@ class Texts:
         self._changed: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """A free text without the pod's values, user information and queries of URLs."""
-        if len(self._parts) > MOST_PARTS:
+        """Return a free text without the pod's values, user information and queries of URLs."""
+        if len(self._parts) > MAX_PARTS:
             return self.hashed(text)
         found = text
-        for word in self._parts:
-            if word in found:
-                found = found.replace(word, self.hashed(word))
+        for value in self._parts:
+            if value in found:
+                found = found.replace(value, self.hashed(value))
         if _CUT in found:
-            found = self._without_cut_word(found)
+            found = self._without_cut_value(found)
         found = _USER_INFO.sub(lambda match: f"{self.hashed(match[0][:-1])}@", found)
         return _QUERY.sub(lambda match: f"?{self.hashed(match[0][1:])}", found)
 
-    def _without_cut_word(self, text: str) -> str:
-        """A text that was cut off may end in the beginning of a value."""
+    def _without_cut_value(self, text: str) -> str:
+        """Return a text that was cut off without the beginning of a value at its end."""
         before, _, after = text.rpartition(_CUT)
         start = before.split()[-1] if before.split() else ""
-        cut = next((word for word in self._parts if _ends_in_part(before, word)), None)
+        cut = next((value for value in self._parts if _ends_in_part(before, value)), None)
         if cut is None or not start:
             return text
         return f"{before[: _overlap(before, cut)]}{self.hashed(cut)}{_CUT}{after}"
 
     def inputs(self, value: Any, key: str = "") -> Any:
-        """The redacted input of a decision, as JSON."""
+        """Return the redacted input of a decision (JSON)."""
         if isinstance(value, dict):
             ended = self._ended(value)
             return {
                 name: each
-                if type(each) in _PLAIN and name not in _REDACTED  # most; a call takes as long
+                if type(each) in _PLAIN and name not in _REDACTED  # most fields: saves a call
                 else ended
                 if name == "message" and ended
                 else self.inputs(each, name)
@@ -266,8 +269,10 @@ class Texts:
         return _image(value, self.hashed) if key == "image" else value
 
     def output(self, value: Any, key: str = "") -> Any:
-        """A redacted decision, as JSON: it repeats texts of the input, also as parts of longer
-        ones."""
+        """Return a redacted decision (JSON).
+
+        It repeats texts of the input, also as parts of longer ones.
+        """
         if isinstance(value, dict):
             ended, kept = self._ended(value), _NUMBERS if self._changed else _PLAIN
             return {
@@ -287,7 +292,7 @@ class Texts:
         return _image(value, self.hashed) if key == "image" else value
 
     def _ended(self, state: Mapping[str, Any]) -> str:
-        """The redacted message of a container that has run, of runtime or API; "" for others."""
+        """Return the redacted message of a container that has run, of runtime or API; else ""."""
         message = state.get("message")
         if not isinstance(message, str) or not message:
             return ""
@@ -300,14 +305,14 @@ class Texts:
         return self.hashed(message) if ran else self.text(message)
 
 
-def _ends_in_part(text: str, word: str) -> bool:
-    return _overlap(text, word) < len(text)
+def _ends_in_part(text: str, value: str) -> bool:
+    return _overlap(text, value) < len(text)
 
 
-def _overlap(text: str, word: str) -> int:
-    """Where the end of ``text`` begins that is a beginning of ``word``, SHORTEST_WORD at least."""
-    for length in range(min(len(text), len(word)), SHORTEST_WORD - 1, -1):
-        if text.endswith(word[:length]):
+def _overlap(text: str, value: str) -> int:
+    """Return the index in a text from which it ends in a beginning of a value, or its length."""
+    for length in range(min(len(text), len(value)), SHORTEST_VALUE - 1, -1):
+        if text.endswith(value[:length]):
             return len(text) - length
     return len(text)
 

@@ -1,7 +1,7 @@
-"""Gives what was recorded to the same functions again, and compares. Pure.
+"""Replays a recording, compares the decisions, and reports them as text. Pure.
 
-The functions are those of the version that runs this; time comes from the recording. Lines that
-can't be understood are counted by their cause.
+The functions that decide are those of the version that runs this; time comes from the recording.
+Lines that can't be understood are counted by their cause.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kubeletpy.observe.recorder.model import (
     LineKind,
     MachineState,
     effects_output,
-    machine_of,
     plan_output,
+    restored_machine,
 )
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -31,7 +31,7 @@ from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_p
 from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
 
 LONGEST_PROBLEM = 200
-"""Characters of a problem; what it quotes is the recording's."""
+"""Characters of a problem, which may quote the recording."""
 NODE = ""
 """The uid of the story for lines that concern no single pod."""
 
@@ -43,7 +43,7 @@ class Moment(Struct, frozen=True):
         at: Unix seconds.
         kind: of the recorded line.
         line: as recorded.
-        now: what this version makes of the same input, where that differs; else None.
+        now: the output of this version for the same input where it differs; else None.
     """
 
     at: float
@@ -58,12 +58,12 @@ class Replayed(Struct):
     Attributes:
         names: uid to ``namespace/name``.
         stories: the moments of each pod, by uid, in order.
-        versions: that recorded.
-        decisions: how many were made again.
-        problems: what could not be read or replayed, and how often.
+        versions: of the agents that recorded.
+        decisions: the number of those that were made again.
+        problems: why lines could not be read or replayed, and how often.
         first: the number of the first line with each problem.
-        refused: lines that are JSON, but no line of a recording. One that is cut off is not: an
-            agent that was killed leaves such a line.
+        refused: lines that are JSON, but no line of a recording. A line that is cut off is not
+            counted, since an agent that was killed leaves one.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -97,14 +97,14 @@ def replay(lines: Iterable[bytes]) -> Replayed:
             found.add_problem(number, str(error))
             continue
         try:
-            _take_any(found, player, read)
+            _replay_untrusted(found, player, read)
         except BadRecording as error:
             found.refused += 1
             found.add_problem(number, str(error))
     return found
 
 
-def _take_any(found: Replayed, player: _Player, read: Any) -> None:
+def _replay_untrusted(found: Replayed, player: _Player, read: Any) -> None:
     """Replay a line of any type. Raises BadRecording, and nothing else."""
     if not isinstance(read, dict):
         raise BadRecording("a line is no object")
@@ -158,13 +158,13 @@ class _Player:
         self._machine: WorkerMachine | None = None
 
     def begin(self, head: dict[str, Any]) -> None:
-        """A new file: nothing of the one before counts."""
+        """Begin a new file; all of the one before it is dropped."""
         if head.get("format") != FORMAT:
             raise BadRecording(f"format {head.get('format')} is not known, this is {FORMAT}")
         self._shared, self._head, self._machine = {}, head, None
 
     def share(self, line: dict[str, Any]) -> Pod | PodRuntimeStatus:
-        """A value that later lines refer to by number."""
+        """Keep and return a value that later lines refer to by number."""
         number = line.get("n")
         if type(number) is not int:
             raise BadRecording(
@@ -176,28 +176,28 @@ class _Player:
         return value
 
     def again(self, kind: LineKind, line: dict[str, Any]) -> Any:
-        """Decide again: the output of this version for a line's input."""
-        supplied = line.get("in")
+        """Return the output of this version for a line's input."""
+        recorded = line.get("in")
         try:
             if kind is LineKind.PLAN:
-                return _json(plan_output(_plan(decode_fields(PlanInputs, supplied, self._shared))))
+                return _json(plan_output(_plan(decode_fields(PlanInputs, recorded, self._shared))))
             if kind is LineKind.STATUS:
-                inputs = decode_fields(StatusInputs, supplied, self._shared)
+                inputs = decode_fields(StatusInputs, recorded, self._shared)
                 return _json(generate_api_pod_status(inputs))
-            event = decode_fields(_event(line), supplied, self._shared)
-            return _json(effects_output(self._of_head().handle(event)))
+            event = decode_fields(_event(line), recorded, self._shared)
+            return _json(effects_output(self._machine_from_head().handle(event)))
         except BadRecording:
             raise
         except Exception as error:
             # a difference too, but not one in the decision: this version can't decide at all
             raise BadRecording(f"{kind}: {type(error).__name__}: {error}") from error
 
-    def _of_head(self) -> WorkerMachine:
+    def _machine_from_head(self) -> WorkerMachine:
         if self._machine is None:
             if self._head is None:
                 raise BadRecording("the recording has no head")
             state = decode_fields(MachineState, self._head.get("machine"), self._shared)
-            self._machine = machine_of(state)
+            self._machine = restored_machine(state)
         return self._machine
 
 
@@ -219,19 +219,18 @@ def _event(line: dict[str, Any]) -> type:
 
 
 def _json(value: Any) -> Any:
-    """The value after a round trip through JSON: tuples are lists."""
+    """Return the value after a round trip through JSON: tuples are lists."""
     return json.loads(json.dumps(value))
 
 
-# A replayed recording in words: one line a pod, or the whole story of one.
-#
-# External text is put on one line; times are UTC.
+# The replayed recording as text: one line a pod, or the complete story of one. External text is on
+# one line; times are UTC.
 
 _WIDTH = 300
 
 
 def overview(found: Replayed, version: str) -> str:
-    """A summary of the replay: each pod with its last state, and what could not be read."""
+    """Return a summary of the replay: each pod with its last state, and the problems."""
     recorded = one_line(", ".join(found.versions)) or "no version"
     lines = [
         f"{found.decisions} decisions of node {one_line(found.node)}, made by {recorded}, "
@@ -255,7 +254,7 @@ def overview(found: Replayed, version: str) -> str:
 
 
 def differences(found: Replayed) -> str:
-    """Every decision that this version makes differently."""
+    """Return the decisions that this version makes differently."""
     lines = []
     for uid, story in found.stories.items():
         unlike = [moment for moment in story if moment.now is not None]
@@ -266,28 +265,28 @@ def differences(found: Replayed) -> str:
 
 
 def story(found: Replayed, uid: str) -> str:
-    """All that happened to a pod."""
+    """Return all that happened to a pod."""
     lines = [f"{_name(found, uid)} ({one_line(uid)})"]
     lines += [line for moment in found.stories[uid] for line in _moment(moment)]
     return "\n".join(lines) + "\n"
 
 
 def _moment(moment: Moment) -> Iterator[str]:
-    parts = _parts(moment.kind, moment.line, moment.line.get("out"))
-    yield f"  {_time(moment.at)}  {moment.kind:<6}  {one_line(parts, _WIDTH)}"
+    text = _summary(moment.kind, moment.line, moment.line.get("out"))
+    yield f"  {_time(moment.at)}  {moment.kind:<6}  {one_line(text, _WIDTH)}"
     if moment.now is not None:
-        now = _parts(moment.kind, moment.line, moment.now)
-        if now == parts:  # they differ in what the words leave out
+        now = _summary(moment.kind, moment.line, moment.now)
+        if now == text:  # they differ in what the text leaves out
             now = json.dumps(moment.now)
         yield f"  {'':12}  {'now':<6}  {one_line(now, _WIDTH)}"
 
 
-def _parts(kind: LineKind, line: dict[str, Any], out: Any) -> str:
+def _summary(kind: LineKind, line: dict[str, Any], out: Any) -> str:
     try:
         if kind is LineKind.SPAN:
             error = f": {line['error']}" if line.get("error") else ""
-            parts = f"{line['name']} {line['detail']}".strip()
-            return f"{parts} took {milliseconds(float(line['took']))}{error}"
+            what = f"{line['name']} {line['detail']}".strip()
+            return f"{what} took {milliseconds(float(line['took']))}{error}"
         if kind is LineKind.PLAN:
             return (
                 "; ".join(f"{what}: {why}" for what, why in out.get("decisions", ())) or "no change"
@@ -326,7 +325,7 @@ def _last_status(story: list[Moment]) -> str:
     last = next((m for m in reversed(story) if m.kind is LineKind.STATUS), None)
     if last is None:
         return "no status"
-    return one_line(_parts(LineKind.STATUS, last.line, last.line.get("out")), _WIDTH)
+    return one_line(_summary(LineKind.STATUS, last.line, last.line.get("out")), _WIDTH)
 
 
 def _name(found: Replayed, uid: str) -> str:

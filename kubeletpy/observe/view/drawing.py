@@ -1,7 +1,8 @@
-"""Draws timelines as SVG, and as a report of one HTML file. Pure.
+"""Lays timelines out as rows of bars, and draws them as SVG and as a report of one HTML file. Pure.
 
-Both are self-contained: no script, no link, nothing that is fetched. All text is escaped, also what
-a pod, an image or a runtime contains; the report's policy allows its own style and nothing else.
+The page draws the same rows. SVG and report are self-contained: no script, no link, nothing that is
+fetched. All text is escaped, also that of pods, images and runtimes; the report's policy allows its
+own style and nothing else.
 """
 
 from __future__ import annotations
@@ -19,22 +20,19 @@ from kubeletpy.observe.explain.model import Bar, Timeline, TimelineChapter
 from kubeletpy.observe.explain.render import scale, summary
 from kubeletpy.observe.explain.texts import milliseconds, one_line
 
-# Timelines laid out as rows of bars: for the page, for SVG and for reports.
-#
-# All text is on one line, bounded and without control characters; whoever draws it still escapes
-# it.
+# Rows of bars. All text is on one line, bounded and without control characters, but not escaped.
 
 MAX_LABEL = 200
 MAX_ERROR = 600
 MAX_BESIDE = 5
-"""Rows that are named as running at the same time as another."""
+"""Maximum number of rows that are named as running at the same time as another."""
 QUARTERS = 4
 NOTICEABLE_S = 0.0005
 """Seconds: rows that overlap by less count as one after the other."""
 
 
 class BarKind(StrEnum):
-    """The kinds of bars; each has a colour of its own."""
+    """The kinds of bars; each has a color of its own."""
 
     SANDBOX = "sandbox"
     CREATE = "create"
@@ -61,12 +59,12 @@ _KINDS: dict[Name, BarKind] = {
 
 
 class Row(Struct, frozen=True):
-    """One bar.
+    """One bar, with its label.
 
     Attributes:
         start, end: seconds since the chapter began.
-        left, width: where it is drawn, as shares of the whole width.
-        took: its length in words; ends with an ellipsis while it goes on.
+        left, width: its position, as shares of the complete width.
+        took: its length as text, which ends with an ellipsis while it goes on.
         beside: labels of rows that ran at the same time, the longest overlap first; those that
             contain it, or are part of it, do not count.
     """
@@ -84,11 +82,11 @@ class Row(Struct, frozen=True):
 
 
 class Waterfall(Struct, frozen=True):
-    """The start or the end of a pod.
+    """One chapter of a timeline: the start of a pod, its life or its end.
 
     Attributes:
         began: Unix seconds.
-        marks: the times at the left edge, at each quarter and at the right edge, in words.
+        marks: the times at the left edge, at each quarter and at the right edge, as text.
     """
 
     title: str
@@ -99,7 +97,7 @@ class Waterfall(Struct, frozen=True):
 
 
 def waterfalls(line: Timeline) -> tuple[Waterfall, ...]:
-    """The start of a pod, what was done with it since, and its end, as far as there are any."""
+    """Return the start of a pod, its life and its end, as far as they exist."""
     return tuple(_waterfall(chapter) for chapter in line.chapters)
 
 
@@ -127,7 +125,7 @@ def _waterfall(chapter: TimelineChapter) -> Waterfall:
 
 
 def _parents(bars: Sequence[Bar]) -> list[frozenset[int]]:
-    """For each bar the indices of those that contain it: those above it with less depth."""
+    """Return for each bar the indices of those that contain it: above it, with less depth."""
     found: list[frozenset[int]] = []
     above: list[int] = []
     for index, bar in enumerate(bars):
@@ -139,7 +137,7 @@ def _parents(bars: Sequence[Bar]) -> list[frozenset[int]]:
 
 
 def _beside(index: int, bars: Sequence[Bar], parents: Sequence[frozenset[int]]) -> list[int]:
-    """The bars that overlap with one of them, the longest overlap first."""
+    """Return the bars that overlap with one of them, the longest overlap first."""
     bar, overlaps = bars[index], []
     for other, each in enumerate(bars):
         together = min(bar.end, each.end) - max(bar.start, each.start)
@@ -166,10 +164,10 @@ _LINE = 18
 
 
 class Shape(Struct, frozen=True):
-    """How a drawing is laid out. Lengths are pixels.
+    """The layout of a drawing. Lengths are pixels.
 
     Attributes:
-        left, wide, right: widths of the labels, of the bars and of what stands behind the last bar.
+        left, wide, right: widths of the labels, of the bars and of the text behind the last bar.
         row: the height of a row.
         bar: how far below the top of its row a bar begins.
         label, title: characters that fit.
@@ -187,7 +185,7 @@ class Shape(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Width of the drawing."""
+        """Returns the width of the drawing."""
         return self.left + self.wide + self.right
 
 
@@ -217,7 +215,7 @@ td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabul
 
 
 def svg(line: Timeline, shape: Shape = WIDE) -> str:
-    """A self-contained SVG document."""
+    """Return a self-contained SVG document."""
     found = waterfalls(line)
     head = one_line(f"{line.namespace}/{line.name}")
     used = {row.kind for each in found for row in each.rows}
@@ -277,13 +275,13 @@ def _legend(kinds: Sequence[BarKind], top: int, shape: Shape) -> list[str]:
 
 
 def hint(row: Row) -> str:
-    """Everything about a row, on one line."""
-    stated = f"{row.label}: {row.took}" + (f" {row.error}" if row.error else "")
-    return stated + (f"; at the same time: {', '.join(row.beside)}" if row.beside else "")
+    """Return everything about a row, on one line."""
+    text = f"{row.label}: {row.took}" + (f" {row.error}" if row.error else "")
+    return text + (f"; at the same time: {', '.join(row.beside)}" if row.beside else "")
 
 
 def html(line: Timeline) -> str:
-    """A self-contained HTML document: the drawing, wide or narrow, and the same as a table."""
+    """Return a self-contained HTML document: the drawing, wide and narrow, and a table of it."""
     head = escape(one_line(f"{line.namespace}/{line.name}"))
     policy = f"default-src 'none'; style-src '{source_hash(_STYLE)}'"
     parts = [
@@ -320,5 +318,5 @@ def _table(found: Waterfall) -> list[str]:
 
 
 def source_hash(text: str) -> str:
-    """The source expression that allows an inline script or style of exactly this text."""
+    """Return the source expression that allows an inline script or style of exactly this text."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

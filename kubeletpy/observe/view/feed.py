@@ -1,7 +1,7 @@
 """Builds the page's data from the agent's answers: plain JSON, part by part. Pure.
 
-Must never let a text through as it came: each is cut, put on one line, and freed of control
-characters and marks that turn the direction of text. The page shows them as text only.
+Each text is truncated, put on one line, and freed of control characters and marks that turn the
+direction of text; none may be passed on as it was received. The page shows them as text only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ from kubeletpy.observe.explain.texts import one_line
 from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.observe.view.drawing import waterfalls
 
-# CPU and memory of containers over the last minutes, from one answer about usage after another.
-#
-# Pure: data in, data out; times are those of the answers. Bounded by the containers that run and
-# by MAX_SAMPLES of each. Nothing is queried here: the watcher feeds it.
-
 MAX_SAMPLES = 120
+"""Number of samples that are kept of each container."""
 GAP_S = 30.0
-"""Seconds without a sample after which nothing is drawn over the gap: the plot begins anew."""
+"""Seconds without a sample after which the plot begins anew, so that it has no gap."""
 
 
 class _Container(Struct):
@@ -39,13 +35,16 @@ class _Container(Struct):
 
 
 class History:
-    """The usage of each running container, by pod uid and container name."""
+    """CPU and memory of each running container over the last minutes, from the answers to /usage.
+
+    Times are those of the answers.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, dict[str, _Container]] = {}
 
     def add(self, answer: Mapping[str, Any]) -> None:
-        """Take in what the agent answers to /usage; containers that it leaves out are forgotten."""
+        """Add the samples of an answer to /usage; containers that it leaves out are dropped."""
         known, self._pods = self._pods, {}
         for pod in answer.get("pods") or ():
             before = known.get(pod["uid"], {})
@@ -55,14 +54,14 @@ class History:
             }
 
     def now(self) -> dict[str, tuple[float | None, int | None]]:
-        """Pod uid -> the CPUs and bytes that its containers use together; None: unknown yet."""
+        """Return pod uid -> the CPUs and bytes that its containers use; None if unknown yet."""
         return {
             uid: (_total(containers, 1), _total(containers, 2))
             for uid, containers in self._pods.items()
         }
 
     def containers(self, uid: str) -> list[dict[str, Any]]:
-        """The containers of a pod, each with ``samples`` of (Unix time, CPUs, bytes)."""
+        """Return the containers of a pod, each with ``samples`` of (Unix time, CPUs, bytes)."""
         return [
             {
                 "name": name,
@@ -88,8 +87,8 @@ def _with(known: _Container, answer: Mapping[str, Any]) -> _Container:
     return known
 
 
-def _total(containers: Mapping[str, _Container], field_: int) -> Any:
-    latest = [each.samples[-1][field_] for each in containers.values() if each.samples]
+def _total(containers: Mapping[str, _Container], index: int) -> Any:
+    latest = [each.samples[-1][index] for each in containers.values() if each.samples]
     known = [value for value in latest if value is not None]
     return round(sum(known), 5) if known else None
 
@@ -122,7 +121,7 @@ _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def names(path: str) -> tuple[str, str]:
-    """Namespace and name of ``NAMESPACE/NAME``. Raises ValueError: no pod is called that."""
+    """Return namespace and name of ``NAMESPACE/NAME``. Raises ValueError for any other text."""
     namespace, _, name = path.partition("/")
     if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
         raise ValueError("no pod is called that")
@@ -130,18 +129,18 @@ def names(path: str) -> tuple[str, str]:
 
 
 def node(about: Mapping[str, Any]) -> JSON:
-    """The node, from the answer to /node."""
+    """Return the node, from the answer to /node."""
     troubles = [_text(each) for each in (about.get("troubles") or ())[:MAX_ROWS]]
     return {"name": _text(about.get("name"), MAX_NAME), "troubles": troubles}
 
 
 def unanswered(why: str, last: Mapping[str, Any] | None) -> JSON:
-    """The node while its agent does not answer; ``last``: what was shown before."""
+    """Return the node while its agent does not answer; ``last``: as it was shown before."""
     return {"name": (last or {}).get("name", ""), "troubles": [_text(why)], "silent": True}
 
 
 def pods(lines: Sequence[Mapping[str, Any]]) -> list[JSON]:
-    """The rows, from the answer to /pods: unhealthy pods first, then by namespace and name."""
+    """Return the rows, from the answer to /pods: unhealthy first, then by namespace and name."""
     rows = [_row(line) for line in lines]
     order = (SICK, BUSY, WELL)
     rows.sort(key=lambda row: (order.index(row["tone"]), row["path"], row["uid"]))
@@ -161,12 +160,12 @@ def _row(line: Mapping[str, Any]) -> JSON:
 
 
 def tone(*, healthy: bool, cause: str) -> str:
-    """The tone of a pod."""
+    """Return the tone of a pod's row: ``WELL``, ``BUSY`` or ``SICK``."""
     return WELL if healthy else BUSY if cause in _BUSY else SICK
 
 
 def usage(history: History, uid: str) -> JSON:
-    """CPU and memory of all pods now, and over time of the containers of one (by uid)."""
+    """Return the usage of all pods now, and over time of the containers of one (by uid)."""
     containers = history.containers(uid)
     return {
         "pods": {_text(each, MAX_NAME): list(used) for each, used in history.now().items()},
@@ -180,22 +179,22 @@ def pod(
     events: Sequence[Mapping[str, Any]],
     logs: Mapping[str, Any] | None = None,
 ) -> JSON:
-    """One pod, from the answers to /pods/NAMESPACE/NAME, its timeline, its events and its logs.
+    """Return one pod, from the answers to /pods/NAMESPACE/NAME and its timeline, events and logs.
 
-    ``answer`` may be that there is no such pod, with how it was when it ended.
+    ``answer`` may state that there is no such pod, and how it was when it ended.
     """
     error = _text(answer.get("error"))
     facts = answer.get("last") if error else answer
-    reported = {
+    details = {
         "gone": error,
         "waterfalls": _waterfalls(timeline),
         "events": _latest(events, _event),
         "logs": _logs(logs),
     }
     if not facts:
-        return {**reported, "uid": ""}
+        return {**details, "uid": ""}
     return {
-        **reported,
+        **details,
         "uid": _text(facts["uid"], MAX_NAME),
         "path": f"{_text(facts['namespace'], MAX_NAME)}/{_text(facts['name'], MAX_NAME)}",
         "tone": tone(healthy=facts["healthy"], cause=facts["cause"]),
@@ -224,9 +223,9 @@ def pod(
     }  # fmt: skip
 
 
-def changes(reported: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
-    """The parts that differ from what a page has been sent."""
-    return {part: value for part, value in now.items() if reported.get(part) != value}
+def changes(sent: Mapping[str, Any], now: Mapping[str, Any]) -> JSON:
+    """Return the parts that differ from those that a page has."""
+    return {part: value for part, value in now.items() if sent.get(part) != value}
 
 
 def _facts(facts: Mapping[str, Any]) -> list[list[str]]:
@@ -251,7 +250,7 @@ def _waterfalls(timeline: Mapping[str, Any] | None) -> list[JSON]:
 
 
 def _logs(logs: Mapping[str, Any] | None) -> list[JSON]:
-    """An agent of another version has no answer about logs, but an error."""
+    """Return the ends of logs; an agent of another version returns an error instead of logs."""
     found = (logs or {}).get("containers") or {}
     return [
         {
@@ -264,9 +263,8 @@ def _logs(logs: Mapping[str, Any] | None) -> list[JSON]:
 
 def _event(event: Mapping[str, Any]) -> JSON:
     _, _, container = event["field_path"].partition("{")
-    reported = _plain(event, "at", "type", "reason", "message", "count")
     return {
-        **reported,
+        **_plain(event, "at", "type", "reason", "message", "count"),
         "container": _text(container.removesuffix("}"), MAX_NAME),
         "source": _text(event.get("source"), MAX_NAME),
     }
@@ -277,15 +275,15 @@ def _decision(made: Mapping[str, Any]) -> JSON:
     return {**_plain(made, "what", "why", "count"), "at": at}
 
 
-def _latest(found: Sequence[Mapping[str, Any]], show: Any) -> list[JSON]:
-    """The newest first, of a list that has the oldest first."""
-    reported = [show(each) for each in reversed(found[-MAX_ROWS:])]
-    return sorted(reported, key=lambda one: one["at"], reverse=True)
+def _latest(found: Sequence[Mapping[str, Any]], convert: Any) -> list[JSON]:
+    """Return the newest entries first, of a list that has the oldest first."""
+    rows = [convert(each) for each in reversed(found[-MAX_ROWS:])]
+    return sorted(rows, key=lambda one: one["at"], reverse=True)
 
 
-def _plain(supplied: Mapping[str, Any], *fields: str) -> JSON:
+def _plain(answer: Mapping[str, Any], *fields: str) -> JSON:
     return {
-        name: _text(value) if isinstance(value := supplied[name], str) else value for name in fields
+        name: _text(value) if isinstance(value := answer[name], str) else value for name in fields
     }
 
 

@@ -1,8 +1,8 @@
-"""Serves the page on loopback: one static file, and a stream of what it shows.
+"""Serves the page of a node on loopback: one static file, and a stream of its data.
 
-The token in the path grants access; other users of the machine, and pages of other sites in
-the same browser, have not. The requested host name has to be one of this machine, so that
-no site gets in by having its own name point here. Only GET, and nothing changes anything.
+The token in the path grants access; other users of the machine, and pages of other sites in the
+same browser, do not have it. The requested host name has to be one of this machine, so that a site
+whose name points here gets no access. Only GET is served, and nothing changes anything.
 """
 
 from __future__ import annotations
@@ -29,27 +29,26 @@ from kubeletpy.observe.view.drawing import source_hash
 from kubeletpy.observe.view.feed import History
 from kubeletpy.server.health import listen
 
-# Queries the agent for all open pages together, once a second.
-#
-# Must never query without an open page, nor change anything.
+Query = Callable[..., Any]
+"""Returns the answer to GET /part/part/… of the agent; blocks.
 
-Ask = Callable[..., Any]
-"""GET /part/part/… of the agent; blocks. An unknown pod is ``{"error", "last"}``.
-
-Raises Silent: nobody answers, and why."""
+That about an unknown pod is ``{"error", "last"}``. Raises Silent if the agent does not answer."""
 PATIENCE_S = 0.5
-"""How long a page waits for numbers of usage: the runtime may be slow, the rest is not."""
+"""Seconds that a page waits for numbers of usage, since the runtime may be slow."""
 
 
 class Silent(Exception):
-    """The agent does not answer."""
+    """Raised with the reason if the agent does not answer."""
 
 
 class Watcher:
-    """Collects the current contents of a page; create it inside a running event loop."""
+    """Queries the agent for all open pages together, at most once a second.
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    Nothing is queried without an open page. Create it inside a running event loop.
+    """
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
         self._history = History()
         self._node = Shared(lambda: self._query_agent("node"))
         self._pods = Shared(lambda: self._query_agent("pods"))
@@ -57,10 +56,10 @@ class Watcher:
         self._last: dict[str, Any] = {}
 
     async def page(self, path: str | None) -> dict[str, Any]:
-        """All parts of the page; ``path``: NAMESPACE/NAME of the pod that is open.
+        """Return all parts of the page; ``path``: NAMESPACE/NAME of the pod that is open.
 
         While the agent is silent there is only the part ``node``, which reports it.
-        Raises ValueError: no pod is called that.
+        Raises ValueError if no pod can have that name.
         """
         try:
             about, lines = await self._node.get(), await self._pods.get()
@@ -89,13 +88,13 @@ class Watcher:
             async with asyncio.timeout(PATIENCE_S):
                 await self._usage.get()
         except (Silent, TimeoutError):
-            return  # what was measured last is shown
+            return  # the last numbers stay
 
     async def _used(self) -> None:
         self._history.add(await self._query_agent("usage"))
 
     async def _query_agent(self, *parts: str) -> Any:
-        return await asyncio.to_thread(self._ask, *parts)
+        return await asyncio.to_thread(self._query, *parts)
 
 
 ADDRESS = "127.0.0.1"
@@ -105,9 +104,9 @@ MAX_STREAMS = 8
 MAX_CONNECTIONS = 64
 EVERY_S = 1.0
 WRITE_S = 10.0
-"""A page that takes nothing for that long is left."""
+"""Seconds after which a page that takes nothing is disconnected."""
 MAX_PAGE = 64 * 1024
-"""Bytes of the page."""
+"""Maximum size of the page in bytes."""
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -116,18 +115,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of each answer: they keep the address with its token here, and other sites out."""
+"""Headers of each answer: they keep the address with its token secret, and other sites out."""
 
 
 def page() -> str:
-    """The one static file."""
+    """Return the static file."""
     return (
         resources.files("kubeletpy.observe.view").joinpath("page.html").read_text(encoding="utf-8")
     )
 
 
 def policy(html: str) -> str:
-    """The content security policy of a page: its own script and style, its own stream."""
+    """Return the content security policy of a page: its own script, style and stream."""
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     return "; ".join(
@@ -147,15 +146,15 @@ def policy(html: str) -> str:
 
 
 class ViewServer:
-    """One server.
+    """Serves the page and its stream to a few browsers of this machine.
 
     Attributes:
         streams: how many pages are open now.
     """
 
-    def __init__(self, ask: Ask, *, port: int = 0, every: float = EVERY_S) -> None:
-        """``port`` 0 picks a free one; ``every``: seconds between two updates."""
-        self._ask = ask
+    def __init__(self, query: Query, *, port: int = 0, every: float = EVERY_S) -> None:
+        """Set up a server; ``port`` 0 picks a free one, ``every``: seconds between two updates."""
+        self._query = query
         self._port = port
         self._every = every
         self._token = secrets.token_urlsafe(24)
@@ -169,16 +168,16 @@ class ViewServer:
 
     @property
     def url(self) -> str:
-        """The URL, with the token; known once the server is started."""
+        """Returns the URL with the token; the port is known once the server is started."""
         return f"http://{ADDRESS}:{self._port}/{self._token}/"
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen on loopback. Raises OSError."""
         app = web.Application(middlewares=[self._admit])
         app.on_response_prepare.append(_head)
         app.router.add_get("/{token}/", self._show, allow_head=False)
         app.router.add_get("/{token}/stream", self._stream, allow_head=False)
-        self._watcher = Watcher(self._ask)
+        self._watcher = Watcher(self._query)
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, logger=http_log, shutdown_timeout=0.5
         )
@@ -191,7 +190,7 @@ class ViewServer:
         self._listener.start()
 
     async def close(self) -> None:
-        """Stop serving."""
+        """Stop listening and close all connections."""
         if self._listener is not None:
             self._listener.close()
         if self._runner is not None:
@@ -205,8 +204,8 @@ class ViewServer:
     ) -> web.StreamResponse:
         if not is_this_machine(request.headers.getall("Host", [])):
             raise _refused(web.HTTPMisdirectedRequest, "this is not a name of this machine")
-        supplied = request.path.split("/")[1].encode()
-        if not hmac.compare_digest(supplied, self._token.encode()):
+        token = request.path.split("/")[1].encode()
+        if not hmac.compare_digest(token, self._token.encode()):
             raise _refused(web.HTTPNotFound, "use the address that `kubeletpy view` has printed")
         if self._limiter is not None and not self._limiter.admit_identity(
             request.transport, "viewer"
@@ -244,12 +243,12 @@ class ViewServer:
         return response
 
     async def _send(self, response: web.StreamResponse, watcher: Watcher, path: str | None) -> None:
-        """One message each second: the time, and the parts that have changed."""
-        reported: dict[str, Any] = {}
+        """Send a message each second: the time, and the parts that have changed."""
+        sent: dict[str, Any] = {}
         while True:
             now = await watcher.page(path)
-            message = {"at": round(time.time(), 3), **feed.changes(reported, now)}
-            reported = {**reported, **now}
+            message = {"at": round(time.time(), 3), **feed.changes(sent, now)}
+            sent = {**sent, **now}
             data = json.dumps(message, ensure_ascii=True, separators=(",", ":"))
             async with asyncio.timeout(WRITE_S):
                 await response.write(f"data: {data}\n\n".encode())
@@ -257,7 +256,7 @@ class ViewServer:
 
 
 def is_this_machine(hosts: list[str]) -> bool:
-    """Whether a request's Host headers are one, with a name of this machine."""
+    """Return whether there is exactly one Host header, with a name of this machine."""
     if len(hosts) != 1:
         return False
     try:

@@ -20,7 +20,7 @@ from kubeletpy.cli import replay as replay_command
 from kubeletpy.metrics.trace.model import PodTrace, Span, TraceCall
 from kubeletpy.observe.recorder import replay as render
 from kubeletpy.observe.recorder.files import DIRECTORY, RecordingFiles, read_lines, recordings
-from kubeletpy.observe.recorder.recorder import MOST_HELD, FlightRecorder
+from kubeletpy.observe.recorder.recorder import MAX_HELD_BYTES, FlightRecorder
 from kubeletpy.observe.recorder.replay import replay
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -292,7 +292,7 @@ async def test_shared_objects_in_memory_are_bounded(tmp_path: Path) -> None:
     files = RecordingFiles(tmp_path, 1 << 30)
     recorder = FlightRecorder(files, LoopClock(), WorkerMachine(), "node")
     await recorder.flush()
-    image = "x" * (MOST_HELD // 4)
+    image = "x" * (MAX_HELD_BYTES // 4)
     pods = [make_pod(f"p{n}", containers=[{"name": "c", "image": image}]) for n in range(10)]
     for attempt, pod in enumerate((*pods, pods[-1], pods[0], pods[1])):
         if pod is pods[1] and attempt > 1:
