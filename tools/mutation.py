@@ -1,6 +1,6 @@
 """Mutate the pure modules of packages with mutmut and run each package's unit tests against them.
 
-python -m tools.mutation admission pods      # --jobs 2, --most-percent 10
+python -m tools.mutation resources pods      # --jobs 2, --most-percent 10
 
 Prints each mutation that the tests did not notice as a diff, and a line for each package. The exit
 code is 1 where more than ``--most-percent`` of a package's mutations went unnoticed. mutmut runs in
