@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from kubeletpy.base.clock import Clock
+from kubeletpy.observe.explain.model import WaitKind
+
 SOCKET_NAME = "explain.sock"
 DEFAULTS = (
     Path("/var/lib/kubelet") / SOCKET_NAME,
@@ -25,6 +28,8 @@ _START = (
 LISTENS = "00010000"
 """Flags of a listening socket in that table (__SO_ACCEPTCON)."""
 TIMEOUT_S = 10.0
+REFUSED_S = 20.0
+"""Seconds after which a status that the API does not accept counts."""
 
 
 class NoAgent(Exception):
@@ -127,7 +132,7 @@ def get_json(path: Path, *parts: str) -> Any:
 
     Raises:
         NoAgent: nobody answers.
-        NotFound: the agent reports that there is no such thing.
+        NoSuchPod: the agent reports that there is no such thing.
     """
     return _answer(path, "GET", parts)
 
@@ -137,9 +142,33 @@ def post(path: Path, body: Any, *parts: str) -> Any:
 
     Raises:
         NoAgent: nobody answers.
-        NotFound: the agent can't answer that, and states why.
+        NoSuchPod: the agent can't answer that, and states why.
     """
     return _answer(path, "POST", parts, json.dumps(body).encode())
+
+
+def refused_statuses(root: Path, clock: Clock, pods: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``pods`` whose status the API does not accept, with the agent's reason.
+
+    Args:
+        root: the agent's root directory.
+        pods: as namespace/name.
+    """
+    found = []
+    for key in pods:
+        try:
+            reported = get_json(root / SOCKET_NAME, "pods", *key.split("/", 1))
+        except NoSuchPod:
+            continue
+        except NoAgent:
+            return ()  # the unit and the node's lease show whether it runs
+        found += [
+            f"pod {key}: {each['why']}"
+            for each in reported.get("waits") or ()
+            if each["kind"] == WaitKind.API_WRITE
+            and (each.get("since") or clock.now()) < clock.now() - REFUSED_S
+        ]
+    return tuple(found)
 
 
 def _answer(path: Path, method: str, parts: Sequence[str], sent: bytes | None = None) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.agent.takeover.adopt import adoption as front_door
 from kubeletpy.agent.takeover.adopt import run
 from kubeletpy.agent.takeover.adopt.host import SystemdHost, UnitSeen
 from kubeletpy.agent.takeover.adopt.steps import AdoptionState, UnitProgram
@@ -20,8 +21,8 @@ from kubeletpy.agent.takeover.preflight.findings import (
     PreflightReport,
 )
 from kubeletpy.base.kubernetes_version import NEWEST
-from kubeletpy.base.structs import Struct
-from kubeletpy.cli import adopt, agent_socket, give_back
+from kubeletpy.base.structs import Struct, replace
+from kubeletpy.cli import adopt, adoption, agent_socket, give_back
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
 from tests.virtual_time import EPOCH
@@ -61,7 +62,7 @@ def test_a_unit_that_does_not_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
-    monkeypatch.setattr(adopt, "exec_start", lambda unit, name: "/usr/bin/kubelet $A")
+    monkeypatch.setattr(front_door, "exec_start", lambda unit, name: "/usr/bin/kubelet $A")
     assert refusal(capsys) == "unit kubelet.service does not run: start it first"
 
 
@@ -75,26 +76,26 @@ def test_systemctl_is_not_installed(
 @pytest.mark.parametrize("path", ["/no/such/program", "/usr/bin/kubelet", __file__])
 def test_programs_that_are_refused(path: str) -> None:
     with pytest.raises(
-        adopt.AdoptionRefused, match="is not the program kubeletpy: name it with --program"
+        front_door.AdoptionRefused, match="is not the program kubeletpy: name it with --program"
     ):
-        adopt.checked_program(path)
+        front_door.checked_program(path)
 
 
 def test_the_name_must_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     supplied = argparse.Namespace(yes=False)
-    with pytest.raises(adopt.AdoptionRefused, match="use --yes"):
-        adopt.confirm(supplied, "node-1", "take it over")
+    with pytest.raises(front_door.AdoptionRefused, match="use --yes"):
+        adoption.confirm(supplied, "node-1", "take it over")
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal("node-2\n"))
-    with pytest.raises(adopt.AdoptionRefused, match="another name"):
-        adopt.confirm(supplied, "node-1", "take it over")
+    with pytest.raises(front_door.AdoptionRefused, match="another name"):
+        adoption.confirm(supplied, "node-1", "take it over")
     monkeypatch.setattr(sys, "stdin", Terminal("node-1\n"))
-    adopt.confirm(supplied, "node-1", "take it over")
-    adopt.confirm(argparse.Namespace(yes=True), "node-1", "take it over")
+    adoption.confirm(supplied, "node-1", "take it over")
+    adoption.confirm(argparse.Namespace(yes=True), "node-1", "take it over")
 
 
 async def test_pods_that_would_not_be_admitted_stop_an_adoption(
@@ -109,18 +110,21 @@ async def test_pods_that_would_not_be_admitted_stop_an_adoption(
     async def gather(*_: object) -> PreflightReport:
         return PreflightReport(kubelet, (), pods)
 
-    monkeypatch.setattr(adopt, "gather", gather)
-    supplied = argparse.Namespace(unit="kubelet.service", despite_preflight=False)
-    with pytest.raises(adopt.AdoptionRefused) as caught:
-        await adopt._preflight(supplied)
+    monkeypatch.setattr(front_door, "gather", gather)
+    options = front_door.AdoptOptions(
+        sys.executable, "", lambda *_: [], lambda *_: (), despite_preflight=False
+    )
+    operator = front_door.Operator(adoption.print_progress, lambda *_: None)
+    with pytest.raises(front_door.AdoptionRefused) as caught:
+        await front_door.preflight(options, operator)
     assert str(caught.value) == (
         "the agent would not admit 1 of the node's pods, which would end: ns/b. A restart of the "
         "kubelet ends them, too. Correct what the report names for each, or use "
         "--despite-preflight to let them end; nothing was changed"
     )
     assert "refused   ns/b: NodeAffinity: no" in capsys.readouterr().out
-    supplied.despite_preflight = True
-    assert await adopt._preflight(supplied) == (frozenset({"ns/b"}), None)
+    options = replace(options, despite_preflight=True)
+    assert await front_door.preflight(options, operator) == (frozenset({"ns/b"}), None)
 
 
 def test_times() -> None:
@@ -135,13 +139,13 @@ def test_times() -> None:
 def test_the_version_of_the_api_server_is_recorded_for_the_first_start(
     tmp_path: Path, source: VersionSource
 ) -> None:
-    adopt.record_version(ResolvedVersion(NEWEST, source, "why"), tmp_path)
+    front_door.record_version(ResolvedVersion(NEWEST, source, "why"), tmp_path)
     recorded = read_version_record(str(tmp_path))
     assert recorded == (NEWEST if source is VersionSource.SERVER else None)
 
 
 def test_an_incomplete_preflight_records_no_version(tmp_path: Path) -> None:
-    adopt.record_version(None, tmp_path)
+    front_door.record_version(None, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,7 +170,7 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(agent_socket, "get_json", get_json)
     pods = [f"ns/{name}" for name in (*waits, "gone")]
-    assert adopt.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
+    assert agent_socket.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
 
 
 def test_give_back_on_a_node_of_the_kubelet(
