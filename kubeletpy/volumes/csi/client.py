@@ -43,7 +43,10 @@ _SECRET_LENGTH = 4
 
 
 class NodeClient:
-    """One driver. Make it inside a running event loop and ``close`` it there."""
+    """Calls the Node service of one driver.
+
+    Make it inside a running event loop and ``close`` it there.
+    """
 
     def __init__(
         self, driver: str, endpoint: str, metrics: CsiMetrics, calls: Calls | None = None
@@ -76,7 +79,7 @@ class NodeClient:
         return _RPC.VOLUME_MOUNT_GROUP in await self._can(until)
 
     async def stage(self, volume: CsiVolume, staging: str, until: float) -> None:
-        """NodeStageVolume. Raises OperationFailed."""
+        """Stage a volume for the node (NodeStageVolume). Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(lambda: messages.stage(volume, staging, multi_writer=multi))
         kind = csi.NodeStageVolumeResponse
@@ -87,7 +90,10 @@ class NodeClient:
     async def publish(
         self, volume: CsiVolume, staging: str, target: str, *, read_only: bool, until: float
     ) -> None:
-        """NodePublishVolume; ``staging`` may be empty. Raises OperationFailed."""
+        """Publish a volume to a pod (NodePublishVolume). Raises OperationFailed.
+
+        ``staging`` is empty if the volume is not staged.
+        """
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(
             lambda: messages.publish(
@@ -101,12 +107,12 @@ class NodeClient:
         )
 
     async def unpublish(self, handle: str, target: str, until: float) -> None:
-        """NodeUnpublishVolume. Raises OperationFailed."""
+        """Unpublish a volume from a pod (NodeUnpublishVolume). Raises OperationFailed."""
         request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
         await self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse, until)
 
     async def unstage(self, handle: str, staging: str, until: float) -> None:
-        """NodeUnstageVolume. Raises OperationFailed."""
+        """Unstage a volume from the node (NodeUnstageVolume). Raises OperationFailed."""
         request = csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=staging)
         await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
 

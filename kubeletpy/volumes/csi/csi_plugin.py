@@ -1,6 +1,7 @@
-"""The CSI volume plugin. Loads neither gRPC nor the CSI messages before there is a driver.
+"""The CSI volume plugin, and the components of a node that it needs.
 
-Source: docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
+Neither gRPC nor the CSI messages are loaded before there is a driver. Source:
+docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kubeletpy.volumes.projected.tokens import PodTokens
 
 
 class CsiPlugin:
-    """Implements :class:`kubeletpy.volumes.claims.model.VolumePlugin`."""
+    """Implements :class:`~kubeletpy.volumes.claims.model.VolumePlugin` for all CSI drivers."""
 
     name = PLUGIN
     kinds = frozenset({"csi"})
@@ -152,7 +153,7 @@ class CsiPlugin:
         await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unpublish(left)
 
     async def unstage(self, left: claims.StagedOnDisk) -> None:
-        """Undo ``stage``. Raises OperationFailed."""
+        """Undo ``stage``: unmount the volume for the node. Raises OperationFailed."""
         await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unstage(left)
 
     async def expand(
@@ -223,11 +224,8 @@ class CsiPlugin:
         )
 
 
-# Assembles the CSI part of a node. Must never start anything.
-
-
 class Csi:
-    """The CSI components of a node.
+    """The CSI components of a node. Making them starts nothing.
 
     Attributes:
         plugin: the volume plugin.

@@ -1,6 +1,7 @@
-"""CSI volumes with a file system: staged for the node, published to pods, and torn down.
+"""CSI volumes: staged for the node, published to pods, and torn down.
 
-Source: docs/reference/behaviour-storage.md, sf1, sf2, sh, sj.
+The data that a teardown needs is on disk before any call to a driver. Source:
+docs/reference/behaviour-storage.md, sf1, sf2, sh, si, sj.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def mode_of(spec: claims.VolumeSpec) -> str:
 
 
 class FilesystemVolumes:
-    """Operations on volumes with a file system."""
+    """Operations on volumes with a file system: a directory in the pod, mounted by the driver."""
 
     def __init__(self, host: CsiHost, threads: PatientThreads) -> None:
         """``threads``: for work that may never return."""
@@ -80,7 +81,7 @@ class FilesystemVolumes:
             call = client.stage(volume, paths.target, until)
             await flushed_meanwhile(paths.data, call, written=written)
         except claims.OperationFailed as error:
-            await self._take_back(error, paths.target, paths.data)
+            await self._unprepare(error, paths.target, paths.data)
             raise
 
     async def publish(
@@ -91,7 +92,7 @@ class FilesystemVolumes:
         *,
         remount: bool,
     ) -> claims.Published:
-        """NodePublishVolume. Raises OperationFailed."""
+        """Publish a volume to a pod (NodePublishVolume). Raises OperationFailed."""
         host, driver = self._host, spec.driver
         client, rules = host.client(driver), host.object(driver)
         until = client.until()
@@ -155,7 +156,7 @@ class FilesystemVolumes:
             await flushed_meanwhile(paths.data, call, written=written)
         except claims.OperationFailed as error:
             if not remount:
-                await self._take_back(error, paths.target, paths.data)
+                await self._unprepare(error, paths.target, paths.data)
             raise
         labels = await on_disk("volume directory", _supports_labels, paths.target, driver)
         gives = csi_objects.gives_to_group(
@@ -188,11 +189,11 @@ class FilesystemVolumes:
         """NodeUnstageVolume, and removal of its directory. Raises OperationFailed."""
         data = str(Path(left.path).with_name(csi_objects.DATA_FILE))
         plugin = f"plugins/{csi_objects.PLUGIN}/"
-        place = plugin + left.path.partition(f"/{plugin}")[2]
-        others = await on_disk("staging directory", disk.other_references, left.path, place)
+        suffix = plugin + left.path.partition(f"/{plugin}")[2]
+        others = await on_disk("staging directory", disk.other_references, left.path, suffix)
         if others:
-            reported = " ".join(others[:8])
-            text = f"{left.path} is still mounted by other references [{reported}]"
+            named = " ".join(others[:8])
+            text = f"{left.path} is still mounted by other references [{named}]"
             raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text)
         if left.driver and left.handle:
             client = self._host.client(left.driver)
@@ -212,13 +213,13 @@ class FilesystemVolumes:
         Returns whether the file was written.
         """
         target = directory or target
-        if files_of(data_path) is None and not disk.is_mounted(target):
+        if _read_data(data_path) is None and not disk.is_mounted(target):
             self._host.fresh.add(target)
         disk.make_directory(directory or str(Path(data_path).parent))
         return files.write(data_path, data)
 
-    async def _take_back(self, error: claims.OperationFailed, target: str, data: str) -> None:
-        """After a failure that leaves nothing behind: undo the preparations."""
+    async def _unprepare(self, error: claims.OperationFailed, target: str, data: str) -> None:
+        """Remove the prepared directory and file after a failure that leaves nothing behind."""
         if error.outcome is not claims.FailureOutcome.FINAL or target not in self._host.fresh:
             return
         with contextlib.suppress(claims.OperationFailed):  # the first error matters more
@@ -226,7 +227,7 @@ class FilesystemVolumes:
             self._host.fresh.discard(target)
 
     async def _unmount(self, left: claims.PublishedOnDisk | claims.StagedOnDisk) -> str:
-        """Unmount a volume whose driver is unknown: nothing else can be done. Returns what was."""
+        """Unmount a volume whose driver is unknown; returns what was done, as text."""
         path, why = left.path, left.damaged or "no driver is known"
         extra = {"path": path, "why": why}
         log.warning("CSI volume is unmounted without its driver", extra=extra)
@@ -250,7 +251,7 @@ class FilesystemVolumes:
         self._host.fresh.discard(target)
 
 
-def files_of(path: str) -> VolumeData | None:
+def _read_data(path: str) -> VolumeData | None:
     """vol_data.json, if it exists and is readable."""
     try:
         return files.read(path)
@@ -268,13 +269,11 @@ def _supports_labels(target: str, driver: str) -> bool:
     return disk.has_labels(target)
 
 
-# CSI block volumes: published to the node, then bound, held and linked for each pod.
-#
-# Source: docs/reference/behaviour-storage.md, si.
-
-
 class BlockVolumes:
-    """Operations on block volumes."""
+    """Operations on block volumes: published to the node, then bound, held and linked for each pod.
+
+    Source: docs/reference/behaviour-storage.md, si.
+    """
 
     def __init__(self, host: CsiHost) -> None:
         self._host = host
@@ -338,7 +337,7 @@ class BlockVolumes:
     async def _unpublish(
         self, left: claims.PublishedOnDisk | claims.StagedOnDisk, target: str, *, link: str = ""
     ) -> None:
-        """Take a pod's target, and then its link, away. Raises OperationFailed."""
+        """Unpublish a pod's target, then remove its link. Raises OperationFailed."""
         if left.driver and left.handle:
             client = self._host.client(left.driver)
             await client.unpublish(left.handle, target, client.until())

@@ -1,8 +1,8 @@
-"""vol_data.json: the data that a volume's teardown needs, next to the volume on disk.
+"""CSI volumes on disk: vol_data.json, which a volume's teardown needs, and the volumes found by it.
 
-Written atomically (the kubelet writes it in place, and a crash can leave it empty); a file that is
-missing, torn or not ours is reported as such. Blocking, for threads. Source:
-docs/reference/behaviour-storage.md, sj.
+The file is written atomically (the kubelet writes it in place, and a crash can leave it empty). A
+file that is missing, torn or not ours is reported as such. Blocking, for threads. Source:
+docs/reference/behaviour-storage.md, sj, sn1.
 """
 
 from __future__ import annotations
@@ -145,10 +145,8 @@ def _read(path: str) -> bytes:
     return content
 
 
-# CSI volumes that a previous agent has left on disk, staged ones included.
-#
-# Reads names and vol_data.json, and accesses no mount. Blocking, for threads. Source:
-# docs/reference/behaviour-storage.md, sn1; kubernetes 85476.
+# Volumes left on disk by a previous agent, staged ones included (table sn1, kubernetes 85476).
+# Only names and vol_data.json are read; no mount is accessed.
 
 _NONE = VolumeData("", "")
 _NOT_DRIVERS = ("volumeDevices", "pv")

@@ -1,4 +1,7 @@
-"""Shared by all operations on CSI volumes: drivers, their objects, credentials and paths."""
+"""The CSI environment of a node, shared by all operations: drivers, their objects, credentials.
+
+gRPC is loaded with the first driver. Source: docs/reference/behaviour-storage.md, sk, sl, sm1, st.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,7 @@ if TYPE_CHECKING:
     from kubeletpy.volumes.csi.client import NodeClient
 
 
-# The CSI drivers that are registered on this node, and the connection to each.
-#
-# Loads no gRPC before there is a driver. Source: docs/reference/behaviour-storage.md, sm1.
+# Registered drivers, and the connection to each (table sm1).
 
 Connect = Callable[[str, str], "NodeClient"]
 """Makes the client of a driver from its name and endpoint. Raises ValueError: invalid endpoint."""
@@ -59,7 +60,7 @@ def connect_by(metrics: CsiMetrics, calls: OpenCalls | None = None) -> Connect:
 
 
 class RegisteredDriver(Struct, frozen=True):
-    """A registered driver."""
+    """A driver as it has registered, its version in use and its client."""
 
     info: PluginInfo
     version: Version
@@ -85,7 +86,7 @@ class CsiDrivers:
 
     @property
     def names(self) -> list[str]:
-        """All registered drivers."""
+        """The names of all registered drivers, sorted."""
         return sorted(self._drivers)
 
     def add(self, info: PluginInfo, version: Version) -> RegisteredDriver:
@@ -94,7 +95,7 @@ class CsiDrivers:
         before = self._drivers.get(info.name)
         self._drivers[info.name] = made
         if before is not None:
-            self._let_go(before)
+            self._close_driver(before)
         return made
 
     def notify(self, name: str) -> None:
@@ -108,31 +109,29 @@ class CsiDrivers:
         if found is None or found.info != info:
             return False
         del self._drivers[info.name]
-        self._let_go(found)
+        self._close_driver(found)
         self.notify(info.name)
         return True
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all drivers, and wait for that."""
         for driver in self._drivers.values():
-            self._let_go(driver)
+            self._close_driver(driver)
         self._drivers.clear()
         await run_together(*self._closing)
 
-    def _let_go(self, driver: RegisteredDriver) -> None:
+    def _close_driver(self, driver: RegisteredDriver) -> None:
         task = asyncio.create_task(driver.client.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
 
-# The CSIDriver objects of the cluster, followed by one watch.
-#
-# The object is optional, so nothing is known of any driver before the first list. Source:
-# docs/reference/behaviour-storage.md, sl, st.
-
-
 class DriverObjects:
-    """CSIDriver objects by name. Listeners get a changed object's name; "": any may have."""
+    """The cluster's CSIDriver objects by name, followed by one watch (tables sl, st).
+
+    A driver need not have one, so nothing is known of any driver before the first list. Listeners
+    get a changed object's name; "": any may have changed.
+    """
 
     def __init__(self, kube_api: KubeApi | None, *, rng: random.Random | None = None) -> None:
         """``kube_api`` None: standalone, there are no objects."""
@@ -149,7 +148,7 @@ class DriverObjects:
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the CSIDriver objects until canceled; returns at once when standalone."""
         if self._reflector is not None:
             await self._reflector.run()
 
@@ -185,16 +184,14 @@ class DriverObjects:
             listener(name)
 
 
-# Secrets and tokens that calls to drivers carry. Read at the moment of the call.
-#
-# Must never log one, or put one into an error. Source: docs/reference/behaviour-storage.md, sk,
-# sl, st.
-
 TOKENS_KEY = "csi.storage.k8s.io/serviceAccount.tokens"
 
 
 class Credentials:
-    """The credentials passed to drivers."""
+    """Secrets and tokens that calls to drivers carry, read at the moment of the call.
+
+    Must never log one, or put one into an error. Source: docs/reference/behaviour-storage.md, sk.
+    """
 
     def __init__(self, kube_api: KubeApi | None, tokens: PodTokens) -> None:
         self._api = kube_api
@@ -265,7 +262,7 @@ class CsiHost(Struct):
 
 
 def not_registered(driver: str) -> str:
-    """The kubelet's wording."""
+    """The message about a driver that is not registered, as the kubelet words it."""
     return f"driver name {driver} not found in the list of registered CSI drivers"
 
 

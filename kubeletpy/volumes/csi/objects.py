@@ -1,7 +1,8 @@
-"""Names and paths of CSI volumes, the same as the kubelet's, so that nodes can switch both ways.
+"""CSI in names and API objects: paths of volumes, CSIDriver, CSINode, versions.
 
-Pure. Names come from the API and from drivers: a name that could lead elsewhere is refused. Source:
-docs/reference/behaviour-storage.md, sc1, sc3, si1, sj.
+Pure. Paths are the kubelet's, so that nodes can switch both ways. Names come from the API and from
+drivers: a name that could lead elsewhere is refused. Source: docs/reference/behaviour-storage.md,
+sc1, sc2, sc3, si1, sj, sl, sm2, sp1, sr2.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class MountPaths(Struct, frozen=True):
 
     @property
     def data(self) -> str:
-        """Its vol_data.json."""
+        """The path of its vol_data.json."""
         return f"{self.directory}/{DATA_FILE}"
 
 
@@ -101,7 +102,7 @@ class BlockPaths(Struct, frozen=True):
 
     @property
     def data(self) -> str:
-        """Its vol_data.json."""
+        """The path of its vol_data.json."""
         return f"{self.top}/data/{DATA_FILE}"
 
 
@@ -112,31 +113,31 @@ class CsiPaths(Struct, frozen=True):
 
     @property
     def staging_root(self) -> str:
-        """Staged volumes, by driver; block volumes too."""
+        """The directory of staged volumes, by driver, and of block volumes."""
         return f"{self.root}/plugins/{PLUGIN}"
 
     @property
     def block_root(self) -> str:
-        """Block volumes."""
+        """The directory of block volumes."""
         return f"{self.staging_root}/volumeDevices"
 
     @property
     def pods(self) -> str:
-        """The pods' directories."""
+        """The directory of all pods."""
         return f"{self.root}/pods"
 
     def filesystem(self, pod_uid: str, spec_name: str) -> MountPaths:
-        """A volume of a pod."""
+        """The paths of a volume in a pod's directory."""
         pod = f"{self.pods}/{safe_name(pod_uid)}"
         return MountPaths(f"{pod}/volumes/{DIRECTORY}/{_part(spec_name)}", "mount")
 
     def staging(self, driver: str, handle: str) -> MountPaths:
-        """A volume of the node."""
+        """The paths of a volume staged on the node."""
         directory = f"{self.staging_root}/{safe_name(driver)}/{_sha256(handle)}"
         return MountPaths(directory, "globalmount")
 
     def block(self, spec_name: str) -> BlockPaths:
-        """A block volume."""
+        """The paths of a block volume."""
         return BlockPaths(self.block_root, _part(spec_name))
 
     def block_link(self, pod_uid: str, spec_name: str) -> str:
@@ -145,9 +146,7 @@ class CsiPaths(Struct, frozen=True):
         return f"{pod}/volumeDevices/{DIRECTORY}/{_part(spec_name)}"
 
 
-# Reads from a CSIDriver object how its driver's volumes are handled; the object is optional.
-#
-#  Source: docs/reference/behaviour-storage.md, sl, sp1.
+# The CSIDriver object: how a driver's volumes are handled (tables sl, sp1). It is optional.
 
 TOKEN_SECONDS = 3600
 """For a token without a requested lifetime: the API's default."""
@@ -250,9 +249,7 @@ def _tokens(found: Any) -> list[TokenRequest]:
     return desired
 
 
-# The node's CSI drivers as the cluster reads them: the CSINode object, an annotation, labels.
-#
-#  Source: docs/reference/behaviour-storage.md, sm2, sc2.
+# The node's drivers as the cluster reads them: CSINode, an annotation, labels (tables sc2, sm2).
 
 ANNOTATION = "csi.volume.kubernetes.io/nodeid"
 MIGRATED_ANNOTATION = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -381,14 +378,14 @@ def changed_csi_node(
     }
 
 
-def _differs(have: JSON | None, want: JSON) -> bool:
+def _differs(have: JSON | None, desired: JSON) -> bool:
     if have is None:
         return True
     same = {"name": have.get("name"), "nodeID": have.get("nodeID")}
     same["topologyKeys"] = sorted(have.get("topologyKeys") or [])
     if have.get("allocatable"):
         same["allocatable"] = have["allocatable"]
-    return same != want
+    return same != desired
 
 
 def _ids(text: Any) -> dict[str, str]:
@@ -399,9 +396,7 @@ def _ids(text: Any) -> dict[str, str]:
     return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}
 
 
-# The health of drivers' storage in a CSINode's status.
-#
-# Source: docs/reference/behaviour-storage.md, sr2.
+# The health of drivers' storage in a CSINode's status (table sr2).
 
 Conditions = Sequence[JSON]
 """StorageHealthConditions: status, reason, message, accessMode, volumeMode, lastTransitionTime."""
@@ -446,14 +441,15 @@ def identity(condition: JSON) -> tuple[str, ...]:
     return tuple(str(condition.get(field) or "") for field in fields)
 
 
-# Which version of the CSI a driver is used with.
-
 Version = tuple[int, ...]
 _VERSION = re.compile(r"\s*v?(\d{1,9}(?:\.\d{1,9}){1,8})(?:[-+].*)?\s*", re.ASCII)
 
 
 def highest_supported(versions: Iterable[str]) -> Version | None:
-    """The highest 1.x; None: there is none. Unreadable versions are skipped."""
+    """The highest 1.x among the versions that a driver offers; None: there is none.
+
+    Unreadable versions are skipped.
+    """
     read = (_VERSION.fullmatch(text) for text in versions)
     numbers = (tuple(map(int, match[1].split("."))) for match in read if match is not None)
     return max((version for version in numbers if version[0] == 1), default=None)

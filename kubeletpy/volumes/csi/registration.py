@@ -1,6 +1,6 @@
 """CSI drivers as plugins of the node: registered, reported to the cluster, deregistered.
 
-Source: docs/reference/behaviour-storage.md, sm1, sm2, sl.
+Source: docs/reference/behaviour-storage.md, sl, sm1, sm2, sm3, sr2.
 """
 
 from __future__ import annotations
@@ -24,14 +24,6 @@ from kubeletpy.volumes.claims.model import OperationFailed
 from kubeletpy.volumes.csi import objects as csi_objects
 from kubeletpy.volumes.csi.host import CsiDrivers, DriverObjects
 
-# Reports a node's CSI drivers to the cluster, and that it is ready for them.
-#
-# One write at a time, each with the whole state, so that whatever failed before is part of the
-# next one; a failed write of a driver's removal is repeated. While drivers are registered, their
-# entries are checked every 40 to 50 s, and written again if somebody has removed them.
-#
-# Source: docs/reference/behaviour-storage.md, sm2, sm3.
-
 log = logging.getLogger(__name__)
 
 WAITS_S = (0.01, 0.05, 0.25)
@@ -49,7 +41,12 @@ class NodeNotUpdated(Exception):
 
 
 class CsiNodeWriter:
-    """The CSINode object, and the drivers' part of the Node object."""
+    """Writes the CSINode object, and the drivers' part of the Node object.
+
+    One write at a time, each with the complete state, so that the next one includes whatever failed
+    before. A failed write of a driver's removal is repeated. While drivers are registered, their
+    entries are checked every 40 to 50 s, and written again if somebody has removed them.
+    """
 
     def __init__(
         self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
@@ -61,7 +58,7 @@ class CsiNodeWriter:
         self._present: dict[str, csi_objects.DriverOnNode] = {}
         self._absent: set[str] = set()
         self._writing = asyncio.Lock()
-        self._untold = asyncio.Event()
+        self._pending = asyncio.Event()
         self._ready = kube_api is None
         self._soon = asyncio.Event()
         self._when_ready: Callable[[], None] = lambda: None
@@ -78,26 +75,26 @@ class CsiNodeWriter:
         self._when_ready = listener
 
     def node_answered(self) -> None:
-        """The API has the node: pending writes for it need not wait longer."""
+        """Cut the wait of pending writes short: the API has the node."""
         if not self._ready:
             self._soon.set()
 
     def node_reported(self, node: Mapping[str, Any] | None) -> None:
-        """The API shows this Node object; None: it has none."""
+        """Store the Node object that the API shows; None: it has none."""
         self._node = node
 
     def node_replaced(self) -> None:
-        """The Node object was created anew: all of this is to be written for the new one."""
-        self._untold.set()
+        """Write everything again: the Node object was created anew."""
+        self._pending.set()
         self._soon.set()
 
     async def run(self) -> None:
-        """Make the CSINode exist, retry failed writes and undo removals, until cancelled."""
-        self._untold.set()
+        """Make the CSINode exist, retry failed writes and undo removals, until canceled."""
+        self._pending.set()
         while True:
             await self._until_due()
             waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self._rng)
-            while self._untold.is_set():
+            while self._pending.is_set():
                 try:
                     await self._write()
                 except (ApiError, csi_objects.NodeObjectConflict) as error:
@@ -105,10 +102,10 @@ class CsiNodeWriter:
                     await self._wait(next(waits))
 
     async def _until_due(self) -> None:
-        while not self._untold.is_set():
+        while not self._pending.is_set():
             try:
                 async with asyncio.timeout(CHECK_S * self._rng.uniform(1, 1.25)):
-                    await self._untold.wait()
+                    await self._pending.wait()
             except TimeoutError:
                 await self._check()
 
@@ -129,7 +126,7 @@ class CsiNodeWriter:
                 extra={"removed": removed, "drivers": sorted(self._present)},
             )
             self._pace.repaired(now)
-            self._untold.set()
+            self._pending.set()
 
     async def _removed(self, api: KubeApi) -> str:
         """The part of the drivers that the API lacks; empty: none. Raises ApiError."""
@@ -163,11 +160,11 @@ class CsiNodeWriter:
         self._present[driver.name] = driver
         self._absent.discard(driver.name)
         try:
-            await self._tries(driver.name)
+            await self._write_with_retries(driver.name)
         except BaseException as error:
             # the next write reverts what may have been written
             if self._present.get(driver.name) is driver:
-                self._take_away(driver.name)
+                self._mark_absent(driver.name)
                 if before is not None:
                     self._absent.discard(driver.name)
                     self._present[driver.name] = before
@@ -177,19 +174,19 @@ class CsiNodeWriter:
 
     async def uninstall(self, name: str) -> None:
         """Report that a driver was removed; a report that fails is repeated later."""
-        self._take_away(name)
+        self._mark_absent(name)
         try:
-            await self._tries()
+            await self._write_with_retries()
         except (ApiError, csi_objects.NodeObjectConflict) as error:
             extra = {"driver": name, "why": str(error)}
             log.warning("the end of a CSI driver could not be reported yet", extra=extra)
 
-    def _take_away(self, name: str) -> None:
+    def _mark_absent(self, name: str) -> None:
         self._present.pop(name, None)
         self._absent.add(name)
-        self._untold.set()
+        self._pending.set()
 
-    async def _tries(self, subject: str = "") -> None:
+    async def _write_with_retries(self, subject: str = "") -> None:
         for wait in (*WAITS_S, None):
             try:
                 await self._write(subject)
@@ -202,15 +199,15 @@ class CsiNodeWriter:
     async def _write(self, subject: str = "") -> None:
         """Update both objects. Raises ApiError, NodeObjectConflict."""
         if self._api is None:
-            self._untold.clear()
+            self._pending.clear()
             return
         async with self._writing:
-            self._untold.clear()
+            self._pending.clear()
             removed = set(self._absent)
             try:
                 await self._write_objects(self._api, subject)
             except BaseException:
-                self._untold.set()
+                self._pending.set()
                 raise
             self._absent -= removed
         if not self._ready:
@@ -239,7 +236,7 @@ class CsiNodeWriter:
             await api.update(CSINODES, changed)
 
 
-ASK_AGAIN_S = 10.0
+REQUERY_S = 10.0
 """Seconds between two queries for the volume limit: the minimum that a CSIDriver may request."""
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?", re.ASCII)
 """Driver names that the API accepts; a name becomes a directory name."""
@@ -253,7 +250,7 @@ class CsiDriverHandler:
         self._objects = objects
         self._writer = writer
         self._renewing: dict[str, asyncio.Task[None]] = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._queries: set[asyncio.Task[None]] = set()
         self._requested_at: dict[str, float] = {}
         objects.on_change(self._retime)
 
@@ -309,16 +306,16 @@ class CsiDriverHandler:
         if rules is None or rules.allocatable_period is None or self._drivers.get(name) is None:
             return False
         now = asyncio.get_running_loop().time()
-        if now >= self._requested_at.get(name, float("-inf")) + ASK_AGAIN_S:
+        if now >= self._requested_at.get(name, float("-inf")) + REQUERY_S:
             self._requested_at[name] = now
             task = asyncio.create_task(self._renew_now(name), name=f"csi limit of {name}")
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._queries.add(task)
+            task.add_done_callback(self._queries.discard)
         return True
 
     async def close(self) -> None:
         """Cancel periodic and pending queries."""
-        tasks = (*self._renewing.values(), *self._asking)
+        tasks = (*self._renewing.values(), *self._queries)
         self._renewing.clear()
         await cancel_tasks(tasks)
 
@@ -378,18 +375,17 @@ class CsiDriverHandler:
             log.warning("number of volumes not renewed", extra={"driver": name, "why": str(error)})
 
 
-# Queries CSI drivers for the health of their storage here, and reports it to the CSINode.
-#
-# All drivers are queried concurrently, once per period; one write contains all answers. A call or
-# a write that fails changes nothing and is repeated in the next period. Source:
-# docs/reference/behaviour-storage.md, sr2.
-
 DEFAULT_PERIOD_S = 60.0
 """Between two rounds, if the configured period is 0 or less."""
 
 
 class StorageHealthMonitor:
-    """The health of drivers' storage. Make it inside a running event loop."""
+    """Queries drivers for the health of their storage here, and reports it to the CSINode.
+
+    All drivers are queried concurrently, once per period; one write contains all answers. A call or
+    a write that fails changes nothing and is repeated in the next period (table sr2). Make it
+    inside a running event loop.
+    """
 
     def __init__(
         self,
@@ -402,10 +398,12 @@ class StorageHealthMonitor:
         clock: Clock,
         period: float,
     ) -> None:
-        """Args:
-        node_uid: of the Node object; empty: not known yet.
-        kube_api: None: standalone, there are the metrics alone.
-        period: seconds between two rounds; 0 or less: a minute.
+        """Store the collaborators; ``run`` queries.
+
+        Args:
+            node_uid: returns the uid of the Node object; empty: not known yet.
+            kube_api: None: standalone, only the metrics are kept.
+            period: seconds between two rounds; 0 or less: a minute.
         """
         self._node_name = node_name
         self._node_uid = node_uid
@@ -418,7 +416,7 @@ class StorageHealthMonitor:
         """Driver -> why its last call failed; empty name: why the last write did."""
 
     async def run(self) -> None:
-        """Query drivers until cancelled."""
+        """Query drivers until canceled."""
         while True:
             await self.round()
             await asyncio.sleep(self._period)
