@@ -1,4 +1,4 @@
-"""The kinds of metrics the agent uses, on one registry of its own.
+"""The kinds of metrics the agent uses, on one registry of its own, and the text of a scrape.
 
 Names match the kubelet's: some of its counters lack the ``_total`` that the client library insists
 on. Must never touch the library's global registry: several agents may live in one process.
@@ -102,11 +102,11 @@ class Families:
         return kind(name, self._help(name, help), labels, registry=self._reported(name))
 
     def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
-        """A counter with labels from outside."""
+        """A counter whose label values are untrusted: its series are bounded."""
         return BoundedCounter(name, self._help(name, help), labels, registry=self._reported(name))
 
     def gauge(self, name: str, help: str, *labels: str) -> Gauge:
-        """A gauge."""
+        """A gauge, without labels that this version does not have."""
         text, registry = self._help(name, help), self._reported(name)
         unseen = missing_labels(name, self.version)
         if not unseen:
@@ -118,7 +118,7 @@ class Families:
     def histogram(
         self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
     ) -> Histogram:
-        """A histogram."""
+        """A histogram with the given upper bounds."""
         text, registry = self._help(name, help), self._reported(name)
         return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
@@ -131,11 +131,9 @@ class Families:
         return f"[{stability(name, self.version)}] {text}"
 
 
-# The scrape: a registry in Prometheus' text format, written as the kubelet writes it.
-#
-# Not the library's, which writes every counter as ``…_total``, adds ``_created`` series and
-# writes buckets as le="1.0" where the kubelet's dashboards expect le="1". Must never change a
-# metric.
+# The text of a scrape, as the kubelet writes it. The library would write every counter as
+# ``…_total``, add ``_created`` series and write buckets as le="1.0" where the kubelet's
+# dashboards expect le="1".
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

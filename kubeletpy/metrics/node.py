@@ -1,4 +1,7 @@
-"""Metrics of the node: its name, its cgroups, the steps of its startup."""
+"""Metrics of the node and its agent: startup, certificates, process, health, servers, API clients.
+
+Source: docs/reference/metrics.csv. Labels must never hold a path of a request or an object's name.
+"""
 
 from __future__ import annotations
 
@@ -92,8 +95,6 @@ class NodeMetrics:
         (self.shutdown_start if what == "start" else self.shutdown_end).set(at)
 
 
-# Metrics of the node's certificates: remaining lifetime, renewals and their failures.
-
 LIFETIMES = (
     *(60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000),
     124416000,
@@ -102,7 +103,7 @@ LIFETIMES = (
 
 
 class CertificateMetrics:
-    """For the client and the serving certificate; without one its TTL is +Inf."""
+    """Lifetime, renewals and failures of both certificates; without one its TTL is +Inf."""
 
     def __init__(self, families: Families) -> None:
         self.client_ttl = families.gauge(
@@ -129,8 +130,6 @@ class CertificateMetrics:
         self.client_ttl.set(math.inf)
         self.server_ttl.set(math.inf)
 
-
-# Metrics of the process: its build, its start time, what it uses.
 
 BUILD_LABELS = (
     *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
@@ -192,14 +191,12 @@ def show_start(families: Families) -> None:
         started.set(at)
 
 
-# Metrics of calls to the container runtime. Must never depend on what a call means.
-
 OPERATION_SECONDS = tuple(accumulate(repeat(2.5, 13), mul, initial=0.005))
 """14 buckets from 5 ms up, each 2.5 times the previous, multiplied in the kubelet's order."""
 
 
 class RuntimeMetrics:
-    """remote.calls.CallMetrics on the registry."""
+    """Calls to the container runtime, by operation: remote.calls.CallMetrics on the registry."""
 
     def __init__(self, families: Families) -> None:
         self._next = families.version.next_release
@@ -251,19 +248,17 @@ class RuntimeMetrics:
             self.operations_errors.labels(operation).inc()
 
     def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
-        """A RunPodSandbox ended."""
+        """Count a RunPodSandbox call that has ended."""
         self.run_podsandbox_duration.labels(runtime_handler).observe(seconds)
         if failed:
             self.run_podsandbox_errors.labels(runtime_handler).inc()
 
 
-# Metrics of the health checks themselves (/metrics/slis), which have an endpoint of their own.
-
 TYPE = "healthz"
 
 
 class HealthMetrics:
-    """Counts how often each health check ran, and with what result."""
+    """Counts runs and results of each health check, for /metrics/slis."""
 
     def __init__(self, families: Families) -> None:
         self.healthy = families.gauge(
@@ -294,8 +289,6 @@ class HealthMetrics:
 
         return run
 
-
-# Metrics of the agent's own HTTP server.
 
 LABELS = ("method", "path", "server_type", "long_running")
 
@@ -328,13 +321,11 @@ class HttpMetrics:
         self._provider.labels(provider).set(1)
 
 
-# Metrics of the pods API. Source: docs/reference/metrics.csv.
-
 _LABELS = ("server_api_version", "status_code")
 
 
 class PodsApiMetrics:
-    """Calls by API version and status, and watchers that were cut off."""
+    """Calls of the pods API by version and status, and watchers that were cut off."""
 
     def __init__(self, families: Families) -> None:
         self.total = families.counter(
@@ -359,8 +350,6 @@ class PodsApiMetrics:
         self._methods[method].labels(version, code).inc()
 
 
-# Metrics of requests to the Kubernetes API. Labels must never hold a path or a name.
-
 CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 PROTOCOLS = ("HTTP/1.1", "HTTP/2")
@@ -376,12 +365,12 @@ class ConnectionUsage(Protocol):
 
     @property
     def streams(self) -> int:
-        """Requests and watches."""
+        """The number of requests and watches under way."""
         ...
 
     @property
     def watches(self) -> int:
-        """Watches alone."""
+        """The number of watches among them."""
         ...
 
 

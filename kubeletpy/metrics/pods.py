@@ -1,4 +1,7 @@
-"""Metrics of pods and their containers: workers, starts, terminations, counts. Numbers only."""
+"""Metrics of pods and their containers: workers, starts, probes, hooks, resizes and the PLEG.
+
+Source: docs/reference/metrics.csv.
+"""
 
 from __future__ import annotations
 
@@ -281,8 +284,6 @@ class PodCountMetrics:
             self.running_containers.labels(state).set(containers.get(state, 0))
 
 
-# Metrics of probes and lifecycle hooks. Numbers only.
-
 RESULTS = ("successful", "failed", "unknown")
 
 
@@ -337,7 +338,7 @@ class ProbeMetrics:
 
 
 class HookMetrics:
-    """Lifecycle hooks."""
+    """Counts lifecycle hooks that did not run as specified."""
 
     def __init__(self, families: Families) -> None:
         self.http_fallbacks = families.counter(
@@ -355,8 +356,6 @@ def _remove(family: Counter | Histogram, *labels: str) -> None:
     with suppress(KeyError):
         family.remove(*labels)
 
-
-# Metrics of in-place resizes: requested, pending and in progress. Numbers only.
 
 ACCEPTED, REVERTED, TERMINATED = "accepted", "reverted", "terminated"
 """How a deferred resize ends."""
@@ -425,11 +424,8 @@ class ResizeMetrics:
         self.in_progress.set(in_progress)
 
 
-# Metrics of the pod lifecycle event generator: relists and the runtime's event stream.
-
-
 class PlegMetrics:
-    """How fresh the agent's picture of the runtime is."""
+    """Relists of the runtime and its event stream: how fresh the agent's view of pods is."""
 
     def __init__(self, families: Families) -> None:
         self.relist_duration = families.histogram(

@@ -1,4 +1,7 @@
-"""Metrics of what pods get of the machine: CPUs, memory, NUMA nodes. Numbers only."""
+"""Metrics of what pods are allocated: CPUs, memory, devices, claims, images.
+
+Source: docs/reference/metrics.csv.
+"""
 
 from __future__ import annotations
 
@@ -97,14 +100,12 @@ class PlacementMetrics:
         )
 
 
-# Metrics of device plugins and of the pod resources API. Source: docs/reference/metrics.csv.
-
 _METHODS = {"List": "list", "GetAllocatableResources": "get_allocatable", "Get": "get"}
 """Method of the pod resources API -> how names of its metrics end."""
 
 
 class DeviceMetrics:
-    """Device plugins. The number of resources is bounded by registration."""
+    """Registrations and calls of device plugins; registration bounds the number of resources."""
 
     def __init__(self, families: Families) -> None:
         self.registrations = families.counter(
@@ -140,8 +141,6 @@ class PodResourcesMetrics:
             for what in ("requests", "errors")
         )
 
-
-# Metrics of resource claims and their drivers. Source: docs/reference/metrics.csv.
 
 CALL_SECONDS = tuple(round(0.1 * 400 ** (index / 14), 6) for index in range(15))
 """15 buckets from 0.1 s to 40 s, in a geometric series."""
@@ -208,8 +207,6 @@ class DraMetrics:
         for driver, count in {ANY: total, **claims}.items():
             self.in_use.labels(driver).set(count)
 
-
-# Metrics of images: requests, pulls, garbage collection.
 
 PULL_SECONDS = (
     *(1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
@@ -281,9 +278,6 @@ def size_bucket(size: int) -> str:
 def tristate(value: bool | None) -> str:
     """The label value of something that may be unknown."""
     return "unknown" if value is None else str(value).lower()
-
-
-# Metrics of access to images: pull records and credential provider plugins.
 
 
 class PullRecordMetrics:

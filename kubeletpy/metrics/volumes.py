@@ -1,4 +1,7 @@
-"""Metrics of volumes: how many there are, and how long operations on them take. Numbers only."""
+"""Metrics of volumes: operations, usage of claims, CSI drivers, plugin sockets, pod certificates.
+
+Source: docs/reference/metrics.csv.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +85,6 @@ class VolumeMetrics:
             self.total_volumes.labels(plugin, state).inc(number)
 
 
-# How full the volumes of claims are: one series per claim. Numbers only.
-
 _GAUGES = {
     "capacity_bytes": "Bytes that the volume has.",
     "available_bytes": "Bytes that are left in the volume.",
@@ -105,7 +106,7 @@ class ClaimNumbers(Struct, frozen=True):
 
 
 class VolumeStatsMetrics:
-    """``kubelet_volume_stats_*``, and how long measuring takes."""
+    """How full the volumes of claims are, a series per claim, and how long measuring takes."""
 
     def __init__(self, families: Families) -> None:
         labels = ("namespace", "persistentvolumeclaim")
@@ -140,8 +141,6 @@ class VolumeStatsMetrics:
             self._gauges[name].labels(*labels).set(number)
         self._reported = set(numbers)
 
-
-# Metrics of calls to CSI drivers. Source: docs/reference/metrics.csv.
 
 NO_ANSWER = "unknown-non-grpc"
 
@@ -189,12 +188,9 @@ class CsiMetrics:
             self._conditions[driver] = now
 
     def storage_unknown(self, registered: Collection[str]) -> None:
-        """Drivers other than these are not registered any more."""
+        """Remove the health of drivers that are no longer registered."""
         for driver in self._conditions.keys() - set(registered):
             self.storage_reported(driver, ())
-
-
-# Metrics of plugin sockets. Source: docs/reference/metrics.csv.
 
 
 class PluginMetrics:
@@ -216,11 +212,8 @@ class PluginMetrics:
                 self.total_plugins.labels(path, state).set(1)
 
 
-# The states of podCertificate sources.
-
-
 class PodCertificateMetrics:
-    """``kubelet_podcertificate_states``."""
+    """The states of podCertificate sources, by signer."""
 
     def __init__(self, families: Families) -> None:
         self._states = families.gauge(

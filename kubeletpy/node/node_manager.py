@@ -146,19 +146,21 @@ class NodeManager:
         devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda reported: NO_DEVICES,
         rng: random.Random | None = None,
     ) -> None:
-        """Args:
-        health: called at each write, like ``runtime_info``.
-        list_images: may fail.
-        newest: the newest object that the API has shown, by watch or response, without any value of
-            our own; None: the last response.
-        deleted: whether the API had the Node, and has it no more: nothing is written then.
-        not_found: called when a write is answered that way.
-        replaced: called when a Node of another uid is served, which somebody has created.
-        answered: called each time that the API has shown us the node.
-        volumes_in_use: attachable volumes of which there is something on the node; None: not known
-            yet.
-        volumes_in_use_written: called when the API has those that were given last.
-        devices: those of device plugins; given the capacity that the API shows.
+        """Make it; nothing is registered or written before it runs.
+
+        Args:
+            health: called at each write, like ``runtime_info``.
+            list_images: may fail.
+            newest: the newest object that the API has shown, by watch or response, without any
+                value of our own; None: the last response.
+            deleted: whether the API had the Node, and has it no more: nothing is written then.
+            not_found: called when a write is answered that way.
+            replaced: called when a Node of another uid is served, which somebody has created.
+            answered: called each time that the API has shown us the node.
+            volumes_in_use: attachable volumes of which there is something on the node; None: not
+                known yet.
+            volumes_in_use_written: called when the API has those that were given last.
+            devices: those of device plugins; given the capacity that the API shows.
         """
         self._api = kube_api
         self._clock = clock

@@ -1,6 +1,6 @@
-"""The trace of a pod: its spans by part of its life, bounded.
+"""The trace of a pod: its steps and calls as spans, by part of its life, and where they are sent.
 
-Pure: times are event-loop seconds, passed in.
+Bounded. Pure: times are event-loop seconds, passed in.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import Protocol
 
 from kubeletpy.base.structs import Struct, field
 
-# Names of what is done for a pod: the same in outcomes, traces, timelines, logs and explain.
-#
-# A *step* is an entry in a worker's list, a *call* is one thing done within it. The values are
-# what people read; code compares the members.
-
 
 class Step(StrEnum):
-    """The steps of a worker for a pod."""
+    """The steps of a worker for a pod: the entries of its list.
+
+    The names are the same in outcomes, traces, timelines, logs and explain. The values are what
+    people read; code compares the members.
+    """
 
     STATUS = "compute status"
     NETWORK = "network gate"
@@ -36,7 +35,7 @@ class Step(StrEnum):
 
 
 class TraceCall(StrEnum):
-    """The calls and waits within a step. CRI calls have their own names."""
+    """The calls and waits within a step. CRI calls have the CRI's names."""
 
     READ_POD = "read the pod from the runtime"
     SETTLE = "wait for the runtime to end an earlier call"
@@ -154,9 +153,8 @@ class PodTrace(Struct):
         self.chapter = Chapter.END
 
 
-# Where spans are sent besides the pod's own trace: the interface, and the one that sends nothing.
-#
-#  The other one is :mod:`kubeletpy.metrics.trace.otlp`, loaded only when tracing is configured.
+# Interface to a collector, besides the pod's own trace. :mod:`kubeletpy.metrics.trace.otlp`,
+# loaded only when tracing is configured, implements it.
 
 Attributes = Mapping[str, str | int]
 
@@ -188,7 +186,7 @@ class OpenSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Makes spans."""
+    """Makes the spans that are sent."""
 
     def span(self, name: str, attributes: Attributes, *, client: bool = False) -> OpenSpan:
         """A span below the current one of this task, or of a trace of its own.
@@ -207,10 +205,10 @@ class _Unsent:
     carrier: Mapping[str, str] = {}
 
     def set(self, name: str, value: str | int) -> None:
-        """Nothing."""
+        """Ignore the attribute: the span is not sent."""
 
     def failed(self, why: str) -> None:
-        """Nothing."""
+        """Ignore the error: the span is not sent."""
 
     def __enter__(self) -> OpenSpan:
         return self
@@ -229,4 +227,4 @@ class _NoTracer:
 
 _UNSENT = _Unsent()
 NO_TRACER: Tracer = _NoTracer()
-"""Sends nothing."""
+"""A tracer that sends nothing."""

@@ -117,12 +117,12 @@ class OtlpTracer:
         self._tracer = self._provider.get_tracer("kubeletpy", VERSION)
 
     def span(self, name: str, attributes: Attributes, *, client: bool = False) -> OpenSpan:
-        """See Tracer."""
+        """A span below the current one, or of a trace of its own; sampled."""
         kind = SpanKind.CLIENT if client else SpanKind.INTERNAL
         return _Sent(self._tracer, name, attributes, kind)
 
     def request(self, name: str, attributes: Callable[[], Attributes]) -> OpenSpan:
-        """See Tracer."""
+        """A request from another process: a trace of its own; sampled."""
         return _Sent(self._tracer, name, attributes(), SpanKind.SERVER)
 
     async def close(self) -> None:

@@ -19,16 +19,15 @@ from contextlib import contextmanager
 
 from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
 
-# Reading the stack of another thread without crashing the interpreter.
-#
-# CPython 3.11 makes a frame object for each caller that is read. Making one may start a garbage
-# collection, whose finalizers let the other thread run: the frame that is being read ends
-# meanwhile, and the interpreter crashes with a segmentation fault.
-
 
 @contextmanager
 def reading_frames() -> Iterator[None]:
-    """Start no garbage collection while frames of another thread are read, in whichever thread."""
+    """Start no garbage collection, in whichever thread, while frames of another one are read.
+
+    CPython 3.11 makes a frame object for each caller that is read. Making one may start a garbage
+    collection, whose finalizers let the other thread run: the frame that is being read ends
+    meanwhile, and the interpreter crashes with a segmentation fault.
+    """
     if not gc.isenabled():
         yield
         return

@@ -459,8 +459,8 @@ GROWTH = 2
 def observation_delay(seen: Observations, before: Observations, rules: Rules) -> float:
     """Seconds until the next observation, from LEAST_S to PERIOD_S.
 
-    The estimate is the time in which a threshold can be reached by what is usually used up in a
-    second, or by what was just used up if that is more.
+    It estimates how soon a threshold can be reached: at the usual consumption per second, or at the
+    last one if that was higher.
 
     Args:
         seen: by this observation.

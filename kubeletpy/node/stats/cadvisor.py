@@ -14,9 +14,9 @@ from kubeletpy.node.stats.scrapes import Scrape, labels
 from kubeletpy.node.stats.summary import pod_stats
 from kubeletpy.node.stats.usage import CgroupUsage, FsSpace, GroupStats, Network, Reading
 
-# The names, types and help texts of /metrics/cadvisor's series: cAdvisor's, as dashboards expect.
+# The series, with cAdvisor's names and types, as dashboards expect.
 #
-#  Omitted is what a kubelet switches off or only cAdvisor can count: load averages and task
+# Omitted is what a kubelet switches off or only cAdvisor can count: load averages and task
 # states, per-device queue times, sockets, limits of the first process.
 
 _COUNTERS = {

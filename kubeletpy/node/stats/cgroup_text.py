@@ -220,12 +220,12 @@ def _v1_devices(texts: Texts) -> tuple[DeviceIo, ...]:
         ("blkio.throttle.io_serviced_recursive", "reads", "writes"),
     ):
         for line in lines(texts.get(file) or ""):
-            stated = tokens(line)
-            device = _device(stated[0]) if len(stated) == 3 else None
-            count = number(stated[-1]) if device else None
+            fields = tokens(line)
+            device = _device(fields[0]) if len(fields) == 3 else None
+            count = number(fields[-1]) if device else None
             if device is None or count is None:
                 continue
-            name = {"Read": read, "Write": write}.get(stated[1])
+            name = {"Read": read, "Write": write}.get(fields[1])
             if name:
                 counts.setdefault(device, {})[name] = count
     return tuple(DeviceIo(*device, **found) for device, found in sorted(counts.items()))

@@ -1,8 +1,9 @@
-"""Collects resource usage on demand, once for all requests within a second.
+"""Collects resource usage on demand, and builds the served statistics from it.
 
-Cpu and memory come from the cgroup files, which cost the runtime nothing and are current; writable
-layers, and whatever has no cgroup here, come from the runtime. With ``prefer_runtime`` (the feature
-gate PodAndContainerStatsFromCRI) the runtime's numbers take precedence over the files.
+One reading answers all requests within a second. Cpu and memory come from the cgroup files, which
+cost the runtime nothing and are current; writable layers, and whatever has no cgroup here, come
+from the runtime. With ``prefer_runtime`` (the feature gate PodAndContainerStatsFromCRI) the
+runtime's numbers take precedence over the files.
 """
 
 from __future__ import annotations
@@ -42,9 +43,6 @@ from kubeletpy.volumes.claims.model import MeasuredVolume
 
 if TYPE_CHECKING:
     from kubeletpy.node.stats.cadvisor import MachineInfo
-
-
-# One answer for all simultaneous requests.
 
 V = TypeVar("V")
 
@@ -162,7 +160,7 @@ class StatsCollector:
         return {pod.ref.uid: pod.ref for pod in self._running()}
 
     async def close(self) -> None:
-        """Stop measuring."""
+        """End collections that are under way, and close the disk meter."""
         for each in (self._usage, self._detail, self._disks):
             await each.close()
         await self._from.disks.close()
@@ -178,12 +176,12 @@ class StatsCollector:
         located = await self._located(pods)
         at = self._now()
         node, found = await self._threads.run(self._read_usage, pods, located, detail)
-        stated, problem = await self._runtime_stats(found, detail=detail)
-        if stated is not None:
-            spaces = await self._threads.run(_spaces, stats_usage.mount_points(stated), at)
+        reported, problem = await self._runtime_stats(found, detail=detail)
+        if reported is not None:
+            spaces = await self._threads.run(_spaces, stats_usage.mount_points(reported), at)
             first = self._from.prefer_runtime
             found = [
-                stats_usage.completed(pod, stated, spaces, prefer_runtime=first) for pod in found
+                stats_usage.completed(pod, reported, spaces, prefer_runtime=first) for pod in found
             ]
         return stats_usage.Reading(at, node, tuple(found), problem)
 
@@ -284,11 +282,10 @@ def _file_system(supplied: cri.FilesystemUsage, at: int) -> stats_usage.TreeUse:
     return stats_usage.TreeUse(supplied.timestamp or at, used, inodes, space)
 
 
-# Builds the served statistics on demand: the summary and the two scrapes.
+# The served statistics: the summary and the two scrapes.
 #
-# Formatting runs in a thread, so that the scrape of a full node blocks nothing. Must never keep
-# anything of a pod except its last cpu times, and those only while it runs. A format's module is
-# loaded on first use: many nodes serve only one or two.
+# Formatting runs in a thread, so that the scrape of a full node blocks nothing. A format's module
+# is loaded on first use: many nodes serve only one or two.
 
 SECOND_READING_S = 1.1 * stats_usage.WINDOW_MIN_NS / 1e9
 """Time from a reading to the next one by which it has rates."""
@@ -300,7 +297,7 @@ many are requested."""
 
 
 class StatsViews:
-    """The views of one node.
+    """The views of one node; keeps of a pod only its last cpu times, while it runs.
 
     Args:
         from_runtime: None, or the runtime, which writes the cadvisor scrape itself if it can.
@@ -408,7 +405,7 @@ class StatsViews:
         return cadvisor.render(reading, self._machine(), devices)
 
 
-# Builds the views from settings and the agent's parts, for the composition root.
+# From settings and the agent's parts, for the composition root.
 
 
 def make_collector(

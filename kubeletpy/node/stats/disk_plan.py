@@ -50,7 +50,7 @@ class PodTrees(Struct, frozen=True):
     parts: dict[str, str]
 
     def paths(self) -> Iterator[str]:
-        """Everything to measure."""
+        """The paths of all trees to measure."""
         yield from (volume.path for volume in self.volumes)
         yield from self.logs.values()
         yield self.pod_logs

@@ -26,7 +26,7 @@ from kubeletpy.node.stats import proc_text
 from kubeletpy.node.stats.group_files import read_text
 from kubeletpy.node.stats.usage import FsSpace, TreeUse
 
-# Measures a directory tree on disk, in bounded steps. Blocking: call it in a thread.
+# One directory tree, in bounded steps. Blocking.
 #
 # Containers write to these trees and change them during the walk. So no link is followed and no
 # other file system is entered. A directory is opened by name relative to the open one, and left
@@ -245,9 +245,11 @@ class DiskMeter:
     def __init__(
         self, clock: Clock, seconds_between: float = SECONDS_BETWEEN, *, patient: bool = False
     ) -> None:
-        """Args:
-        seconds_between: negative: trees are never measured (volumeStatsAggPeriod).
-        patient: an answer also waits for trees that are only due for another measurement.
+        """Make a meter that has measured nothing yet.
+
+        Args:
+            seconds_between: negative: trees are never measured (volumeStatsAggPeriod).
+            patient: an answer also waits for trees that are only due for another measurement.
         """
         self._clock = clock
         self._between = seconds_between

@@ -1,7 +1,8 @@
-"""Reads cgroups: locates those of a pod and its containers, and reads their files.
+"""Reads cgroups: finds those of a pod and its containers, and reads their files.
 
-Blocking, some tens of system calls per cgroup on an in-memory file system: call it in a thread. A
-cgroup that disappears meanwhile is not an error. Must never write, and never leave the hierarchies.
+Blocking, except :class:`Locator`: some tens of system calls per cgroup on an in-memory file system,
+so call it in a thread. A cgroup that disappears meanwhile is not an error. Must never write, and
+never leave the hierarchies.
 """
 
 from __future__ import annotations
@@ -161,21 +162,20 @@ def _texts(files: list[tuple[str, str]], path: str) -> dict[str, str]:
     return {name: text for name, text in texts if text}
 
 
-# Locates the cgroups of sandboxes and containers when pods have none (cgroupsPerQOS false).
-#
-# Then the runtime puts them anywhere, and its verbose status names the first process; the cgroup
-# of that process is the container's. Queried once per container.
-
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
 
 
 class Locator:
-    """Remembers paths by id."""
+    """Finds the cgroups of sandboxes and containers when pods have none (cgroupsPerQOS false).
+
+    Then the runtime puts them anywhere, and its verbose status names the first process; the cgroup
+    of that process is the container's. The runtime is queried once per container.
+    """
 
     def __init__(self, runtime: RuntimeService, version: int) -> None:
-        """``version`` of cgroups."""
+        """Make one for the machine's ``version`` of cgroups, 1 or 2."""
         self._runtime = runtime
         self._controller = "" if version == 2 else "memory"
         self._paths: dict[str, str] = {}

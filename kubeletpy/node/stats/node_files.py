@@ -1,4 +1,4 @@
-"""Reads the usage of the whole machine and its daemons. Blocking: call it in a thread.
+"""Reads the usage of the machine, its daemons and its pods. Blocking: call it in a thread.
 
 Must never fail because a file is missing: what can't be read is not shown.
 """
@@ -174,9 +174,6 @@ def _listener(path: str) -> int:
     return 0 if pid == _INIT else pid
 
 
-# Reads a pod's cgroups and processes. Blocking: call it in a thread.
-
-
 class RunningPod:
     """A pod's newest ready sandbox, and its running containers, one per name."""
 
@@ -194,7 +191,7 @@ class RunningPod:
 
 
 class PodFiles:
-    """Pods on this machine.
+    """Reads the cgroups and processes of pods on this machine.
 
     Args:
         groups: None where there are no cgroups to read.

@@ -96,7 +96,7 @@ class StorageMeter:
         """Usage of pods by uid; those not running, or not measured yet, are omitted.
 
         Args:
-            wanted: uid -> whether writable layers count.
+            desired: uid -> whether writable layers count.
         """
         running = {uid: pod for uid in desired if (pod := self._running(uid)) is not None}
         specs = {uid: self._from.pod(uid) for uid in running}
@@ -122,7 +122,7 @@ class StorageMeter:
         return await asyncio.to_thread(all_uses)
 
     async def close(self) -> None:
-        """Stop measuring."""
+        """End measurements of disks that are under way."""
         await self._from.disks.close()
 
     def _running(self, uid: str) -> RunningPod | None:
@@ -151,7 +151,7 @@ class StorageMeter:
         if not pods:
             return {}
         try:
-            stated, too_large = await self._stats(pods)
+            listed, too_large = await self._stats(pods)
         except CRIError as error:
             self._log_once(error)
             return {}
@@ -159,7 +159,7 @@ class StorageMeter:
             self._log_once(too_large)
         else:
             self._silent = False
-        containers = usage.from_containers(stated).containers
+        containers = usage.from_containers(listed).containers
         found: dict[str, dict[str, int]] = {}
         for pod in pods:
             for container in pod.containers:
@@ -181,7 +181,7 @@ class StorageMeter:
                 return list(await self._from.runtime.list_container_stats()), None
             except ResourceExhausted as error:
                 log.debug("each pod's numbers are requested separately", extra={"why": str(error)})
-        stated: list[cri.ContainerStats] = []
+        reported: list[cri.ContainerStats] = []
         too_large: ResourceExhausted | None = None
         for start in range(0, len(pods), REQUESTED_ONE_BY_ONE):
             some = pods[start : start + REQUESTED_ONE_BY_ONE]
@@ -189,8 +189,8 @@ class StorageMeter:
                 if isinstance(answer, ResourceExhausted):
                     too_large = answer
                 else:
-                    stated += answer
-        return stated, too_large
+                    reported += answer
+        return reported, too_large
 
     async def _stats_of(self, pod: RunningPod) -> Sequence[cri.ContainerStats] | ResourceExhausted:
         try:

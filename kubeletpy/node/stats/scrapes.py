@@ -1,6 +1,7 @@
-"""/metrics/resource: cpu, memory and swap of the node, its pods and containers, for metrics-server.
+"""The texts of scrapes that are built from a reading, and a reading in brief. Pure.
 
-Pure. Source: docs/reference/metrics.csv; KEP-1206.
+/metrics/resource for metrics-server (docs/reference/metrics.csv; KEP-1206), /metrics/cadvisor as
+the runtime writes it, and the disk usage of logs in /metrics.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.node.stats.summary import pod_stats
 from kubeletpy.node.stats.usage import CgroupUsage, Disks, GroupStats, PodRef, Reading
 from kubeletpy.remote.generated import api_pb2 as cri
-
-# Prometheus' text format for series that are rebuilt at each scrape.
 
 Labels = str
 """``a="b",c="d"``, ready to write."""
@@ -31,7 +30,9 @@ def escape(text: str) -> str:
 
 
 class Scrape:
-    """Series by family, in the order in which families first appear.
+    """Prometheus' text format, for series that are rebuilt at each scrape.
+
+    Families come in the order in which they first appear.
 
     Args:
         families: name -> (type, help); no other may be added.
@@ -49,7 +50,7 @@ class Scrape:
         self._lines.setdefault(name, []).append(f"{line} {at // 1_000_000}" if at > 0 else line)
 
     def render(self) -> bytes:
-        """The whole text."""
+        """The text of all samples, encoded."""
         return "".join(self._text()).encode("utf-8", "replace")
 
     def _text(self) -> Iterable[str]:
@@ -84,7 +85,7 @@ RESOURCE_FAMILIES = {
 
 
 def render_resource_metrics(reading: Reading) -> bytes:
-    """A scrape."""
+    """/metrics/resource: cpu, memory and swap of the node, its pods and containers."""
     scrape = Scrape(RESOURCE_FAMILIES)
     for pod in reading.pods:
         ref = pod.ref
@@ -114,19 +115,18 @@ def _add(scrape: Scrape, what: str, text: str, stats: GroupStats) -> None:
     scrape.add(f"{what}_swap_usage_bytes", text, stats.swap, stats.at)
 
 
-# /metrics/cadvisor as the runtime itself writes it (ListPodSandboxMetrics).
-#
-# For runtimes that support it, when the feature gate PodAndContainerStatsFromCRI is on. The
-# runtime's text is untrusted: invalid metric names are omitted, as is a metric without a
-# descriptor or with the wrong number of labels.
-
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 def render_cri_metrics(
     descriptors: Iterable[cri.MetricDescriptor], pods: Iterable[cri.PodSandboxMetrics]
 ) -> bytes:
-    """A scrape."""
+    """/metrics/cadvisor as the runtime itself writes it (ListPodSandboxMetrics).
+
+    For runtimes that support it, when the feature gate PodAndContainerStatsFromCRI is on. The
+    runtime's text is untrusted: invalid metric names are omitted, as is a metric without a
+    descriptor or with the wrong number of labels.
+    """
     known = {
         each.name: each
         for each in descriptors
@@ -152,29 +152,26 @@ def render_cri_metrics(
     return scrape.render()
 
 
-# Disk usage of container logs, as the kubelet shows it in /metrics.
-
-_LOG_BYTES = "kubelet_container_log_filesystem_used_bytes"
-LOG_FAMILIES = {_LOG_BYTES: ("gauge", "[ALPHA] Bytes that the logs of a container take on disk.")}
+_LOG_USAGE = "kubelet_container_log_filesystem_used_bytes"
+LOG_FAMILIES = {_LOG_USAGE: ("gauge", "[ALPHA] Bytes that the logs of a container take on disk.")}
 
 
 def render_log_metrics(disks: Disks, refs: Mapping[str, PodRef]) -> bytes:
-    """A scrape; ``refs``: pods by uid, others are omitted."""
+    """The disk usage of container logs in /metrics; ``refs``: pods by uid, others are omitted."""
     scrape = Scrape(LOG_FAMILIES)
     for uid, disk in disks.pods.items():
         if (ref := refs.get(uid)) is None:
             continue
         for container, use in disk.logs.items():
             named = {"container": container, "namespace": ref.namespace, "pod": ref.name}
-            scrape.add(_LOG_BYTES, labels({**named, "uid": uid}), use.used)
+            scrape.add(_LOG_USAGE, labels({**named, "uid": uid}), use.used)
     return scrape.render()
 
 
-# CPU and memory of each running container in few words, for `kubeletpy view`.
-
-
 def brief(reading: Reading) -> JSON:
-    """``{"at", "problem", "pods": [{"uid", "containers": [...]}]}``.
+    """CPU and memory of each running container, for `kubeletpy view`.
+
+    ``{"at", "problem", "pods": [{"uid", "containers": [...]}]}``.
 
     A container has ``name``, ``at`` (Unix seconds), ``cpu`` (seconds of CPU time since it began),
     ``memory`` (its working set) and ``memory_limit`` in bytes; None: unknown or unlimited.

@@ -1,7 +1,8 @@
-"""The data types of this package: readings of a cgroup, file system, interface, pod and node. Pure.
+"""Readings of cgroups, file systems, interfaces, pods and the node, and of the runtime. Pure.
 
-Data only, immutable. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None: the
-machine does not report it. Must never depend on where a number comes from.
+Data types, their conversion from the CRI, the current cpu rate, and how read and reported numbers
+are merged. Times are Unix nanoseconds, sizes bytes, cpu time nanoseconds; None: the machine does
+not report it. Time comes with the samples.
 """
 
 from __future__ import annotations
@@ -206,7 +207,7 @@ class GroupKind(StrEnum):
 
 
 class PodRef(Struct, frozen=True):
-    """Which pod."""
+    """Identifies a pod, for labels."""
 
     uid: str
     name: str
@@ -258,7 +259,7 @@ class RlimitStats(Struct, frozen=True):
 
 
 class NodeReading(Struct, frozen=True):
-    """The machine."""
+    """The machine, its daemons and the cgroups above pods."""
 
     group: CgroupUsage
     network: Network | None = None
@@ -312,12 +313,12 @@ class Disks(Struct, frozen=True):
     """Volumes of claims, drivers and disks, by pod uid: measured earlier."""
 
 
-# The current cpu usage rate, from the usage at two times.
+# Cpu rates: from the usage at two times.
 #
 # The window is the time between two requests, at least WINDOW_MIN_NS and, with frequent requests,
-# up to twice WINDOW_NS. Nothing is sampled without a request: the window of a container that has
-# just started begins at its start, and for others the request waits for a second sample
-# (:meth:`lacks`). Pure: time comes with the samples.
+# up to twice WINDOW_NS. Nothing is sampled without a request. The window of a container that has
+# just started begins at its start; for others the request waits for a second sample
+# (:meth:`Rates.lacks`).
 
 WINDOW_MIN_NS = 500_000_000
 WINDOW_NS = 10_000_000_000
@@ -339,7 +340,7 @@ class _Window(Struct, frozen=True):
 
 
 class Rates:
-    """Remembers samples by key."""
+    """Remembers the samples of each key."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
@@ -380,15 +381,15 @@ class Rates:
         )
 
     def forget_others(self, keys: Iterable[str]) -> None:
-        """Forget all others."""
+        """Forget the samples of all other keys."""
         kept = set(keys)
         self._windows = {key: each for key, each in self._windows.items() if key in kept}
 
 
-# Converts the runtime's stats of containers and sandboxes to this package's types.
+# The runtime's stats of containers and sandboxes.
 #
-# For containers whose cgroups are not on this machine (sandboxes that are virtual machines), for
-# writable layers, which only the runtime has, and for everything when configured so.
+# Used for containers whose cgroups are not on this machine (sandboxes that are virtual machines),
+# for writable layers, which only the runtime has, and for everything when configured so.
 
 
 class Layer(Struct, frozen=True):
@@ -405,14 +406,14 @@ class Layer(Struct, frozen=True):
 
 
 class CriContainer(Struct, frozen=True):
-    """One container."""
+    """A container as the runtime reports it."""
 
     stats: GroupStats
     layer: Layer | None
 
 
 class CriSandbox(Struct, frozen=True):
-    """One sandbox."""
+    """A sandbox as the runtime reports it."""
 
     stats: GroupStats
     network: Network | None
@@ -517,23 +518,23 @@ def _interface(usage: cri.NetworkInterfaceUsage) -> Interface:
     )
 
 
-# Merges what was read with what the runtime reports.
+# Read and reported numbers as one.
 
 
-def mount_points(stated: CriStats) -> set[str]:
+def mount_points(reported: CriStats) -> set[str]:
     """Mount points of the file systems of writable layers."""
-    layers = (each.layer for each in stated.containers.values())
+    layers = (each.layer for each in reported.containers.values())
     return {layer.mountpoint for layer in layers if layer is not None and layer.mountpoint}
 
 
 def completed(
-    pod: PodReading, stated: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
+    pod: PodReading, reported: CriStats, spaces: Mapping[str, FsSpace], *, prefer_runtime: bool
 ) -> PodReading:
     """A pod completed with the runtime's numbers.
 
     Args:
         pod: as it was read.
-        said: what the runtime reported.
+        reported: by the runtime.
         spaces: file systems by mount point.
         prefer_runtime: the runtime's numbers take precedence over what was read; else the reverse.
     """
@@ -542,15 +543,13 @@ def completed(
         return filled(theirs, ours) if prefer_runtime else filled(ours, theirs)
 
     def container(group: CgroupUsage) -> CgroupUsage:
-        reported = stated.containers.get(group.id)
-        if reported is None:
+        found = reported.containers.get(group.id)
+        if found is None:
             return group
-        return replace(
-            group, stats=joined(group.stats, reported.stats), layer=_layer(reported, spaces)
-        )
+        return replace(group, stats=joined(group.stats, found.stats), layer=_layer(found, spaces))
 
     done = replace(pod, containers=tuple(container(group) for group in pod.containers))
-    sandbox = stated.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
+    sandbox = reported.sandboxes.get(pod.sandbox.id) if pod.sandbox is not None else None
     if sandbox is None:
         return done
     network = sandbox.network or pod.network if prefer_runtime else pod.network or sandbox.network
@@ -562,8 +561,8 @@ def completed(
     )
 
 
-def _layer(reported: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
-    layer = reported.layer
+def _layer(container: CriContainer, spaces: Mapping[str, FsSpace]) -> TreeUse | None:
+    layer = container.layer
     if layer is None:
         return None
     space = spaces.get(layer.mountpoint)
