@@ -20,9 +20,14 @@ from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.protocol import KillOptions
 from kubeletpy.resources.admission import checks
-from kubeletpy.resources.admission.at_start import Refusal, judge_any, refused_at_start
 from kubeletpy.resources.admission.declared_features import lacking_for_update
-from kubeletpy.resources.admission.handlers import before_placement, missing_features
+from kubeletpy.resources.admission.handlers import (
+    Refusal,
+    before_placement,
+    judge_any,
+    missing_features,
+    refused_at_start,
+)
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 
 # Pods whose admission takes a while, and pods that were refused: neither may get a worker.

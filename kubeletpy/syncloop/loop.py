@@ -25,7 +25,7 @@ from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.resources.admission.at_start import seniority
+from kubeletpy.resources.admission.handlers import seniority
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.syncloop.admission_gate import Admit, Admitting

@@ -11,8 +11,8 @@ from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.own_node import with_own_amounts
 from kubeletpy.pods.pod import Pod
-from kubeletpy.resources.admission.at_start import refused_at_start
 from kubeletpy.resources.admission.checks import NodeState
+from kubeletpy.resources.admission.handlers import refused_at_start
 from kubeletpy_up.requests import ADMIN
 from tests.sim.api import NODE
 from tests.sim.test_scenarios import play, status, until

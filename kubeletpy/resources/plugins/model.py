@@ -1,4 +1,9 @@
-"""The identity of a plugin of the node. Pure."""
+"""Plugins of the node, their handlers, and the plan of the next registrations. Pure.
+
+Plugins are CSI drivers, device plugins and DRA drivers. A handler is chosen by type and is
+independent of sockets and handshakes; the plugin manager does not depend on a plugin's purpose.
+Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +37,7 @@ class PluginInfo(Struct, frozen=True):
     stamp: Stamp
 
 
-# Plugins of the node and their handlers: CSI drivers, device plugins, DRA drivers.
-#
-# A handler is chosen by type and is independent of sockets and handshakes; the plugin manager has
-# nothing about what a plugin is for. Source: docs/reference/behaviour-storage.md, sm1;
-# docs/reference/behaviour-resources.md, rm.
+# The interfaces to handlers, and to plugins' registration services.
 
 
 class PluginRefused(Exception):
@@ -51,11 +52,11 @@ class PluginHandler(Protocol):
         ...
 
     async def register(self, info: PluginInfo) -> None:
-        """Start using a plugin. Raises PluginRefused, and must then have forgotten the plugin."""
+        """Start using a plugin. Raises PluginRefused; then the handler has forgotten the plugin."""
         ...
 
     async def deregister(self, info: PluginInfo) -> None:
-        """Stop using it, unless another has taken its name meanwhile (``info`` differs)."""
+        """Stop using a plugin, unless another has taken its name meanwhile (``info`` differs)."""
         ...
 
 
@@ -67,15 +68,15 @@ class Conversation(Protocol):
         ...
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
-        """Notify it of the result of its registration."""
+        """Notify the plugin of the result of its registration."""
         ...
 
 
 class Registrations(Protocol):
-    """Where the registration services are: behind sockets, or simulated."""
+    """The registration services of plugins: behind sockets, or simulated."""
 
     def open(self, socket: str, stamp: Stamp) -> AbstractAsyncContextManager[Conversation]:
-        """Connect to one. Raises PluginRefused."""
+        """Connect to the service behind a socket. Raises PluginRefused."""
         ...
 
 
@@ -83,7 +84,7 @@ class PluginCounts(Protocol):
     """Receives the socket counts."""
 
     def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
-        """These sockets exist, and these are registered."""
+        """Count the sockets that exist (``desired``), and those of registered plugins."""
         ...
 
 
@@ -91,9 +92,7 @@ Handlers = Mapping[str, PluginHandler]
 """Handlers by plugin type."""
 
 
-# Decides which plugin to register or deregister next, from the sockets that exist.
-#
-#  Source: docs/reference/behaviour-storage.md, sm1; docs/reference/behaviour-resources.md, rm.
+# The plan of the next registrations, from the sockets that exist.
 
 FIRST_WAIT_MS = 500
 LONGEST_WAIT_MS = 122_000
@@ -124,7 +123,7 @@ class Known(Struct, frozen=True):
     problem: str = ""
 
     def failed(self, tried: Stamp, name: str, problem: str, now: float) -> Known:
-        """The state after a failed attempt."""
+        """Return the state after a failed attempt."""
         failures = self.failures + 1 if tried == self.tried else 1
         wait = min(FIRST_WAIT_MS << (failures - 1), LONGEST_WAIT_MS) / 1000
         return Known(None, False, tried, name, failures, now + wait, problem)
@@ -139,7 +138,7 @@ class Register(Struct, frozen=True):
 
 
 class Deregister(Struct, frozen=True):
-    """Deregister a plugin."""
+    """Deregister the plugin behind a socket."""
 
     info: PluginInfo
     reason: str
@@ -156,7 +155,7 @@ class PluginPlan(Struct, frozen=True):
 
 
 def plan(found: Mapping[str, Stamp], known: Mapping[str, Known], now: float) -> PluginPlan:
-    """The steps that bring the registered plugins in line with the sockets found.
+    """Plan the steps that bring the registered plugins in line with the sockets found.
 
     A recreated socket is another plugin: the old one is deregistered first, and none of its
     failures delays the new one.

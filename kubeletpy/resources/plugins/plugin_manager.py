@@ -1,4 +1,4 @@
-"""Registers the plugins whose sockets exist and deregisters those whose sockets were removed.
+"""Registers plugins whose sockets exist, and deregisters those whose sockets were removed.
 
 One step at a time for each socket, sockets in parallel. Failures are retried after a wait that
 doubles, or at once when the socket is recreated or another plugin gives up its name. Source:
@@ -24,19 +24,12 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.connection import EndpointError, socket_path
-from kubeletpy.resources.plugins import model as plugins_model
+from kubeletpy.resources.plugins import model
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import pluginregistration_pb2 as pb
     from kubeletpy.remote.unary_call import Turns
 
-
-# The sockets in plugins_registry: found at the start, then watched as they come and go.
-#
-# The directory is read again after every change and once a minute; the kernel only reports when.
-# Names with a leading dot, symlinks and anything that is not a socket are skipped. Must never
-# connect to one. Source: docs/reference/behaviour-storage.md, sm1;
-# docs/reference/behaviour-resources.md, rm.
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +39,17 @@ SETTLED_S = 60.0
 """Interval between readings while nothing seems to happen."""
 UNWATCHED_S = 1.0
 """The same where the kernel cannot watch; the kubelet's own period."""
+STARTS = 8
+"""Steps that begin in one turn of the event loop: a directory may have hundreds of sockets."""
+
+
+# The sockets in plugins_registry.
 
 
 class SocketListing(Struct, frozen=True):
-    """The contents of the directory."""
+    """The sockets and subdirectories of the directory."""
 
-    sockets: dict[str, plugins_model.Stamp]
+    sockets: dict[str, model.Stamp]
     directories: dict[str, int]
     """Path -> inode."""
     cut: bool = False
@@ -59,8 +57,12 @@ class SocketListing(Struct, frozen=True):
 
 
 def find_sockets(directory: str) -> SocketListing:
-    """Read a directory and its subdirectories. Blocks. Raises OSError: it can't be read."""
-    sockets: dict[str, plugins_model.Stamp] = {}
+    """Read a directory and its subdirectories.
+
+    Names with a leading dot, symlinks and anything that is not a socket are skipped. Blocks. Raises
+    OSError if the directory can't be read.
+    """
+    sockets: dict[str, model.Stamp] = {}
     directories = {directory: os.lstat(directory).st_ino}
     todo, cut = [(directory, 0)], False
     while todo:
@@ -92,22 +94,23 @@ def find_sockets(directory: str) -> SocketListing:
 
 
 class PluginSockets:
-    """Follows a directory until its ``run`` is cancelled."""
+    """Follows the sockets of a directory, without connecting to any.
 
-    def __init__(
-        self, directory: Path, listener: Callable[[dict[str, plugins_model.Stamp]], None]
-    ) -> None:
-        """``listener`` is called with all current sockets after each change."""
+    The directory is read again after every change and once a minute; the kernel only reports when.
+    """
+
+    def __init__(self, directory: Path, listener: Callable[[dict[str, model.Stamp]], None]) -> None:
+        """Call ``listener`` with all current sockets after each change."""
         self._directory = directory
         self._listener = listener
         self._watches = DirectoryWatches()
         self._ends: dict[tuple[str, int], Callable[[], None]] = {}
         self._changed = asyncio.Event()
-        self._reported: dict[str, plugins_model.Stamp] | None = None
+        self._reported: dict[str, model.Stamp] | None = None
         self._problem = ""
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the directory until cancelled."""
         log.debug("watching for plugins", extra={"directory": str(self._directory)})
         try:
             while True:
@@ -144,7 +147,7 @@ class PluginSockets:
         return find_sockets(str(self._directory))
 
     def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
-        """Watch exactly these directories; whether a watch is new, whether one can't be set."""
+        """Watch exactly these directories; return whether a watch is new, or has failed."""
         desired = set(directories.items())
         for key in self._ends.keys() - desired:
             self._ends.pop(key)()
@@ -165,33 +168,29 @@ class PluginSockets:
         self._problem = problem
 
 
-STARTS = 8
-"""Steps that begin in one turn of the event loop: a directory may have hundreds of sockets."""
-
-
 class PluginManager:
     """The plugins of a node. Make it inside a running event loop."""
 
     def __init__(
         self,
         directory: Path,
-        handlers: plugins_model.Handlers,
-        registrations: plugins_model.Registrations,
-        counts: plugins_model.PluginCounts,
+        handlers: model.Handlers,
+        registrations: model.Registrations,
+        counts: model.PluginCounts,
     ) -> None:
-        """``directory`` is ``{root}/plugins_registry``."""
+        """Manage the plugins with sockets in ``directory``, ``{root}/plugins_registry``."""
         self._sockets = PluginSockets(directory, self.update_sockets)
         self._handlers = handlers
         self._registrations = registrations
         self._counts = counts
-        self._found: dict[str, plugins_model.Stamp] = {}
-        self._known: dict[str, plugins_model.Known] = {}
+        self._found: dict[str, model.Stamp] = {}
+        self._known: dict[str, model.Known] = {}
         self._steps: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
 
     @property
-    def plugins(self) -> dict[str, plugins_model.Known]:
+    def plugins(self) -> dict[str, model.Known]:
         """The state of each socket, for diagnostics."""
         return dict(self._known)
 
@@ -205,23 +204,23 @@ class PluginManager:
                     handle.cancel()
             await cancel_tasks(self._steps)
 
-    def update_sockets(self, sockets: dict[str, plugins_model.Stamp]) -> None:
+    def update_sockets(self, sockets: dict[str, model.Stamp]) -> None:
         """Replace the set of sockets, and act on the difference."""
         self._found = sockets
-        self._go_on()
+        self._run_due()
 
-    def _go_on_soon(self) -> None:
+    def _run_due_soon(self) -> None:
         """Start whatever is due, once for all that happens in this turn of the loop."""
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self._go_on)
+            self._soon = asyncio.get_running_loop().call_soon(self._run_due)
 
-    def _go_on(self) -> None:
+    def _run_due(self) -> None:
         """Start what is due now, and what is left of it in the next turn."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         loop = asyncio.get_running_loop()
-        todo: plugins_model.PluginPlan = plugins_model.plan(self._found, self._known, loop.time())
+        todo: model.PluginPlan = model.plan(self._found, self._known, loop.time())
         for path in todo.forget:
             del self._known[path]
         for end in todo.deregister[:STARTS]:  # start before those that may need their names
@@ -230,81 +229,79 @@ class PluginManager:
         for begin in todo.register[: max(left, 0)]:
             self._begin(begin.socket, self._register(begin))
         if len(todo.register) > left:
-            self._go_on_soon()
+            self._run_due_soon()
         if self._again is not None:
             self._again.cancel()
-        self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._go_on)
+        self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._run_due)
         registered = sorted(path for path, state in self._known.items() if state.registered)
         self._counts.show(sorted(self._found), registered)
 
     def _begin(self, socket: str, step: Coroutine[Any, Any, None]) -> None:
-        self._known[socket] = replace(self._known.get(socket, plugins_model.Known()), busy=True)
+        self._known[socket] = replace(self._known.get(socket, model.Known()), busy=True)
         task = asyncio.create_task(step, name=f"plugin {socket}")
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
 
-    async def _deregister(self, step: plugins_model.Deregister) -> None:
+    async def _deregister(self, step: model.Deregister) -> None:
         info = step.info
         log.info("plugin deregistered", extra={"plugin": info.name, "reason": step.reason})
         try:
             await self._handlers[info.type].deregister(info)
-        except plugins_model.PluginRefused as error:
+        except model.PluginRefused as error:
             log.warning(
                 "plugin could not be deregistered", extra={"plugin": info.name, "why": str(error)}
             )
-        except Exception:  # as above; who registers under its name finds out
+        except Exception:  # a handler that breaks must not keep the name of its plugin
             log.exception("plugin handler broke", extra={"plugin": info.name})
         now = asyncio.get_running_loop().time()
-        self._known = plugins_model.name_is_free(self._known, info.name, now)
-        self._known[info.socket] = plugins_model.Known()
-        self._go_on()
+        self._known = model.name_is_free(self._known, info.name, now)
+        self._known[info.socket] = model.Known()
+        self._run_due()
 
-    async def _register(self, step: plugins_model.Register) -> None:
+    async def _register(self, step: model.Register) -> None:
         socket, name = step.socket, ""
         try:
             async with self._registrations.open(socket, step.stamp) as conversation:
                 info = await conversation.info()
                 name = info.name
-                await self._introduce(info, conversation)
-        except plugins_model.PluginRefused as error:
+                await self._hand_over(info, conversation)
+        except model.PluginRefused as error:
             self._not_registered(step, name, str(error))
         except Exception as error:  # a handler that breaks must not keep its plugin out forever
             log.exception("plugin handler broke", extra={"socket": socket, "plugin": name})
             self._not_registered(step, name, f"internal error: {type(error).__name__}")
         else:
             log.info("plugin registered", extra={"plugin": name, "socket": socket})
-            self._known[socket] = plugins_model.Known(registered=info, tried=step.stamp, name=name)
-        self._go_on_soon()
+            self._known[socket] = model.Known(registered=info, tried=step.stamp, name=name)
+        self._run_due_soon()
 
-    async def _introduce(
-        self, info: plugins_model.PluginInfo, conversation: plugins_model.Conversation
-    ) -> None:
+    async def _hand_over(self, info: model.PluginInfo, conversation: model.Conversation) -> None:
         """Hand a plugin to its handler and notify the plugin. Raises PluginRefused."""
         try:
             handler = self._handler(info)
             handler.validate(info)
             await handler.register(info)
-        except plugins_model.PluginRefused as error:
-            with suppress(plugins_model.PluginRefused):  # the reason for the refusal matters more
+        except model.PluginRefused as error:
+            with suppress(model.PluginRefused):  # the reason for the refusal matters more
                 await conversation.notify(registered=False, error=str(error))
             raise
         try:
             await conversation.notify(registered=True)
-        except plugins_model.PluginRefused:
+        except model.PluginRefused:
             await handler.deregister(info)
             raise
 
-    def _handler(self, info: plugins_model.PluginInfo) -> plugins_model.PluginHandler:
+    def _handler(self, info: model.PluginInfo) -> model.PluginHandler:
         handler = self._handlers.get(info.type)
         if handler is None:
             known = ", ".join(sorted(self._handlers)) or "none"
-            raise plugins_model.PluginRefused(
+            raise model.PluginRefused(
                 f"no handler registered for plugin type: {info.type} at socket {info.socket} "
                 f"(this node has: {known})"
             )
         return handler
 
-    def _not_registered(self, step: plugins_model.Register, name: str, problem: str) -> None:
+    def _not_registered(self, step: model.Register, name: str, problem: str) -> None:
         before = self._known[step.socket]
         now = asyncio.get_running_loop().time()
         after = before.failed(step.stamp, name, problem, now)
@@ -320,10 +317,6 @@ class PluginManager:
 
 
 # The registration service of a plugin, called over its socket.
-#
-# Each call is a bounded exchange on a connection of its own: whatever listens at a socket may
-# send frames without end. The messages are loaded when the first socket is found. Source:
-# docs/reference/plugin-registration-v1.json; docs/reference/behaviour-storage.md, sm1.
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -340,39 +333,42 @@ _AGENT = "kubeletpy"
 
 
 class SocketRegistrations:
-    """Connects to registration sockets."""
+    """Connects to registration sockets.
+
+    Each call is a bounded exchange on a connection of its own: the peer at a socket is untrusted,
+    and may send frames without end. The messages are loaded when the first socket is found. Source:
+    docs/reference/plugin-registration-v1.json.
+    """
 
     def __init__(self) -> None:
         self._turns: Turns | None = None
         """None before the first socket."""
 
     @asynccontextmanager
-    async def open(
-        self, socket: str, stamp: plugins_model.Stamp
-    ) -> AsyncIterator[plugins_model.Conversation]:
-        """Talk to one. Raises PluginRefused."""
+    async def open(self, socket: str, stamp: model.Stamp) -> AsyncIterator[model.Conversation]:
+        """Connect to the service behind a socket. Raises PluginRefused."""
         from kubeletpy.remote.unary_call import Turns
 
         try:
             path = socket_path(socket)
         except EndpointError as error:
-            raise plugins_model.PluginRefused(str(error)) from None
+            raise model.PluginRefused(str(error)) from None
         self._turns = self._turns or Turns()
         yield _PluginConversation(path, socket, stamp, self._turns)
 
 
 class _PluginConversation:
-    def __init__(self, path: str, socket: str, stamp: plugins_model.Stamp, turns: Turns) -> None:
+    def __init__(self, path: str, socket: str, stamp: model.Stamp, turns: Turns) -> None:
         self._path = path
         self._socket = socket
         self._stamp = stamp
         self._turns = turns
 
-    async def info(self) -> plugins_model.PluginInfo:
+    async def info(self) -> model.PluginInfo:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 
-        stated = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
-        return read_info(stated, self._socket, self._stamp)
+        answer = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
+        return read_info(answer, self._socket, self._stamp)
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
@@ -411,18 +407,16 @@ class _PluginConversation:
             return answer.FromString(data)
         except TimeoutError:
             if call.connected:
-                raise plugins_model.PluginRefused(f"{what}: no answer within {within:g}s") from None
+                raise model.PluginRefused(f"{what}: no answer within {within:g}s") from None
             why = f" ({call.problem})" if call.problem else ""
             text = f"connecting to plugin at {self._socket}: no answer within {CONNECT_S:g}s{why}"
-            raise plugins_model.PluginRefused(text) from None
+            raise model.PluginRefused(text) from None
         except CallFailed as error:
             details = scrub(error.details)
             text = f"{what}: rpc error: code = {error.code.reported} desc = {details}"
-            raise plugins_model.PluginRefused(text) from None
+            raise model.PluginRefused(text) from None
         except DecodeError:
-            raise plugins_model.PluginRefused(
-                f"{what}: the answer is not what the call returns"
-            ) from None
+            raise model.PluginRefused(f"{what}: the answer is not what the call returns") from None
 
     async def _connected(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -435,24 +429,22 @@ class _PluginConversation:
         return sock
 
 
-def read_info(
-    stated: pb.PluginInfo, socket: str, stamp: plugins_model.Stamp
-) -> plugins_model.PluginInfo:
-    """A plugin's answer, if it is usable. Raises PluginRefused."""
-    for what, text in (("type", stated.type), ("name", stated.name)):
+def read_info(answer: pb.PluginInfo, socket: str, stamp: model.Stamp) -> model.PluginInfo:
+    """Return a plugin's answer as PluginInfo. Raises PluginRefused if it is unusable."""
+    for what, text in (("type", answer.type), ("name", answer.name)):
         if not text:
-            raise plugins_model.PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
+            raise model.PluginRefused(f"plugin at {socket}: GetInfo gives no {what}")
         if len(text) > MAX_NAME or not text.isprintable():
-            raise plugins_model.PluginRefused(
+            raise model.PluginRefused(
                 f"plugin at {socket}: the {what} that GetInfo gives is no {what}"
             )
-    if len(stated.supported_versions) > MAX_VERSIONS:
-        raise plugins_model.PluginRefused(
+    if len(answer.supported_versions) > MAX_VERSIONS:
+        raise model.PluginRefused(
             f"plugin at {socket}: GetInfo gives more than {MAX_VERSIONS} versions"
         )
     try:
-        endpoint = socket_path(stated.endpoint) if stated.endpoint else socket
+        endpoint = socket_path(answer.endpoint) if answer.endpoint else socket
     except EndpointError as error:
-        raise plugins_model.PluginRefused(f"plugin {stated.name} at {socket}: {error}") from None
-    versions = tuple(version[:MAX_NAME] for version in stated.supported_versions)
-    return plugins_model.PluginInfo(stated.type, stated.name, endpoint, versions, socket, stamp)
+        raise model.PluginRefused(f"plugin {answer.name} at {socket}: {error}") from None
+    versions = tuple(version[:MAX_NAME] for version in answer.supported_versions)
+    return model.PluginInfo(answer.type, answer.name, endpoint, versions, socket, stamp)

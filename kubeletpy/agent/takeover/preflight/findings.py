@@ -13,7 +13,7 @@ from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, SyncIntent
-from kubeletpy.resources.admission.at_start import Refusal
+from kubeletpy.resources.admission.handlers import Refusal
 from kubeletpy.syncloop.sources.static_uid import UidChoice
 
 # Predicts what happens to each pod of a node when this agent takes over.

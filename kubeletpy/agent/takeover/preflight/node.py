@@ -56,9 +56,9 @@ from kubeletpy.remote.client import RemoteRuntime, cgroup_driver
 from kubeletpy.remote.connection import EndpointError
 from kubeletpy.remote.errors import CRIError, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.resources.admission.at_start import Refusal, refused_at_start
 from kubeletpy.resources.admission.checks import NOTHING, NodeState
 from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
+from kubeletpy.resources.admission.handlers import Refusal, refused_at_start
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import PodResources, with_resources
 from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS, read_kernel_facts
