@@ -1,10 +1,9 @@
-"""The keyring: which credentials match an image, most specific registry first, and whose they are.
+"""Registry credentials: which ones match an image, best first, and whose they are. Pure.
 
-Pure.
-
-A key names a registry host, optionally with port and path; each dot-separated part of the host may
-be a glob (docs/reference/behaviour.md, g3; kubernetes.io "Images", interpretation of config.json).
-Must never do I/O, and never show what it holds.
+A key of a :class:`Keyring` names a registry host, optionally with port and path. Each dot-separated
+part of the host may be a glob. Image pull secrets have two formats, which are read here too. Must
+never log or show a credential. Source: docs/reference/behaviour.md, g3; kubernetes.io "Images",
+interpretation of config.json.
 """
 
 from __future__ import annotations
@@ -138,9 +137,7 @@ def _parse_entry(entry: object, source: Source) -> Credential | None:
     return Credential(username, password, token, source)
 
 
-# Reads registry credentials from API Secrets: the two formats of image pull secrets.
-#
-# Must never log or show their content.
+# Image pull secrets
 
 DOCKER_CONFIG_JSON_TYPE = "kubernetes.io/dockerconfigjson"
 DOCKER_CONFIG_JSON_KEY = ".dockerconfigjson"
@@ -179,7 +176,7 @@ class PullSecretLike(Protocol):
 
 
 def decode_pull_secret(secret: Mapping[str, Any]) -> Mapping[str, object]:
-    """The "auths" of a Secret object: registry -> credentials.
+    """Return the "auths" of a Secret object: registry -> credentials.
 
     Raises:
         MalformedPullSecret: wrong type of secret, a missing key, or not a JSON object.

@@ -1,8 +1,8 @@
 """Ensures that a container's image is on the node and its pod may use it, or states why not.
 
-:mod:`policy` decides, :mod:`records` has who may use what, :mod:`puller` pulls; this module calls
-the runtime and reports what it found. Must never put a credential into an event, an error or the
-log.
+:mod:`policy` decides, :mod:`records` has who may use what, and :class:`ImageManager` reports the
+outcome. Where a pull is needed, :class:`ImagePuller` waits for a slot, tries the credentials and
+records who may use the image. Must never put a credential into an event, an error or the log.
 """
 
 from __future__ import annotations
@@ -53,11 +53,6 @@ from kubeletpy.remote.protocol import ImageService
 if TYPE_CHECKING:
     from kubeletpy.images.policy import PullPosition
 
-
-# Pulls an image: waits for a slot, tries the credentials, records who may use it, and reports.
-#
-# Must never put a credential into an event, an error or the log.
-
 logger = logging.getLogger(__name__)
 
 SHOW_BACK_OFF_S = 1.0
@@ -74,7 +69,7 @@ class PullSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings) -> PullSettings:
-        """The limits of the settings."""
+        """Return the fields about pulls of a node's settings."""
         return cls(
             serialize=settings.serialize_image_pulls,
             max_parallel=settings.max_parallel_image_pulls,
@@ -121,8 +116,8 @@ class ImagePuller:
         pulled: Callable[[str], None] = lambda image_id: None,
         uses: ImageUses,
     ) -> None:
-        """``records`` None: who pulled what is not recorded. ``pulled`` is called with the id of
-        each image that arrives. ``uses`` keeps it from being removed."""
+        """``records`` is None if who pulled what is not recorded. ``pulled`` is called with the id
+        of each image that arrives. ``uses`` keeps it from being removed."""
         self._service = service
         self._recorder = recorder
         self._clock = clock
@@ -165,7 +160,7 @@ class ImagePuller:
         try:
             with span(TraceCall.PULL_IMAGE, desired.image, milestone=True):
                 ticket = Ticket(desired.pod.uid, desired.image)
-                async with self._queue.place(ticket), self._recorded(desired) as record:
+                async with self._queue.slot(ticket), self._recorded(desired) as record:
                     started_at = loop.time()
                     held = False
                     while not held:
@@ -323,9 +318,11 @@ class ImageManager:
         pulled: Callable[[str], None] = lambda image_id: None,
         uses: ImageUses | None = None,
     ) -> None:
-        """``records`` None: any image on the node may be used, no matter who pulled it. ``pulled``
-        is called with the id of each image that arrives. ``uses`` keeps the images of starts from
-        being removed; None: nothing removes images."""
+        """``records`` is None if any image on the node may be used, no matter who pulled it.
+
+        ``pulled`` is called with the id of each image that arrives. ``uses`` keeps the images of
+        starts from being removed; it is None if nothing removes images.
+        """
         self._service = service
         self._recorder = recorder
         self._metrics = metrics

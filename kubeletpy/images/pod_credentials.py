@@ -1,7 +1,7 @@
 """Credentials that a pod may present: its pull secrets, the node's files, credential providers.
 
-In this order (docs/reference/behaviour.md, g3); looked up once per container start, and only when a
-pull or a pull record needs it. Must never log or keep what it finds.
+They are tried in this order (docs/reference/behaviour.md, g3), and looked up once per container
+start, only when a pull or a pull record needs them. Must never log or keep what it finds.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from kubeletpy.images import credentials
 from kubeletpy.images.reference import parse_reference
 from kubeletpy.pods.pod import Pod
 
-# Registry credentials that belong to the node: docker's configuration files.
-#
-# Searched in the kubelet's root, the home directory and ``/.docker``, ``config.json`` before the
-# legacy ``.dockercfg``; the first readable one wins. Must never log their content.
-
 logger = logging.getLogger(__name__)
 
 
 class NodeCredentials:
-    """Rereads the node's files whenever a pull needs them: they change without notice."""
+    """The credentials of the node, from the first readable one of docker's configuration files.
+
+    The files are read again whenever a pull needs them: they change without notice.
+    """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """``paths`` in order of preference; see default_paths."""
+        """``paths`` are in order of preference, as default_paths returns them."""
         self._paths = tuple(paths)
         self._reported: set[Path] = set()
 
     async def keyring(self) -> credentials.Keyring:
-        """The current content of the files; an empty keyring when there are none."""
+        """Return the current content of the files; an empty keyring when there are none."""
         return await asyncio.to_thread(self._read_keyring)
 
     def _read_keyring(self) -> credentials.Keyring:
@@ -60,7 +58,10 @@ class NodeCredentials:
 
 
 def default_paths(root: Path, home: Path | None) -> tuple[Path, ...]:
-    """Where the kubelet searches: ``root`` is its root directory, ``home`` the user's."""
+    """Return where the kubelet searches, ``config.json`` before the legacy ``.dockercfg``.
+
+    ``root`` is the kubelet's root directory, ``home`` the user's.
+    """
     configs = [root / "config.json"]
     legacy = [root / ".dockercfg"]
     if home is not None:
@@ -75,7 +76,7 @@ class CredentialProviders(Protocol):
     """Programs that provide credentials: :class:`kubeletpy.images.providers.provider.Plugins`."""
 
     async def keyring(self, repository: str, pod: Pod) -> credentials.Keyring:
-        """Their credentials for images of a repository; a failing provider contributes none."""
+        """Return credentials for images of a repository; a failing provider contributes none."""
         ...
 
 
@@ -89,7 +90,7 @@ class CredentialSources:
     async def find(
         self, pod: Pod, image: str, secrets: Sequence[credentials.PullSecretLike]
     ) -> Sequence[credentials.Credential]:
-        """All matches, in the order in which they are tried."""
+        """Return all matches, in the order in which they are tried."""
         repository = parse_reference(image).repository
         own = credentials.Keyring(
             (
@@ -115,11 +116,11 @@ class PodCredentials:
         secrets: Sequence[credentials.PullSecretLike],
     ) -> None:
         self._sources = sources
-        self._desired = (pod, image, secrets)
+        self._lookup = (pod, image, secrets)
         self._found: Sequence[credentials.Credential] | None = None
 
     async def get(self) -> Sequence[credentials.Credential]:
-        """All matches, best first; a login may appear several times, once per source."""
+        """Return all matches, best first; a login may appear several times, once per source."""
         if self._found is None:
-            self._found = await self._sources.find(*self._desired)
+            self._found = await self._sources.find(*self._lookup)
         return self._found

@@ -1,6 +1,8 @@
-"""Use, pull or refuse: applies a pull policy to an image that is, or is not, on the node. Pure.
+"""Use, pull or refuse: applies a pull policy to an image, and states why it is unavailable. Pure.
 
-Source: docs/reference/behaviour.md, g1. Must never call the runtime.
+Also when an image whose pull failed may be pulled again, and the interfaces of the metrics of
+images. Must never carry credentials: messages reach pod statuses and events. Source:
+docs/reference/behaviour.md, g1.
 """
 
 from __future__ import annotations
@@ -45,9 +47,7 @@ def decide(pull_policy: str, *, present: bool, accessible: bool = True) -> Image
     return ImageAction.PULL if pull_policy == IF_NOT_PRESENT else ImageAction.REFUSE
 
 
-# Why an image is not available to a container, as the reasons that kubectl shows.
-#
-# Must never carry credentials: messages reach pod statuses and events.
+# Errors: why an image is not available to a container
 
 
 class ImageErrorCode(StrEnum):
@@ -70,7 +70,7 @@ NOT_VERIFIED = "is on the node, but no pull has verified this pod's credentials 
 
 
 def never_pulled(image: str, *, present: bool, policy: str = "Never") -> str:
-    """The message of NEVER_PULL. ``present``: the image is on the node, but not for this pod."""
+    """Return the message of NEVER_PULL; ``present``: the image is there, but not for this pod."""
     if present:
         return (
             f'Container image "{image}" {NOT_VERIFIED}, '
@@ -96,7 +96,7 @@ class ImageError(Exception):
 
 
 def pull_failure(image: str, error_text: str) -> ImageError:
-    """The error for a failed pull: runtimes mark two causes by the first word."""
+    """Return the error for a failed pull: runtimes mark two causes by the first word."""
     for code, cause in (
         (ImageErrorCode.REGISTRY_UNAVAILABLE, "the registry is unavailable"),
         (ImageErrorCode.SIGNATURE, "the signature validation failed"),
@@ -112,11 +112,7 @@ def runtime_text(error: CRIError) -> str:
     return error.details or str(error.code)
 
 
-# When an image whose pull failed may be pulled again, and why it failed.
-#
-# 10 s doubling to 5 min, per pod and image, counted from the last failure; it is forgotten after
-# ten minutes without a failure (docs/reference/behaviour.md, d). Must never read a clock: times
-# are arguments, in seconds of one monotonic clock.
+# Backoff after a failed pull, and the position of a pull
 
 BASE = 10.0
 MAXIMUM = 300.0
@@ -124,14 +120,19 @@ FORGET_AFTER = 2 * MAXIMUM
 
 
 class PullBackoff:
-    """Failures by key (pod and image)."""
+    """Remembers by key (pod and image) when the last pull failed, and why.
+
+    The delay is 10 s doubling to 5 min, counted from the last failure; it is forgotten after ten
+    minutes without a failure (docs/reference/behaviour.md, d). Times are arguments, in seconds of
+    one monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._backoff = ExponentialBackoff(BASE, MAXIMUM, FORGET_AFTER)
         self._causes: dict[str, str] = {}
 
     def blocked_until(self, key: str, now: float) -> tuple[float, str] | None:
-        """End of the backoff and the last failure's text; None: pull now."""
+        """Return the end of the backoff and the last failure's text, or None to pull now."""
         state = self._backoff.state(key, now)
         if state is None or now >= state.raised_at + state.delay:
             return None
@@ -153,18 +154,17 @@ class PullBackoff:
         }
 
 
-# Where a pull stands: in the queue, or under way.
-
-
 class PullPosition(Struct, frozen=True):
-    """One pull. The CRI reports nothing of a pull between its call and its answer, so that how much
-    has arrived is not known.
+    """The position of a pull: in the queue, or under way.
+
+    The CRI reports nothing of a pull between its call and its answer, so that how much has arrived
+    is not known.
 
     Attributes:
         since: event-loop seconds at which it was queued, or began.
-        ahead: how many pulls come before it; None: it is under way.
+        ahead: how many pulls come before it; None if it is under way.
         running: how many pulls are under way.
-        limit: how many may be; None: no limit.
+        limit: how many may be; None for no limit.
     """
 
     since: float
@@ -173,9 +173,7 @@ class PullPosition(Struct, frozen=True):
     limit: int | None
 
 
-# Metrics of the image components, as an interface.
-#
-# Must never import a metrics library: the agent's registry is passed in.
+# Interfaces of metrics: the agent's registry is passed in
 
 
 class ImageMetrics(Protocol):
@@ -184,15 +182,15 @@ class ImageMetrics(Protocol):
     def image_requested(
         self, pull_policy: str, present: bool | None, pull_required: bool | None
     ) -> None:
-        """kubelet_image_manager_ensure_image_requests_total; None is "unknown"."""
+        """Count in kubelet_image_manager_ensure_image_requests_total; None is "unknown"."""
         ...
 
     def image_pulled(self, seconds: float, size: int) -> None:
-        """kubelet_image_pull_duration_seconds, queueing included; ``size`` in bytes, 0 unknown."""
+        """Observe kubelet_image_pull_duration_seconds, queueing included; ``size`` 0 is unknown."""
         ...
 
     def image_garbage_collected(self, reason: str) -> None:
-        """kubelet_image_garbage_collected_total; ``reason`` is age or space."""
+        """Count in kubelet_image_garbage_collected_total; ``reason`` is age or space."""
         ...
 
 
@@ -209,28 +207,28 @@ class PullTimes(Protocol):
 
 
 class NoPullTimes:
-    """Observes nothing."""
+    """PullTimes for an agent that does not observe how long pods wait for images."""
 
     def pull_began(self, uid: str, what: str) -> None:
-        """Do nothing."""
+        """Ignore the pull, as nothing is observed."""
 
     def image_there(self, uid: str, what: str) -> None:
-        """Do nothing."""
+        """Ignore the image, as nothing is observed."""
 
 
 class RecordMetrics(Protocol):
     """Where pull records are counted."""
 
     def access_checked(self, result: str) -> None:
-        """kubelet_imagemanager_image_mustpull_checks_total."""
+        """Count a check of access in kubelet_imagemanager_image_mustpull_checks_total."""
         ...
 
     def records_on_disk(self, intents: int, records: int) -> None:
-        """kubelet_imagemanager_ondisk_pullintents and _pulledrecords."""
+        """Set kubelet_imagemanager_ondisk_pullintents and _pulledrecords."""
         ...
 
     def records_in_memory(self, intents: int, records: int) -> None:
-        """kubelet_imagemanager_inmemory_*_usage_percent."""
+        """Set the percentages kubelet_imagemanager_inmemory_*_usage_percent."""
         ...
 
 
@@ -238,5 +236,5 @@ class ProviderMetrics(Protocol):
     """Where calls of credential provider plugins are counted."""
 
     def provider_called(self, name: str, seconds: float, *, failed: bool) -> None:
-        """kubelet_credential_provider_plugin_duration and _errors_total."""
+        """Count a call in kubelet_credential_provider_plugin_duration and _errors_total."""
         ...

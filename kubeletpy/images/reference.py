@@ -1,4 +1,4 @@
-"""Image names: their syntax, their full form, and their default tag. Pure.
+"""Image names: their syntax, full form and default tag, and the registry patterns they match. Pure.
 
 The grammar is that of container image references (distribution/reference), which every runtime
 follows. Input comes from pod specs and is hostile: length is bounded before any matching. Must
@@ -150,12 +150,7 @@ def _reported(image: object) -> str:
     return text if len(text) <= MAX_NAME else text[:MAX_NAME] + "…"
 
 
-# Which images a registry pattern matches: ``host[:port][/path]``, globs in parts of the host.
-#
-# A pattern matches when the ports are equal and the image's path begins with the components of
-# the pattern's path. The hosts must have the same number of dot-separated parts, and each part
-# must match its glob, in upper or lower case. Source: kubernetes.io, "Images", interpretation of
-# config.json; CredentialProvider.matchImages. Must never do I/O.
+# Registry patterns, and the images that they match
 
 MAX_PATTERN = 2048
 """Longest pattern parsed, in characters."""
@@ -183,7 +178,13 @@ class Repository(Struct, frozen=True):
 
 
 class RegistryPattern(Struct, frozen=True):
-    """A parsed pattern."""
+    """A parsed pattern of registries: ``host[:port][/path]``, with globs in parts of the host.
+
+    It matches when the ports are equal and the image's path begins with the components of the
+    pattern's path. The hosts must have the same number of dot-separated parts, and each part must
+    match its glob, in upper or lower case. Source: kubernetes.io, "Images", interpretation of
+    config.json; CredentialProvider.matchImages.
+    """
 
     host: tuple[str, ...]
     port: str
@@ -258,11 +259,8 @@ def _split_port(host_port: str) -> tuple[str, str]:
     return host_port, ""
 
 
-# An image on the node, as containers are created from it.
-
-
 class LocalImage(Struct, frozen=True):
-    """An image on the node."""
+    """An image on the node, as containers are created from it."""
 
     ref: str
     """Its name in CreateContainer: the runtime's image id."""

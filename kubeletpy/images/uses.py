@@ -1,8 +1,11 @@
-"""Keeps starts of containers and removals of images apart, image by image.
+"""Images in use by starts of containers, and the queue of pulls.
 
-The runtime lists a use only once the container exists. From the moment a start has found or pulled
-its image until then, the start holds the image here. A removal marks its image here while the
-runtime works on it. Both are checked without an await, so no start slips in between.
+:class:`ImageUses` keeps starts and removals apart, image by image. The runtime lists a use only
+once the container exists. From the moment a start has found or pulled its image until then, the
+start holds the image here. A removal marks its image here while the runtime works on it. Both are
+checked without an await, so no start slips in between.
+
+:class:`PullQueue` limits how many pulls run at once, and how many start per second.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ MOST_REMOVALS = 4096
 
 
 class ImageUses:
-    """The images that starts hold, and those that are being removed; by the runtime's id."""
+    """The images that starts hold, and those that are being removed, by the runtime's id."""
 
     def __init__(self) -> None:
         self.removals = 0
@@ -69,7 +72,7 @@ class ImageUses:
 
     @contextmanager
     def removing(self, image_id: str) -> Iterator[None]:
-        """Wraps the removal of an image that is not used."""
+        """Mark an image that is not used while the block removes it."""
         self.removals += 1
         self._removed.pop(image_id, None)
         self._removed[image_id] = self.removals
@@ -81,11 +84,6 @@ class ImageUses:
         finally:
             del self._removing[image_id]
             ended.set()
-
-
-# How many pulls run at once, and how many start per second.
-#
-# Pulls wait in order of arrival, whatever is pulled.
 
 
 class PullRateExceeded(Exception):
@@ -100,26 +98,26 @@ class Ticket(Struct, eq=False, frozen=True):
 
 
 class PullQueue:
-    """Grants pulls: one at a time, a limited number, or all at once.
+    """Grants pulls in order of arrival: one at a time, a limited number, or all at once.
 
-    ``parallel``: how many pulls may run together (1: serializeImagePulls), None: no limit.
-    ``qps`` and ``burst``: starts per second and in a burst; ``qps`` 0: no limit.
+    ``parallel`` is how many pulls may run together (1 for serializeImagePulls), None for no limit.
+    ``qps`` and ``burst`` are starts per second and in a burst; ``qps`` 0 is no limit.
     """
 
     def __init__(self, *, parallel: int | None, qps: float, burst: int) -> None:
         self._limit = parallel or None
-        self._places = asyncio.Semaphore(parallel) if parallel else None
+        self._slots = asyncio.Semaphore(parallel) if parallel else None
         self._waiting: dict[Ticket, float] = {}
         self._running: dict[Ticket, float] = {}
         self._rate = Rate(qps, max(burst, 1)) if qps > 0 else None
 
     @asynccontextmanager
-    async def place(self, ticket: Ticket) -> AsyncIterator[None]:
+    async def slot(self, ticket: Ticket) -> AsyncIterator[None]:
         """Wait for a slot and hold it."""
         loop = asyncio.get_running_loop()
         self._waiting[ticket] = loop.time()
         try:
-            async with self._places or nullcontext():
+            async with self._slots or nullcontext():
                 del self._waiting[ticket]
                 self._running[ticket] = loop.time()
                 yield

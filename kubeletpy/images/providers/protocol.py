@@ -1,4 +1,4 @@
-"""The request to a credential provider, and its response. Pure.
+"""The request to a credential provider, its response, and a cache of responses. Pure.
 
 CredentialProviderRequest and -Response of credentialprovider.kubelet.k8s.io v1, v1beta1 and
 v1alpha1 (KEP-2133; service account tokens in v1: KEP-4412). Must never reveal an answer's content:
@@ -32,24 +32,24 @@ class CacheKeyType(StrEnum):
 
 
 class ProviderResponse(HidesFields, Struct, frozen=True):
-    """An answer."""
+    """The credentials in a provider's response, and how long they may be cached."""
 
     auths: Hidden[Mapping[str, Mapping[str, object]]]
     """Registry pattern -> {username, password}; an "auths" document."""
     cache_key_type: CacheKeyType
     cache_seconds: float | None
-    """How long it may be cached; None: the provider leaves that to its configuration."""
+    """How long it may be cached; None if the provider leaves that to its configuration."""
 
 
 def write_request(
     api_version: str, image: str, token: str = "", annotations: Mapping[str, str] | None = None
 ) -> bytes:
-    """The question.
+    """Return the request as JSON.
 
     Args:
         api_version: the provider's.
         image: repository, without tag and digest.
-        token: of the pod's service account; empty: none.
+        token: of the pod's service account; empty for none.
         annotations: of that account, as far as the provider may see them.
     """
     request: dict[str, Any] = {
@@ -65,10 +65,10 @@ def write_request(
 
 
 def read_response(data: bytes, api_version: str) -> ProviderResponse:
-    """The answer, parsed strictly.
+    """Parse a response strictly.
 
     Raises:
-        ProviderError: it is not an answer.
+        ProviderError: it is not a response.
     """
     try:
         document = json.loads(data)
@@ -118,9 +118,7 @@ def _auths(value: object) -> dict[str, Mapping[str, object]]:
     return value
 
 
-# Caches the answers of providers while valid: by image, by registry or for all images.
-#
-# Times are arguments, in seconds of one monotonic clock. Must never do I/O.
+# The cache
 
 MAX_ENTRIES = 1000
 
@@ -138,7 +136,10 @@ class _CachedAnswer(HidesFields, Struct):
 
 
 class ResponseCache:
-    """Answers of one provider; ``scope`` separates service accounts."""
+    """Caches the answers of one provider while valid: by image, by registry or for all images.
+
+    ``scope`` separates service accounts. Times are seconds of one monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, _CachedAnswer] = {}
@@ -147,7 +148,7 @@ class ResponseCache:
         return len(self._kept)
 
     def get(self, repository: str, scope: Hashable, now: float) -> Auths | None:
-        """The valid answer for an image, the most specific first."""
+        """Return the valid answer for an image, the most specific first."""
         for key_type in CacheKeyType:
             kept = self._kept.get(_key(key_type, repository, scope))
             if kept is not None and now <= kept.until:

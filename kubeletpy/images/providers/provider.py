@@ -1,7 +1,8 @@
-"""One credential provider: which images it is called for, and how rarely.
+"""Credential providers of a node: which ones are called for an image, in which order, how rarely.
 
 Answers are cached while valid, and equal requests share one call. A request for another image
-waits for a running call whose answer may cover it. Must never log an answer.
+waits for a running call whose answer may cover it. A provider that fails costs a line in the log,
+never the pull. Must never log an answer, nor keep or show a token.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from kubeletpy.images.reference import RegistryPattern, Repository
 from kubeletpy.metrics.resources import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
 
-# A provider's view of a pod's service account: annotations and a token.
-#
-# Source: KEP-4412, tokenAttributes. Must never keep or show a token.
+logger = logging.getLogger(__name__)
+
+# The service account of a pod, as a provider sees it (KEP-4412, tokenAttributes)
 
 
 class AccountError(Exception):
@@ -78,7 +79,7 @@ class AccountFacts(HidesFields, Struct, frozen=True):
 def chosen_annotations(
     attributes: TokenAttributes, annotations: Mapping[str, str]
 ) -> dict[str, str] | None:
-    """The annotations that a provider requests; None when a required one is missing. Pure.
+    """Return the annotations that a provider requests, or None when a required one is missing.
 
     An account opts its pods into this provider by its annotations. Without them the provider is
     not called.
@@ -89,6 +90,8 @@ def chosen_annotations(
     desired = (*required, *attributes.optional_service_account_annotation_keys)
     return {key: annotations[key] for key in desired if key in annotations}
 
+
+# One provider
 
 MAX_CALLS = 10
 """Concurrent calls of one provider."""
@@ -130,7 +133,7 @@ class Provider:
         ]
         self._cache = providers_protocol.ResponseCache()
         self._flights: dict[Hashable, _Flight] = {}
-        self._places = asyncio.Semaphore(MAX_CALLS)
+        self._slots = asyncio.Semaphore(MAX_CALLS)
         self._last_key_type = providers_protocol.CacheKeyType.IMAGE
 
     def fits(self, repository: Repository) -> bool:
@@ -222,7 +225,7 @@ class Provider:
             account.annotations if account is not None else None,
         )
         loop = asyncio.get_running_loop()
-        async with self._places:
+        async with self._slots:
             began = loop.time()
             failed = True
             try:
@@ -260,21 +263,17 @@ class Provider:
             )
 
 
-# All credential providers of a node: which are called for an image, and in which order.
-#
-# A provider that fails costs a line in the log, never the pull. Must never log an answer.
-
-logger = logging.getLogger(__name__)
+# All providers
 
 
 class Plugins:
-    """The providers, in order."""
+    """The providers of a node, in the order of their configuration."""
 
     def __init__(self, providers: Sequence[Provider]) -> None:
         self._providers = tuple(providers)
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
-        """The answers of the providers responsible for a repository, called concurrently."""
+        """Return the answers of the providers responsible for a repository, called concurrently."""
         parsed = Repository.parse(repository)
         responsible = [provider for provider in self._providers if provider.fits(parsed)]
         answers = await run_together(
@@ -307,18 +306,13 @@ async def _provider_auths(
     return {"auths": auths}, source
 
 
-# Builds credential providers from flags: their configuration and their programs.
-#
-# Must never run one.
-
-
 def providers_from_flags(
     settings: KubeletSettings,
     flags: NodeFlags,
     accounts: ServiceAccounts,
     metrics: CredentialProviderMetrics,
 ) -> Plugins:
-    """The providers that the flags name; they name at least one.
+    """Build the providers that the flags name, at least one; runs none of their programs.
 
     Raises:
         ConfigError: one flag without the other, a bad configuration, or a missing program.

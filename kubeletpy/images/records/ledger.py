@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 UNCERTAIN = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.CANCELLED)
 """Ends of a call after which the runtime may go on with it."""
 ListImages = Callable[[], Awaitable[Sequence[cri.Image]]]
-AskCredentials = Callable[[], Awaitable[Sequence[Credential]]]
+FindCredentials = Callable[[], Awaitable[Sequence[Credential]]]
 
 
 class IntentNotRecorded(Exception):
@@ -53,7 +53,7 @@ class PullInProgress:
         """The pull has failed, and the node has the image, or lacks it, as before."""
 
     async def succeeded(self, image_ref: str, credential: Credential | None) -> None:
-        """The image has arrived; None: no credential was needed.
+        """Record that the image has arrived; ``credential`` is None if none was needed.
 
         Completed even if the pod is deleted meanwhile.
         """
@@ -64,7 +64,7 @@ class PullInProgress:
 
 
 class PullRecords:
-    """The pull records of one node."""
+    """Writes the pull records of one node, and answers from them who may use an image."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PullRecords:
         self._lasting = Lasting()
 
     async def start(self) -> None:
-        """:meth:`open` for a starting agent. Raises RecordsUnreadable."""
+        """Open the records for a starting agent. Raises RecordsUnreadable."""
         try:
             await self.open()
         except OSError as error:
@@ -113,7 +113,7 @@ class PullRecords:
                     logger.warning("unfinished pulls not settled", extra={"error": str(error)})
             self._store.count()
 
-    async def may_use(self, image: str, image_ref: str, credentials: AskCredentials) -> bool:
+    async def may_use(self, image: str, image_ref: str, credentials: FindCredentials) -> bool:
         """Whether a pod may use an image that is on the node without a pull.
 
         Args:
@@ -140,7 +140,7 @@ class PullRecords:
         image: str,
         record: records.PulledRecord | None,
         image_ref: str,
-        credentials: AskCredentials,
+        credentials: FindCredentials,
     ) -> records.MustPullResult:
         pulled_here = record is not None or records.full_name(image) in self._store.intents
         if not self._verification.needed(image, pulled_here=pulled_here):
@@ -280,8 +280,6 @@ def _not_written(image: str, error: OSError) -> None:
     logger.warning("pull record not written", extra={"image": image, "error": str(error)})
 
 
-# The pull records of a node as configured.
-
 _RECORDS_PER_POD = 5
 _INTENTS_PER_POD = 2
 
@@ -293,7 +291,7 @@ def pull_records(
     clock: Clock,
     metrics: RecordMetrics,
 ) -> PullRecords | None:
-    """Below ``root``, not opened yet; None when their feature gate is off."""
+    """Return the node's records below ``root``, not opened yet, or None if their gate is off."""
     if not settings.feature_gates.enabled("KubeletEnsureSecretPulledImages"):
         return None
     parallel = settings.max_parallel_image_pulls or 0

@@ -1,4 +1,4 @@
-"""Pull records: what they hold, how they grow, and how they are written. Pure.
+"""Pull records: their contents and files, and which pods they let use an image. Pure.
 
 An ImagePullIntent records that an image is being pulled, an ImagePulledRecord whose credentials
 have pulled it; both are the kubelet's own kinds (kubelet.config.k8s.io/v1beta1), so that a node may
@@ -220,14 +220,15 @@ def _read_part(kind: type[Part], entry: Mapping[str, Any]) -> Part:
     return kind(uid, namespace, name)
 
 
-# The pulled records in memory: read on a container start instead of the files.
-#
-# Bounded: beyond its limit the least recently used records live on disk only, and what is not
-# found here is looked up there. Must never do I/O.
+# Records and intents in memory
 
 
 class RecordIndex:
-    """Records by image ref, at most ``limit``."""
+    """The pulled records by image ref, read on a container start instead of the files.
+
+    Beyond its limit the least recently used records live on disk only, and what is not found here
+    is looked up there.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -272,15 +273,13 @@ class RecordIndex:
         self._records.pop(image_ref, None)
 
 
-# Pulls that have begun, and pulls whose outcome is unknown.
-#
-# An intent outlives its pull when the image may have arrived without a record: the agent was
-# killed, the pod deleted, or the runtime lost meanwhile. While it remains, the image counts as
-# pulled here. Must never do I/O.
-
-
 class Intent(Struct):
-    """The pulls of one image that are under way or uncertain."""
+    """The pulls of one image that are under way, or whose outcome is unknown.
+
+    An intent outlives its pull when the image may have arrived without a record: the agent was
+    killed, the pod deleted, or the runtime lost meanwhile. While it remains, the image counts as
+    pulled here.
+    """
 
     names: set[str] = field(default_factory=set)
     """The image's names in pods: each has a file."""
@@ -296,7 +295,7 @@ class Intent(Struct):
 
 
 class Intents:
-    """The intents, by full name."""
+    """The intents of all images, by full name."""
 
     def __init__(self) -> None:
         self._intents: dict[str, Intent] = {}
@@ -328,13 +327,11 @@ class Intents:
         return waiting[: max(0, len(waiting) - limit)]
 
 
-# One canonical name for an image, so that its aliases are recognized as the same.
-
-
 def full_name(image: str) -> str:
-    """``docker.io/library/busybox:latest`` for ``busybox``; by digest if there is one.
+    """Return the name by which all aliases of an image are recognized; by digest if there is one.
 
-    Anything that is not an image name is returned unchanged.
+    It is ``docker.io/library/busybox:latest`` for ``busybox``. Anything that is not an image name
+    is returned unchanged.
     """
     try:
         reference = parse_reference(image)
@@ -355,17 +352,15 @@ def ids_by_name(images: Iterable[cri.Image]) -> dict[str, str]:
     }
 
 
-# May a pod use an image that is on the node without showing the registry its credentials?
-#
-# Source: docs/reference/behaviour.md, g2; KEP-2535. Must never do I/O: credentials and records
-# are arguments.
+# Access to an image on the node for a pod that does not show the registry its credentials.
+# Source: docs/reference/behaviour.md, g2; KEP-2535.
 
 LEARNED_LIMIT = 100
 """With this many secrets per image and repository, no more are learned without a pull."""
 
 
 class VerificationPolicy(StrEnum):
-    """imagePullCredentialsVerificationPolicy."""
+    """The values of imagePullCredentialsVerificationPolicy."""
 
     NEVER = "NeverVerify"
     NEVER_PRELOADED = "NeverVerifyPreloadedImages"
@@ -434,7 +429,7 @@ def repository_as_supplied(image: str) -> str:
 
 
 def by_record(record: PulledRecord | None, repository: str) -> MustPullResult | Grants:
-    """The outcome when the record alone decides; else the grants that credentials must match."""
+    """Return the outcome if the record alone decides, else the grants for credentials to match."""
     grants = record.grants.get(repository) if record is not None and repository else None
     if grants is None or grants.empty:
         return MustPullResult.MUST_AUTHENTICATE

@@ -1,6 +1,6 @@
 """Records and intents in memory and on disk, kept in sync: the disk first, then memory.
 
-Files are accessed on threads, one at a time: changing anything requires ``lock``. Must never decide
+Files are accessed in threads, one at a time: changing anything requires ``lock``. Must never decide
 who may use an image.
 """
 
@@ -19,11 +19,6 @@ from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.images.policy import RecordMetrics
 from kubeletpy.images.records import model as records_model
 
-# Pull records on disk: ``{root}/image_manager/pulling`` and ``pulled``, one small file each.
-#
-# Directories are 0700, files 0600, replaced atomically. Blocking: call it on a thread. Must never
-# decide anything from what it reads.
-
 TEMPORARY = ".tmp"
 MAX_FILE = 1 << 20
 """Longest file read, in bytes."""
@@ -41,10 +36,13 @@ class LoadedRecords(Struct):
 
 
 class RecordFiles:
-    """The two directories."""
+    """Records on disk: ``{root}/image_manager/pulling`` and ``pulled``, one small file each.
+
+    Directories are 0700, files 0600, replaced atomically. Blocking: call it in a thread.
+    """
 
     def __init__(self, root: Path) -> None:
-        """``root``: the agent's root directory."""
+        """``root`` is the agent's root directory."""
         self._pulling = root / "image_manager" / "pulling"
         self._pulled = root / "image_manager" / "pulled"
 
@@ -187,7 +185,7 @@ class RecordStore:
         max_intents: int = MAX_INTENTS,
         max_records: int = MAX_RECORDS,
     ) -> None:
-        """``max_records``: held in memory; ``max_intents``: kept without a running pull."""
+        """``max_records`` are held in memory, ``max_intents`` kept without a running pull."""
         self._files = files
         self._clock = clock
         self._metrics = metrics
@@ -208,7 +206,7 @@ class RecordStore:
         return loaded.intents
 
     async def find(self, image_ref: str) -> records_model.PulledRecord | None:
-        """The record of an image, nearly always from memory.
+        """Return the record of an image, nearly always from memory.
 
         Raises:
             MalformedRecord: there is one, but it is unreadable.
@@ -280,7 +278,7 @@ class RecordStore:
             self._index.unreadable.discard(name)
 
     def count(self) -> None:
-        """Update the metrics."""
+        """Report the number of intents and records to the metrics."""
         intents, records = len(self.intents), len(self._index)
         self._metrics.records_on_disk(intents, self._on_disk)
         self._metrics.records_in_memory(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.images import gc
-from kubeletpy.images.gc import FILE, ImageAges, read_ages, written
+from kubeletpy.images.gc import AGES_FILE, ImageAges, ages_text, read_ages
 from kubeletpy.images.gc_selection import ImageRecord
 
 
@@ -17,8 +17,8 @@ def test_written_ages_are_read_back(tmp_path: Path) -> None:
     assert kept.load(1000) == {}
     kept.save([ImageRecord("a", 1, False, 100.4, 0), ImageRecord("b", 1, True, 100, 900.6)])
     assert kept.load(1000) == {"a": (100, 0), "b": (100, 901)}
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert (tmp_path / AGES_FILE).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == [AGES_FILE]
 
 
 def test_future_times_become_now() -> None:
@@ -39,7 +39,7 @@ def test_invalid_entries_are_left_out(entry: str) -> None:
 def test_a_corrupt_file_makes_all_images_new(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / FILE).write_bytes(content)
+    (tmp_path / AGES_FILE).write_bytes(content)
     assert ImageAges(tmp_path).load(1000) == {}
     (notified,) = caplog.messages
     assert notified == "ages of images not read: all count as new"
@@ -53,6 +53,6 @@ def test_an_absent_directory_is_no_error(tmp_path: Path, caplog: pytest.LogCaptu
 def test_the_file_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "MOST_IMAGES", 2)
     records = [ImageRecord(str(n), 1, False, 0, n) for n in range(5)]
-    text = written([*records, ImageRecord("x" * 300, 1, False, 10, 99)])
+    text = ages_text([*records, ImageRecord("x" * 300, 1, False, 10, 99)])
     assert list(json.loads(text)["images"]) == ["4", "3"]
     assert len(read_ages(b'{"images": {"a": [1, 1], "b": [1, 1], "c": [1, 1]}}', 5)) == 2

@@ -13,7 +13,7 @@ from tests.virtual_time import on_virtual_time
 
 async def pull(queue: PullQueue, ticket: Ticket, after: float, seconds: float) -> None:
     await asyncio.sleep(after)
-    async with queue.place(ticket):
+    async with queue.slot(ticket):
         await asyncio.sleep(seconds)
 
 
