@@ -73,6 +73,8 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     storage.objects.on_change(loop.sync_pod)
     signals.pod_reported.connect(core.state.starts.reported, core.state.statuses.reconcile)
     signals.runtime_changed.connect(loop.runtime_changed)
+    pods_api = observers.pods_api
+    signals.status_changed.connect(*([pods_api.changed] if pods_api is not None else ()))
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
         lambda uid: upkeep.collect_soon(),

@@ -5,7 +5,6 @@ Must never decide anything about a pod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
     from kubeletpy.observe.foresee.model import Foreseen
     from kubeletpy.server.pod_resources.answers import NodeAllocations
-
+    from kubeletpy.server.pods_api.server import PodsServer
 
 _UNITS = {
     "/containerd.sock": "containerd.service",
@@ -43,12 +42,14 @@ class Observers(Struct, frozen=True):
 
     Attributes:
         certificate: None: the server's is in files.
+        pods_api: None: the pods API is not served.
     """
 
     components: list[Component]
     stuck: StuckPods
     removed: RemovedPods
     certificate: ServingCertificate | None
+    pods_api: PodsServer | None
 
 
 def build_observers(core: Core, eviction: Eviction) -> Observers:
@@ -114,7 +115,9 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
     removed = RemovedPods(snapshots.facts)
     certificate, certificate_components = serving_certificate(core)
-    apis = list(_local_apis(core))
+    resources_api = _pod_resources(core) if core.outside.sockets else None
+    pods_api = _pods_api(core) if core.outside.sockets else None
+    local_apis = [each for each in (resources_api, pods_api) if each is not None]
     components = served(
         core,
         eviction,
@@ -126,14 +129,19 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
             core.cgroups.problem,
             *core.node.problems(),
             *core.manifest_problems,
-            *(problem for _, problem in apis),
+            *(each.problem for each in local_apis),
         ],
     )
     return Observers(
-        [*certificate_components, *(component for component, _ in apis), *components],
+        [
+            *certificate_components,
+            *(Component(each, start=each.start, close=each.close) for each in local_apis),
+            *components,
+        ],
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
         removed,
         certificate,
+        pods_api,
     )
 
 
@@ -151,10 +159,8 @@ def runtime_start(endpoint: str, root: Path, *, systemd: bool) -> RuntimeStart:
     )
 
 
-def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
-    """The APIs for programs on this node, each with the reason why it is not served."""
-    if not core.outside.sockets:
-        return
+def _pod_resources(core: Core) -> PodResourcesServer:
+    """The pod resources API, for programs on this node."""
 
     def sources() -> NodeAllocations:
         from kubeletpy.server.pod_resources.answers import NodeAllocations
@@ -162,7 +168,7 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         placement = core.placement
         return NodeAllocations(core.devices, placement.cpus, placement.memory, core.claims.manager)
 
-    resources = PodResourcesServer(
+    return PodResourcesServer(
         core.root / "pod-resources",
         core.outside.metrics.pod_resources,
         sources,
@@ -170,12 +176,15 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         pods=core.state.pods.pods,
         release=core.placement.release,
     )
-    yield Component(resources, start=resources.start, close=resources.close), resources.problem
+
+
+def _pods_api(core: Core) -> PodsServer | None:
+    """The pods API, for programs on this node; None: its feature gate is off."""
     if not core.gates.enabled("PodsAPI"):
-        return
+        return None
     from kubeletpy.server.pods_api.server import PodsServer  # gRPC is not needed without it
 
-    server = PodsServer(
+    return PodsServer(
         core.root / "pods-api",
         core.outside.metrics.pods_api,
         ready=core.state.sources.all,
@@ -185,5 +194,3 @@ def _local_apis(core: Core) -> Iterator[tuple[Component, Callable[[], str]]]:
         known=core.state.statuses.uids,
         reported=core.state.statuses.reported,
     )
-    core.signals.status_changed.connect(server.changed)
-    yield Component(server, start=server.start, close=server.close), server.problem

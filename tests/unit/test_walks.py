@@ -1,4 +1,4 @@
-"""What pages say about files: docs/architecture.md's walks can be followed, and paths exist."""
+"""Files in pages: the walks of docs/architecture.md can be followed, and paths exist."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _imports(module: str) -> frozenset[str]:
 
 @cache
 def _root_imports() -> frozenset[str]:
-    """What the composition root imports, and what these modules import."""
+    """The modules that the composition root imports, and those that these import."""
     root = (path.relative_to(PACKAGE) for path in (PACKAGE / "agent").rglob("*.py"))
     direct = frozenset[str]().union(*(_imports(str(path.with_suffix(""))) for path in root))
     ours = (each for each in direct if (PACKAGE / f"{each}.py").exists())

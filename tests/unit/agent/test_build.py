@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
+from kubeletpy import agent
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.context import ApiClients, Machine, Outside
@@ -280,3 +282,18 @@ def test_what_starts_the_runtime(endpoint: str, root: str, unit: str, by_up: boo
         found = runtime_start(endpoint, Path(root), systemd=systemd)
         assert found.unit == (f"{unit}.service" if unit and systemd else "")
         assert (found.endpoint, found.by_up) == (endpoint, by_up)
+
+
+def test_signals_are_connected_in_one_module_and_few_callbacks_are_set_later() -> None:
+    connected, assigned = set(), set()
+    for path in Path(agent.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="connect")):
+                    connected.add(path.name)
+                case ast.Assign(targets=[ast.Attribute(value=owner) as target]) if (
+                    ast.unparse(owner) != "self"
+                ):
+                    assigned.add(ast.unparse(target))
+    assert connected == {"build.py"}
+    assert assigned == {"events.of_node.lookup", "found.has_no_quota"}  # docs/architecture.md
