@@ -190,5 +190,5 @@ class Fleet:
 @contextmanager
 def without_mounts() -> Iterator[None]:
     """Volumes in memory are plain directories: a fleet's are too many for one machine."""
-    with patch("kubeletpy.volumes.pod_volumes.set_up.mount"):
+    with patch("kubeletpy.volumes.files.disk.mount"):
         yield

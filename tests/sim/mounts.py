@@ -110,15 +110,13 @@ class NodeMounts:
             "files.disk.mount": self.mount,
             "files.disk.unmount": self.unmount,
             "files.disk.device_of": self._device_of,
-            "files.disk.loop_devices.attach": self._attach,
-            "files.disk.loop_devices.loop_device_of": self.loops.get,
-            "files.disk.loop_devices.detach": self._detach,
-            "csi.block.remove_tree": self._remove_tree,
-            "files.syscalls.table": self.table,
-            "pod_volumes.teardown.unmount": self.unmount,
-            "containers.sub_path.mount": self.mount,
-            "containers.sub_path.detach": self.unmount,
-            "containers.sub_path._same_file": self._same_file,
+            "files.disk.machine.attach": self._attach,
+            "files.disk.machine.loop_device_of": self.loops.get,
+            "files.disk.machine.detach": self._detach,
+            "csi.csi_volumes.remove_tree": self._remove_tree,
+            "containers.container_mounts.mount": self.mount,
+            "containers.container_mounts.detach": self.unmount,
+            "containers.container_mounts._same_file": self._same_file,
         }
         with ExitStack() as stack:
             for name, call in calls.items():

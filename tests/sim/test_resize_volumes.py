@@ -56,11 +56,11 @@ class Tmpfs:
     def in_place(self) -> Iterator[None]:
         """Have the agent's calls made here."""
         calls = {
-            "pod_volumes.empty_dir.mount": self.mount,
-            "pod_volumes.empty_dir.is_mount_point": self.sizes.__contains__,
-            "pod_volumes.empty_dir._bytes_used": lambda directory: self.used,
-            "pod_volumes.teardown.unmount": self.unmount,
-            "files.syscalls.table": self.table,
+            "files.disk.mount": self.mount,
+            "files.disk.is_mount_point": self.sizes.__contains__,
+            "pod_volumes.set_up._bytes_used": lambda directory: self.used,
+            "files.disk.unmount": self.unmount,
+            "files.disk.table": self.table,
         }
         with ExitStack() as stack:
             for name, call in calls.items():
