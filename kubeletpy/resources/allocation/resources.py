@@ -108,7 +108,7 @@ def _with(container: api.Container, allocated: Requirements | None) -> api.Conta
     return {**container, "resources": allocated}
 
 
-# What a pod's status in the API shows of its allocation.
+# The allocation as a pod's status in the API reports it.
 
 
 def reported_resources(pod: Pod) -> PodResources:

@@ -1,8 +1,8 @@
 """The state files of the CPU and memory managers, in the kubelet's form. Pure.
 
-Their JSON is read defensively and written without spaces. The checksums are FNV-1a of a dump of the
-Go value, so a reader or writer has to reproduce the dump to the letter; the device manager's file
-has such a checksum, too. Source: docs/reference/behaviour-resources.md, rs, rx.
+Their JSON is read defensively and written without spaces. A checksum is FNV-1a of a dump of the Go
+value, so a reader or writer has to reproduce the dump to the letter. The device manager's file has
+such a checksum, too. Source: docs/reference/behaviour-resources.md, rs, rx.
 """
 
 from __future__ import annotations

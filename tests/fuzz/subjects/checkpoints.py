@@ -66,7 +66,7 @@ def checkpoint_claims(data: bytes) -> None:
         dra.parse_checkpoint(text(data))
     inside = text(data)
     claims = dra.parse_checkpoint(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
-    assert dra.parse_checkpoint(dra.written(claims)) == claims
+    assert dra.parse_checkpoint(dra.render(claims)) == claims
 
 
 @target(
