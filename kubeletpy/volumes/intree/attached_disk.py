@@ -1,7 +1,8 @@
-"""Disks that this node reaches over a network: attached, mounted once, bound for each pod.
+"""Disks: formatted and mounted; those reached over a network also attached, bound for each pod.
 
-The common part of iSCSI and Fibre Channel. Paths and files are the kubelet's. Source:
-docs/reference/behaviour-storage.md, sf, sh, si, sj, sq.
+:class:`AttachedDiskPlugin` is the common part of iSCSI and Fibre Channel; ``local`` volumes use
+:func:`format_and_mount` and :func:`grow`. Paths and files are the kubelet's. Source:
+docs/reference/behaviour-storage.md, sf, sh, si, sj, sq, sq1.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.files import disk
-from kubeletpy.volumes.files.disk import is_mounted
 from kubeletpy.volumes.intree.base import (
-    DIRECTORY_MODE,
     InTreePlugin,
     find_program,
     remove_directory,
@@ -29,6 +28,8 @@ from kubeletpy.volumes.intree.base import (
     unmount_and_remove,
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
+
+log = logging.getLogger(__name__)
 
 BLOCK_DIRECTORY = "volumeDevices"
 
@@ -44,10 +45,12 @@ class AttachedDiskPlugin(InTreePlugin):
     def __init__(
         self, root: Path, *, controller: bool = True, tree: ScsiTree | None = None
     ) -> None:
-        """Args:
-        root: the kubelet's root directory.
-        controller: the attach controller decides when a disk may be used.
-        tree: the device directories.
+        """Use the disks of one node.
+
+        Args:
+            root: the kubelet's root directory.
+            controller: the attach controller decides when a disk may be used.
+            tree: the device directories.
         """
         super().__init__(root)
         self._controller = controller
@@ -132,7 +135,6 @@ class AttachedDiskPlugin(InTreePlugin):
         device = await self.attach(spec, use, target)
         if spec.mode is claims.Mode.BLOCK:
             return
-
         await format_and_mount(
             device,
             target,
@@ -164,7 +166,7 @@ class AttachedDiskPlugin(InTreePlugin):
         )
 
     async def unpublish(self, left: claims.PublishedOnDisk) -> None:
-        """Undo ``publish``."""
+        """Unmount it from the pod's directory, or release its device for the pod."""
         if left.mode is claims.Mode.FILESYSTEM:
             work = partial(unmount_and_remove, left.path)
         elif left.handle:
@@ -178,7 +180,7 @@ class AttachedDiskPlugin(InTreePlugin):
         """Unmount and detach it."""
         place = left.path.removeprefix(f"{self._maps}/").removeprefix(f"{self.base}/")
         call = f"unmount of {left.path}"
-        others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._reported_elsewhere
+        others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._mounted_elsewhere
         found = await self.in_thread(partial(others, left.path), call)
         if found:
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
@@ -231,7 +233,7 @@ class AttachedDiskPlugin(InTreePlugin):
     def _maps(self) -> str:
         return f"{self.base}/{BLOCK_DIRECTORY}"
 
-    def _reported_elsewhere(self, path: str) -> list[str]:
+    def _mounted_elsewhere(self, path: str) -> list[str]:
         return disk.other_references(path, path.removeprefix(str(self.root)))
 
     def _remove(self, path: str) -> None:
@@ -245,12 +247,8 @@ class AttachedDiskPlugin(InTreePlugin):
                 Path(path).parent.rmdir()
 
 
-# Mounts a disk: checks it first, or formats it when it is blank.
-#
-# A disk with anything on it, a partition table included, is never formatted. Source:
-# docs/reference/behaviour-storage.md, sq1.
-
-log = logging.getLogger(__name__)
+# The file system of a disk (table sq1): checked before it is mounted, or made when the disk is
+# blank. A disk with anything on it, a partition table included, is never formatted.
 
 _EVENT_WORD = "MountVolume.MountDevice"
 MKFS = {
@@ -276,10 +274,10 @@ _UNCORRECTED = 4
 
 
 class Content(Struct, frozen=True):
-    """The content of a disk."""
+    """The content of a disk as blkid finds it."""
 
     fs_type: str = ""
-    """Empty: no file system that blkid recognises."""
+    """Empty: no file system that blkid recognizes."""
     empty: bool = False
     """Blank: it may be formatted."""
 
@@ -305,7 +303,7 @@ async def format_and_mount(
         OperationFailed: it is damaged, or can't be formatted or mounted; FilesystemMismatch when
             it holds something else.
     """
-    if await in_thread(partial(is_mounted, target), "read of the mount table"):
+    if await in_thread(partial(disk.is_mounted, target), "read of the mount table"):
         return
     call = f"mount of {device}"
     if fs_type not in MKFS:
@@ -330,12 +328,11 @@ async def format_and_mount(
         )
     elif content.fs_type and not read_only:
         await check(device)
-    make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
-    await in_thread(make, f"mkdir {target}")
-    parts = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
+    await in_thread(partial(disk.make_directory, target), f"mkdir {target}")
+    flags = ",".join([*options, *(["ro"] if read_only else []), "defaults"])
     try:
         await run(
-            "mount", ["-t", fs_type, "-o", parts, device, target], call=call, event_word=_EVENT_WORD
+            "mount", ["-t", fs_type, "-o", flags, device, target], call=call, event_word=_EVENT_WORD
         )
     except claims.OperationFailed as error:
         if content.empty or content.fs_type == fs_type:
@@ -361,7 +358,7 @@ async def content_of(device: str) -> Content:
             claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
         )
     try:
-        stated = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
+        output = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
             return Content(empty=True)
@@ -369,7 +366,7 @@ async def content_of(device: str) -> Content:
         raise claims.OperationFailed(
             claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
         ) from error
-    return read_blkid(stated.decode(errors="replace"))
+    return read_blkid(output.decode(errors="replace"))
 
 
 async def check(device: str) -> None:
@@ -404,7 +401,7 @@ async def grow(device: str, target: str) -> None:
         raise claims.OperationFailed(
             claims.FailureOutcome.FINAL, message, call=f"file system resize of {device}"
         )
-    program, *parts = GROW[fs_type]
-    places = {"device": device, "path": target}
-    args = [places.get(word, word) for word in parts]
+    program, *template = GROW[fs_type]
+    paths = {"device": device, "path": target}
+    args = [paths.get(each, each) for each in template]
     await run(program, args, call=f"{program} of {device}", timeout=LONG_S)

@@ -1,4 +1,4 @@
-"""The common part of in-tree kinds of volumes.
+"""The common part of in-tree kinds of volumes: their base class, programs, mounts, measurements.
 
 Source: docs/reference/behaviour-storage.md, sj, sq.
 """
@@ -26,10 +26,16 @@ from kubeletpy.volumes.usage import AT_ONCE
 
 T = TypeVar("T")
 
-DIRECTORY_MODE = 0o750
+log = logging.getLogger(__name__)
+
 PROGRAM_PATHS = "/usr/sbin:/usr/bin:/sbin:/bin"
 PACKAGES = {"iscsiadm": "open-iscsi", "multipath": "multipath-tools"}
 """Packages of programs that a node may well lack."""
+PATIENCE_S = 10.0
+"""Seconds within which a working file system answers a measurement."""
+MOST_HANGING = 16
+"""Hanging measurements for one kind of volume; each holds a thread."""
+_NAMED = 4
 
 
 class InThread(Protocol):
@@ -84,25 +90,25 @@ class InTreePlugin:
         return ""
 
     def ready(self, spec: claims.VolumeSpec) -> claims.Waits | None:
-        """Always."""
+        """Return None: an in-tree volume needs no driver."""
         return None
 
     def metric_name(
         self, spec: claims.VolumeSpec | claims.PublishedOnDisk | claims.StagedOnDisk
     ) -> str:
-        """Its own."""
+        """The plugin's own name: all of its volumes count together."""
         return self.name
 
     def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
-        """The runtime relabels."""
+        """Return False: the runtime relabels the files of these volumes."""
         return False
 
     def republishes(self, spec: claims.VolumeSpec) -> bool:
-        """Never."""
+        """Return False: these volumes are published once."""
         return False
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Nothing changes."""
+        """Ignore the listener: the abilities of these kinds never change."""
 
     def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """The path of a volume in a pod."""
@@ -112,7 +118,7 @@ class InTreePlugin:
         )
 
     def staged(self, spec: claims.VolumeSpec) -> claims.StagedOnDisk:
-        """Nothing is staged."""
+        """A volume that is not staged has no path."""
         return claims.StagedOnDisk(
             self.name, spec.unique_name, "", spec.mode, spec_name=spec.spec_name
         )
@@ -129,15 +135,15 @@ class InTreePlugin:
     async def stage(
         self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
     ) -> None:
-        """Nothing to do."""
+        """Do nothing: these volumes are not staged."""
 
     async def unstage(self, left: claims.StagedOnDisk) -> None:
-        """Nothing to do."""
+        """Do nothing: these volumes are not staged."""
 
     async def expand(
         self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
     ) -> int:
-        """Not on nodes."""
+        """Raise ExpansionFailed: these volumes cannot grow."""
         raise claims.ExpansionFailed(
             claims.ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand"
         )
@@ -149,10 +155,10 @@ class InTreePlugin:
         read = partial(_block_device if block else _file_system, left.path)
         if self._meters is None:
             self._meters = Meters()
-        return await self._meters.measure(await self.answers_for(left), call, read)
+        return await self._meters.measure(await self.server_of(left), call, read)
 
-    async def answers_for(self, left: claims.PublishedOnDisk) -> str:
-        """Name of what answers a measurement: volumes of one server hang together."""
+    async def server_of(self, left: claims.PublishedOnDisk) -> str:
+        """The name of the server that answers a measurement: its volumes hang together."""
         return left.path
 
     def find_on_disk(self) -> claims.Found:
@@ -188,7 +194,6 @@ class InTreePlugin:
 
         Returns whether it was bound just now. Raises OperationFailed.
         """
-        word = "MountVolume.SetUp"
         if await self.is_mounted(target):
             return False
         call = f"bind mount of {source}"
@@ -196,7 +201,7 @@ class InTreePlugin:
         if options:
             flags = ",".join(["remount", "bind", *options])
             try:
-                await run("mount", ["-o", flags, target], call=call, event_word=word)
+                await run("mount", ["-o", flags, target], call=call, event_word="MountVolume.SetUp")
             except claims.OperationFailed:
                 # otherwise a pod could write to a read-only volume: the next attempt binds again
                 await self.in_thread(partial(disk.force_unmount, target), call)
@@ -308,24 +313,13 @@ def _file_system(path: str) -> claims.VolumeStats:
     )
 
 
-# Measures volumes whose file system may never answer.
-#
-# A call that hangs keeps its thread until it returns. So each server (or each volume without one)
-# has one call at a time, and gets no other call while that hangs. At most MOST_HANGING calls may
-# hang at once. The volumes of other servers are measured meanwhile.
-
-log = logging.getLogger(__name__)
-
-
-PATIENCE_S = 10.0
-"""Seconds within which a working file system answers."""
-MOST_HANGING = 16
-"""Hanging calls for one kind of volume; each holds a thread."""
-_NAMED = 4
-
-
 class Meters:
-    """The threads for one kind of volume. Use it in one event loop."""
+    """Measures volumes of one kind, whose file systems may never answer. Use it in one event loop.
+
+    A call that hangs keeps its thread until it returns. So each server (or each volume without one)
+    has one call at a time, and gets no other call while that hangs. At most MOST_HANGING calls may
+    hang at once. The volumes of other servers are measured meanwhile.
+    """
 
     def __init__(self) -> None:
         self._threads = PatientThreads(MOST_HANGING + AT_ONCE)
@@ -384,20 +378,19 @@ class Meters:
         self._full = False
 
 
-# Rarely used kinds of volumes: their code is loaded with the first volume.
-
-
 class LatePlugin:
-    """Stands for a plugin; see :class:`kubeletpy.volumes.claims.model.VolumePlugin`."""
+    """A rarely used kind of volume: the plugin is loaded with its first volume."""
 
     def __init__(
         self, name: str, kind: str, root: Path, load: Callable[[], claims.VolumePlugin]
     ) -> None:
-        """Args:
-        name: of the plugin.
-        kind: the field of its sources.
-        root: the kubelet's root directory.
-        load: makes the plugin.
+        """Remember how to load the plugin.
+
+        Args:
+            name: of the plugin.
+            kind: the field of its sources.
+            root: the kubelet's root directory.
+            load: makes the plugin.
         """
         self.name = name
         self.kinds = frozenset({kind})
@@ -405,7 +398,7 @@ class LatePlugin:
         self._plugin = cache(load)
 
     def __getattr__(self, name: str) -> Any:
-        """All that is not here is the plugin's."""
+        """An attribute of the plugin, which is loaded now if it was not before."""
         return getattr(self._plugin(), name)
 
     def find_on_disk(self) -> claims.Found:
@@ -415,4 +408,4 @@ class LatePlugin:
         return self._plugin().find_on_disk() if there else claims.Found()
 
     def on_change(self, listener: Callable[[str], None]) -> None:
-        """Nothing changes."""
+        """Ignore the listener: the abilities of these kinds never change."""

@@ -1,6 +1,7 @@
-"""Local PersistentVolumes: a directory of the node, or a disk that is formatted when blank.
+"""PersistentVolumes on the node itself: ``local`` and ``hostPath``.
 
-Source: docs/reference/behaviour-storage.md, sj, sq, sq1.
+A ``local`` volume is a directory, or a disk that is formatted when blank. Source:
+docs/reference/behaviour-storage.md, sc1, sj, sq, sq1.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _EVENT_WORD = "MountVolume.SetUp"
 
 
 class LocalPlugin(InTreePlugin):
-    """``local`` in a PersistentVolume."""
+    """The plugin for ``local`` in a PersistentVolume."""
 
     name = "kubernetes.io/local-volume"
     kinds = frozenset({"local"})
@@ -181,14 +182,11 @@ class LocalPlugin(InTreePlugin):
         )
 
 
-# PersistentVolumes that are a path of the node.
-#
-# Nothing is mounted: containers get the path itself, and there is nothing to tear down. Source:
-# docs/reference/behaviour-storage.md, sc1.
-
-
 class HostPathPlugin(InTreePlugin):
-    """``hostPath`` in a PersistentVolume."""
+    """The plugin for ``hostPath`` in a PersistentVolume.
+
+    Nothing is mounted: containers get the path itself, and there is nothing to tear down.
+    """
 
     name = "kubernetes.io/host-path"
     kinds = frozenset({"hostPath"})
@@ -201,7 +199,7 @@ class HostPathPlugin(InTreePlugin):
         return super().problem(source)
 
     def target(self, pod_uid: str, spec_name: str, mode: claims.Mode) -> str:
-        """None: it has no path of its own."""
+        """An empty path: the volume has none in the pod's directory."""
         return ""
 
     async def publish(
@@ -224,4 +222,4 @@ class HostPathPlugin(InTreePlugin):
         return claims.Published(path)
 
     async def unpublish(self, left: claims.PublishedOnDisk) -> None:
-        """Nothing to find."""
+        """Do nothing: the path was never mounted."""

@@ -8,7 +8,6 @@ docs/reference/behaviour-storage.md, sq.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from kubeletpy.volumes.claims.model import (
     AttachmentMetadata,
@@ -19,12 +18,12 @@ from kubeletpy.volumes.claims.model import (
     VolumeSource,
     VolumeSpec,
 )
-from kubeletpy.volumes.files.disk import mounted_from
-from kubeletpy.volumes.intree.base import DIRECTORY_MODE, InTreePlugin, remove_directory, run
+from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.intree.base import InTreePlugin, remove_directory, run
 
 
 class NfsPlugin(InTreePlugin):
-    """``nfs`` in a pod or a PersistentVolume."""
+    """The plugin for ``nfs`` in a pod or a PersistentVolume."""
 
     name = "kubernetes.io/nfs"
     kinds = frozenset({"nfs"})
@@ -45,8 +44,7 @@ class NfsPlugin(InTreePlugin):
         """Mount it, unless it is mounted."""
         target = self.target(use.uid, spec.spec_name, spec.mode)
         if not await self.is_mounted(target):
-            make = partial(Path(target).mkdir, DIRECTORY_MODE, parents=True, exist_ok=True)
-            await self.in_thread(make, f"mkdir {target}")
+            await self.in_thread(partial(disk.make_directory, target), f"mkdir {target}")
             await run(
                 "mount",
                 ["-t", "nfs", *options_of(spec), spec.export, target],
@@ -67,9 +65,11 @@ class NfsPlugin(InTreePlugin):
                 await run("umount", ["-i", "-f", left.path], call=call)
         await self.in_thread(partial(remove_directory, left.path), f"rmdir {left.path}")
 
-    async def answers_for(self, left: PublishedOnDisk) -> str:
+    async def server_of(self, left: PublishedOnDisk) -> str:
         """The server, by the mount table."""
-        source = await self.in_thread(partial(mounted_from, left.path), "read of the mount table")
+        source = await self.in_thread(
+            partial(disk.mounted_from, left.path), "read of the mount table"
+        )
         server, found, _ = source.partition(":/")
         return f"NFS server {server}" if found else left.path
 

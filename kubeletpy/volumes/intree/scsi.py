@@ -1,7 +1,7 @@
-"""SCSI disks as the kernel shows them: which disk is which, its multipath map and its holders, and
-how disks are scanned and removed.
+"""SCSI disks of the node: found in the kernel's directories, scanned for, and removed when unused.
 
-Blocking, for threads. Source: docs/reference/behaviour-storage.md, sq; Linux drivers/scsi.
+All functions but :func:`remove_disks` block, and are for threads. Source:
+docs/reference/behaviour-storage.md, sh, sq; Linux drivers/scsi.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ScsiTree(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """An iSCSI session."""
+    """An iSCSI session as the kernel shows it."""
 
     host: int
     """Number of its SCSI host."""
@@ -165,15 +165,11 @@ def _text(path: Path) -> str:
         return ""
 
 
-# Removes SCSI disks that are no longer used.
-#
-# Must never remove a disk that has an exclusive user. Source:
-# docs/reference/behaviour-storage.md, sh, sq.
+async def remove_disks(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> None:
+    """Remove the multipath maps of disks (``sdb``, …), flush and delete the disks in the kernel.
 
-
-async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> None:
-    """Remove the multipath maps of disks (``sdb``, …), flush the disks and remove them from the
-    kernel. Raises OperationFailed: a disk is in use, or a program failed.
+    A disk that has an exclusive user is never removed. Raises OperationFailed: a disk is in use, or
+    a program failed.
     """
     disks = set(names)
     maps: set[str] = set()
@@ -185,16 +181,16 @@ async def let_go(tree: ScsiTree, names: Iterable[str], in_thread: InThread) -> N
             members = partial(members_of, tree, found)
             disks.update(await in_thread(members, f"search for the disks of {found}"))
     for device in sorted(maps):
-        await _unheld(device, in_thread)
+        await _check_unused(device, in_thread)
         await run("multipath", ["-f", device], call=f"multipath -f {device}")
     for name in sorted(disks):
         device = f"{tree.dev}/{name}"
-        await _unheld(device, in_thread)
+        await _check_unused(device, in_thread)
         await run("blockdev", ["--flushbufs", device], call=f"flush of {device}")
         await in_thread(partial(delete, tree, name), f"removal of {device}")
 
 
-async def _unheld(device: str, in_thread: InThread) -> None:
+async def _check_unused(device: str, in_thread: InThread) -> None:
     call = f"check of {device}"
     if await in_thread(partial(is_held, device), call):
         message = f"{device} is still in use: it is mounted elsewhere, or part of something"

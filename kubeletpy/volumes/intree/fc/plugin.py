@@ -24,7 +24,6 @@ from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.fc import target
 from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
-from kubeletpy.volumes.intree.scsi import let_go
 
 DEVICE_S = 10.0
 """Seconds that udev may take to show a disk after the scan of the hosts began."""
@@ -32,7 +31,7 @@ CHECK_S = 0.5
 
 
 class FcPlugin(AttachedDiskPlugin):
-    """``fc`` in a pod or a PersistentVolume."""
+    """The plugin for ``fc`` in a pod or a PersistentVolume."""
 
     name = target.PLUGIN
     kinds = frozenset({"fc"})
@@ -47,11 +46,11 @@ class FcPlugin(AttachedDiskPlugin):
         return target.unique_name(source.source)
 
     def place(self, spec: VolumeSpec) -> str:
-        """The same."""
+        """The targets and LUN, or the disk's own names, as one path component."""
         return disk_of(spec.source).place
 
     def name_at(self, place: str) -> str:
-        """Derived from the name of its directory."""
+        """The unique name, derived from the name of the disk's directory."""
         found = target.disk_at(place)
         return target.name_of(found) if found is not None else ""
 
@@ -97,7 +96,7 @@ class FcPlugin(AttachedDiskPlugin):
         if desired is None or in_use:
             return
         devices = await self.in_thread(partial(self._devices, desired), call)
-        await let_go(self._tree, (Path(each).name for each in devices), self.in_thread)
+        await scsi.remove_disks(self._tree, (Path(each).name for each in devices), self.in_thread)
 
     async def _find_device(self, desired: FcDisk) -> tuple[str, bool]:
         """The multipath map of a disk, or the disk, and which it is; empty: neither exists."""

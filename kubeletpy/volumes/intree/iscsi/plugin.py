@@ -1,6 +1,6 @@
-"""iSCSI volumes: sessions of portals by iscsiadm, disks by udev's links.
+"""iSCSI volumes: sessions with targets by iscsiadm, disks by udev's links, and the plugin.
 
-Source: docs/reference/behaviour-storage.md, sq.
+Source: docs/reference/behaviour-storage.md, sq; iscsiadm(8).
 """
 
 from __future__ import annotations
@@ -33,14 +33,7 @@ from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.base import InThread, run
 from kubeletpy.volumes.intree.iscsi import target
-from kubeletpy.volumes.intree.iscsi import target as iscsi_target
-from kubeletpy.volumes.intree.scsi import ScsiTree, Session, let_go
-
-# Calls iscsiadm, and writes secrets into its records.
-#
-# Other processes can see arguments, so secrets are never among them: iscsiadm keeps its records
-# in files that only root can read, and CHAP credentials are written there. Source:
-# docs/reference/behaviour-storage.md, sq; iscsiadm(8).
+from kubeletpy.volumes.intree.scsi import ScsiTree, Session
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +46,12 @@ LOGIN_S = 150.0
 _EXISTS = 15
 _NO_SESSION, _NO_RECORD, _NO_IFACE = 2, 21, 7
 MAX_RECORD = 1 << 16
+MAX_FILE = 1 << 16
+DEVICE_S = 30.0
+"""How long udev may take to show a disk."""
+MULTIPATH_S = 10.0
+"""How long multipathd may take to map several paths."""
+CHECK_S = 0.5
 
 
 def iscsi_failure(
@@ -63,7 +62,11 @@ def iscsi_failure(
 
 
 class Iscsiadm:
-    """The iscsiadm of one node."""
+    """Calls iscsiadm, and writes CHAP credentials into its records.
+
+    Other processes can see arguments, so secrets are never among them: iscsiadm keeps its records
+    in files that only root can read, and the credentials are written there.
+    """
 
     def __init__(self, in_thread: InThread, databases: tuple[str, ...] = DATABASES) -> None:
         self._in_thread = in_thread
@@ -72,26 +75,24 @@ class Iscsiadm:
     async def transport(self, iface: str) -> str:
         """The transport of an iface: ``tcp``, … Raises OperationFailed."""
         call = f"iscsiadm: show iface {iface}"
-        found = iscsi_target.transport_in(
-            await self._run(call, "-m", "iface", "-I", iface, "-o", "show")
-        )
+        found = target.transport_in(await self._run(call, "-m", "iface", "-I", iface, "-o", "show"))
         if not found:
             raise iscsi_failure(f"iface {iface} has no transport", call, FailureOutcome.FINAL)
         return found
 
-    async def make_iface(self, disk: iscsi_target.IscsiDisk) -> None:
+    async def make_iface(self, disk: target.IscsiDisk) -> None:
         """Make a volume's own iface: a copy of its source's iface with another initiator name.
         Raises OperationFailed.
         """
         call = f"iscsiadm: make iface {disk.iface}"
         reported = await self._run(call, "-m", "iface", "-I", disk.base_iface, "-o", "show")
-        settings = {**iscsi_target.settings_in(reported), "iface.initiatorname": disk.initiator}
+        settings = {**target.settings_in(reported), "iface.initiatorname": disk.initiator}
         own = ("-m", "iface", "-I", disk.iface, "-o")
         await self._run(call, *own, "new", fine=(_EXISTS,))
         for key, value in sorted(settings.items()):
             await self._run(call, *own, "update", "-n", key, "-v", value)
 
-    async def forget_iface(self, disk: iscsi_target.IscsiDisk) -> None:
+    async def forget_iface(self, disk: target.IscsiDisk) -> None:
         """Remove a volume's own iface, if it exists. Raises OperationFailed."""
         if disk.owns_iface:
             call = f"iscsiadm: remove iface {disk.iface}"
@@ -99,7 +100,7 @@ class Iscsiadm:
             await self._run(call, *own, fine=(_NO_SESSION, _NO_RECORD, _NO_IFACE))
 
     async def discover(
-        self, disk: iscsi_target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
+        self, disk: target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
     ) -> None:
         """Discover the target at a portal. ``chap`` None: discovery needs none. Raises
         OperationFailed.
@@ -111,7 +112,7 @@ class Iscsiadm:
         if chap is not None:
             await self._update(call, record, "discovery.sendtargets.auth.authmethod", "CHAP")
             await self._write(
-                call, (place,), {key: chap.get(key, "") for key in iscsi_target.DISCOVERY_KEYS}
+                call, (place,), {key: chap.get(key, "") for key in target.DISCOVERY_KEYS}
             )
         try:
             await self._run(call, *record, "--discover", timeout=LOGIN_S)
@@ -119,10 +120,10 @@ class Iscsiadm:
             await self._run(call, *record, "-o", "delete", fine=range(1, 256))
             raise
         if chap is not None:  # they are not needed there any more
-            await self._write(call, (place,), dict.fromkeys(iscsi_target.DISCOVERY_KEYS, ""))
+            await self._write(call, (place,), dict.fromkeys(target.DISCOVERY_KEYS, ""))
 
     async def log_in(
-        self, disk: iscsi_target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
+        self, disk: target.IscsiDisk, portal: str, chap: Mapping[str, str] | None
     ) -> None:
         """Start a session through a discovered portal. Raises OperationFailed."""
         call = f"login to iSCSI target {disk.iqn} at {portal}"
@@ -133,9 +134,7 @@ class Iscsiadm:
             await self._update(call, record, "node.session.auth.authmethod", "CHAP")
             node = f"nodes/{escape(disk.iqn)}/{escape(_address(portal))}*"
             places = (f"{node}/{escape(disk.iface)}", node)
-            await self._write(
-                call, places, {key: chap.get(key, "") for key in iscsi_target.SESSION_KEYS}
-            )
+            await self._write(call, places, {key: chap.get(key, "") for key in target.SESSION_KEYS})
         try:
             await self._run(call, *record, "--login", fine=(_EXISTS,), timeout=LOGIN_S)
         except OperationFailed:
@@ -144,7 +143,7 @@ class Iscsiadm:
         # a starting node must not wait for a target before the agent is running
         await self._try(call, *record, "-o", "update", "-n", "node.startup", "-v", "manual")
 
-    async def log_out(self, disk: iscsi_target.IscsiDisk, portal: str) -> None:
+    async def log_out(self, disk: target.IscsiDisk, portal: str) -> None:
         """End the session through a portal, if there is one, and delete its record. Raises
         OperationFailed.
         """
@@ -185,7 +184,7 @@ class Iscsiadm:
             raise iscsi_failure(message, call, FailureOutcome.FINAL)
 
     def _write_now(self, places: tuple[str, ...], values: Mapping[str, str]) -> bool:
-        """Blocks. Raises OSError."""
+        """Write values into all records at these places; whether any exists. Blocks. OSError."""
         files = [
             path
             for database in self._databases
@@ -196,7 +195,7 @@ class Iscsiadm:
         for path in files:
             with path.open(encoding="utf-8", errors="surrogateescape") as file:
                 record = file.read(MAX_RECORD)
-            made = iscsi_target.with_values(record, values)
+            made = target.with_values(record, values)
             write_private(path, made.encode(errors="surrogateescape"))
         return bool(files)
 
@@ -207,17 +206,6 @@ def _address(portal: str) -> str:
     return f"{address.removeprefix('[').removesuffix(']')},{port}"
 
 
-# Starts sessions with iSCSI targets, finds their disks, and ends unused sessions.
-#
-# Source: docs/reference/behaviour-storage.md, sq.
-
-DEVICE_S = 30.0
-"""How long udev may take to show a disk."""
-MULTIPATH_S = 10.0
-"""How long multipathd may take to map several paths."""
-CHECK_S = 0.5
-
-
 class Chap(HidesFields, Struct, frozen=True):
     """The credentials that a target requests; None: it requests none."""
 
@@ -226,22 +214,25 @@ class Chap(HidesFields, Struct, frozen=True):
 
 
 class IscsiSessions:
-    """The iSCSI sessions of this node. The caller must have exclusive use of the target."""
+    """Starts sessions with targets, finds their disks, and ends unused sessions.
+
+    The caller must have exclusive use of the target.
+    """
 
     def __init__(self, tree: ScsiTree, admin: Iscsiadm, in_thread: InThread) -> None:
         self._tree = tree
         self._admin = admin
         self._in_thread = in_thread
 
-    async def attach(self, disk: iscsi_target.IscsiDisk, chap: Chap) -> str:
+    async def attach(self, disk: target.IscsiDisk, chap: Chap) -> str:
         """Attach a disk; returns its device, or its multipath map. Raises OperationFailed."""
         transport = await self._admin.transport(disk.base_iface)
         if disk.initiator:
             await self._admin.make_iface(disk)
         paths: dict[str, str] = {}
         problem: OperationFailed | None = None
-        rounds, stated = 0, iscsi_target.PathsVerdict.AGAIN
-        while stated is iscsi_target.PathsVerdict.AGAIN:
+        rounds, verdict = 0, target.PathsVerdict.AGAIN
+        while verdict is target.PathsVerdict.AGAIN:
             rounds += 1
             for portal in disk.portals:
                 if portal in paths:
@@ -250,8 +241,8 @@ class IscsiSessions:
                     paths[portal] = await self._path(disk, portal, transport, chap)
                 except OperationFailed as error:
                     problem = error
-            stated = iscsi_target.verdict(len(paths), len(disk.portals), rounds)
-        if stated is iscsi_target.PathsVerdict.FAILED:
+            verdict = target.verdict(len(paths), len(disk.portals), rounds)
+        if verdict is target.PathsVerdict.FAILED:
             await self._admin.forget_iface(disk)
             assert problem is not None, "no path was found"
             raise problem
@@ -262,11 +253,11 @@ class IscsiSessions:
         patience = MULTIPATH_S if len(disk.portals) > 1 else 0.0
         return await self._map_of(list(paths.values()), patience)
 
-    async def device(self, disk: iscsi_target.IscsiDisk) -> str:
+    async def device(self, disk: target.IscsiDisk) -> str:
         """The device of an attached disk. Raises OperationFailed."""
         for portal in disk.portals:
             for transport in ("tcp", ""):
-                found = await self._reported(iscsi_target.link_name(disk, portal, transport))
+                found = await self._reported(target.link_name(disk, portal, transport))
                 if found is not None:
                     return await self._map_of([found], 0.0)
         raise iscsi_failure(
@@ -274,9 +265,7 @@ class IscsiSessions:
             f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
         )
 
-    async def detach(
-        self, disk: iscsi_target.IscsiDisk, others: Iterable[iscsi_target.IscsiDisk]
-    ) -> None:
+    async def detach(self, disk: target.IscsiDisk, others: Iterable[target.IscsiDisk]) -> None:
         """Detach a disk, and end its unused sessions. Raises OperationFailed.
 
         ``others``: this node's other iSCSI disks.
@@ -285,8 +274,8 @@ class IscsiSessions:
         sessions = await self._sessions(disk)
         if any((each.iqn, each.lun) == (disk.iqn, disk.lun) for each in others):
             return
-        await let_go(self._tree, scsi.disks_of_lun(sessions, disk.lun), self._in_thread)
-        if any(iscsi_target.shares_session(disk, each) for each in others):
+        await scsi.remove_disks(self._tree, scsi.disks_of_lun(sessions, disk.lun), self._in_thread)
+        if any(target.shares_session(disk, each) for each in others):
             return
         held = partial(self._held, scsi.disks_of_other_luns(sessions, disk.lun))
         for name in await self._in_thread(held, f"check of disks of target {disk.iqn}"):
@@ -297,9 +286,7 @@ class IscsiSessions:
             await self._admin.log_out(disk, portal)
         await self._admin.forget_iface(disk)
 
-    async def _path(
-        self, disk: iscsi_target.IscsiDisk, portal: str, transport: str, chap: Chap
-    ) -> str:
+    async def _path(self, disk: target.IscsiDisk, portal: str, transport: str, chap: Chap) -> str:
         """The disk as seen through one portal. Raises OperationFailed."""
         host = scsi.host_of(await self._sessions(disk), portal)
         if host is None:
@@ -311,7 +298,7 @@ class IscsiSessions:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
             raise iscsi_failure(message, call)
         await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
-        name = iscsi_target.link_name(disk, portal, transport)
+        name = target.link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while (found := await self._reported(name)) is None:
             if asyncio.get_running_loop().time() >= until:
@@ -336,7 +323,7 @@ class IscsiSessions:
                 return paths[0]
             await asyncio.sleep(CHECK_S)
 
-    async def _sessions(self, disk: iscsi_target.IscsiDisk) -> list[Session]:
+    async def _sessions(self, disk: target.IscsiDisk) -> list[Session]:
         check = partial(scsi.sessions_of, self._tree, disk.iqn)
         return await self._in_thread(check, f"search for sessions with iSCSI target {disk.iqn}")
 
@@ -362,11 +349,8 @@ def _first(directory: str, name: str) -> str | None:
     return next((f"{directory}/{each}" for each in fits), None)
 
 
-MAX_FILE = 1 << 16
-
-
 class IscsiPlugin(AttachedDiskPlugin):
-    """``iscsi`` in a pod or a PersistentVolume."""
+    """The plugin for ``iscsi`` in a pod or a PersistentVolume."""
 
     name = target.PLUGIN
     kinds = frozenset({"iscsi"})
@@ -383,12 +367,14 @@ class IscsiPlugin(AttachedDiskPlugin):
         tree: ScsiTree | None = None,
         databases: tuple[str, ...] = DATABASES,
     ) -> None:
-        """Args:
-        root: the kubelet's root directory.
-        kube_api: for secrets; None: standalone.
-        controller: the attach controller decides when a disk may be used.
-        tree: the device directories.
-        databases: where iscsiadm keeps its records.
+        """Use the disks of one node.
+
+        Args:
+            root: the kubelet's root directory.
+            kube_api: for secrets; None: standalone.
+            controller: the attach controller decides when a disk may be used.
+            tree: the device directories.
+            databases: where iscsiadm keeps its records.
         """
         super().__init__(root, controller=controller, tree=tree)
         self._api = kube_api
@@ -407,7 +393,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     def place(self, spec: VolumeSpec) -> str:
         """Its iface, portal, target and LUN."""
-        return iscsi_target.disk_of(spec.source, spec.spec_name).place
+        return target.disk_of(spec.source, spec.spec_name).place
 
     def name_at(self, place: str) -> str:
         """Derived from the names of directories: the portal has its port there."""
@@ -418,7 +404,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     async def attach(self, spec: VolumeSpec, use: PodUse, directory: str) -> str:
         """Log in to the portals without a session, and wait for the disk."""
-        desired = iscsi_target.disk_of(spec.source, spec.spec_name)
+        desired = target.disk_of(spec.source, spec.spec_name)
         chap = await self._chap(spec, use)
         async with self._alone(desired.iqn):
             # first, so that after a kill the next agent can find what to log out of
@@ -428,7 +414,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
     async def device(self, spec: VolumeSpec) -> str:
         """The disk's device, found by its link."""
-        return await self._sessions.device(iscsi_target.disk_of(spec.source, spec.spec_name))
+        return await self._sessions.device(target.disk_of(spec.source, spec.spec_name))
 
     async def detach(self, left: StagedOnDisk, place: str) -> None:
         """Detach the disk, and log out when this node needs its session no more."""
@@ -451,9 +437,7 @@ class IscsiPlugin(AttachedDiskPlugin):
         reference = source.get("secretRef")
         own = reference.get("namespace") if isinstance(reference, Mapping) else None
         secret = await read_secret(self._api, reference, "" if own else use.namespace)
-        problem = target.chap_problem(
-            secret, (*iscsi_target.DISCOVERY_KEYS, *iscsi_target.SESSION_KEYS)
-        )
+        problem = target.chap_problem(secret, (*target.DISCOVERY_KEYS, *target.SESSION_KEYS))
         if problem:
             raise OperationFailed(FailureOutcome.FINAL, f"CHAP: {problem}", event_word=EVENT_WORD)
         return Chap(
@@ -462,13 +446,13 @@ class IscsiPlugin(AttachedDiskPlugin):
         )
 
     def _alone(self, iqn: str) -> asyncio.Lock:
-        """Serialises logins to a target and logouts from it."""
+        """Serializes logins to a target and logouts from it."""
         lock = self._targets.get(iqn)
         if lock is None:
             lock = self._targets[iqn] = asyncio.Lock()
         return lock
 
-    def _others(self, path: str) -> list[iscsi_target.IscsiDisk]:
+    def _others(self, path: str) -> list[target.IscsiDisk]:
         """All other disks of this node. Blocks."""
         found = []
         for mode in Mode:
@@ -478,7 +462,7 @@ class IscsiPlugin(AttachedDiskPlugin):
                     found.append(self._read(directory, at))
         return found
 
-    def _read(self, directory: str, at: iscsi_target.IscsiDisk) -> iscsi_target.IscsiDisk:
+    def _read(self, directory: str, at: target.IscsiDisk) -> target.IscsiDisk:
         """A disk from the file in its place, which a mount hides. Blocks."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if not disk.is_mounted(directory):
@@ -488,7 +472,7 @@ class IscsiPlugin(AttachedDiskPlugin):
 
 
 def _remember(directory: str, text: str) -> None:
-    """Blocks. Raises OSError."""
+    """Write the file of a disk, unless the disk is mounted over it. Blocks. Raises OSError."""
     disk.make_directory(directory)
     if not disk.is_mounted(directory):  # an existing file was written before the disk was mounted
         write_private(Path(directory, target.FILE), text)

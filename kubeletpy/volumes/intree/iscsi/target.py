@@ -127,7 +127,7 @@ def disk_at(place: str, spec_name: str) -> IscsiDisk | None:
 
 
 def to_file(disk: IscsiDisk) -> str:
-    """The kubelet's ``iscsi.json``."""
+    """The text of the kubelet's ``iscsi.json`` for a disk."""
     return (
         json.dumps(
             {

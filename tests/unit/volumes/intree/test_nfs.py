@@ -184,7 +184,7 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
         return "[fd00::1]:/export:1" if "gone" in path else "10.0.0.2:/"
 
     monkeypatch.setattr(base, "_file_system", measure)
-    monkeypatch.setattr(nfs, "mounted_from", source)
+    monkeypatch.setattr(disk, "mounted_from", source)
     plugin = NfsPlugin(tmp_path)
     dead = [
         asyncio.create_task(plugin.stats(plugin.published(volume(f"gone{number}", "d"), "d")))
@@ -194,7 +194,7 @@ async def test_volumes_of_a_dead_server_hold_one_thread(
         await asyncio.to_thread(begun.wait)
         live = plugin.published(volume("live", "u"), "u")
         assert await plugin.stats(live) == full
-    assert await plugin.answers_for(live) == "NFS server 10.0.0.2"
+    assert await plugin.server_of(live) == "NFS server 10.0.0.2"
     assert len(requested) == 2
     over.set()
     await asyncio.gather(*dead, return_exceptions=True)
