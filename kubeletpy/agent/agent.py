@@ -1,7 +1,6 @@
-"""One node agent: starts, runs and closes its components in order.
+"""One node agent: starts, runs and closes its components in order, and combines their health.
 
-The same agent runs on a node and on virtual time. Must never decide anything about a pod, nor
-depend on what a component is.
+The same agent runs on a node and on virtual time. It does not depend on the kinds of components.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ T = TypeVar("T")
 
 
 class Agent:
-    """:func:`kubeletpy.agent.build.build` makes it."""
+    """A node agent, which :func:`kubeletpy.agent.build.build` builds."""
 
     def __init__(self, components: Sequence[Component], ready: asyncio.Event | None = None) -> None:
         """``ready``: set when the API shows the node as Ready; None: there is no API."""
@@ -117,7 +116,7 @@ async def _close(component: Component) -> None:
         await closing
 
 
-# The agent's health, combined from its components: what holds pods back, and Ready.
+# Health, combined from the components: reasons that hold pods back, and Ready.
 
 PASS_OVERDUE_S = 300.0
 """Without a housekeeping pass for this long (or two sync periods) the sync loop is unhealthy."""
@@ -173,10 +172,10 @@ class AgentHealth:
 
 
 class SyncLoopHealth:
-    """Make it inside a running event loop."""
+    """Reports a sync loop that stands still. Make it inside a running event loop."""
 
     def __init__(self, loop: SyncLoop, sync_frequency: float) -> None:
-        """``sync_frequency`` in seconds."""
+        """Watch a loop; ``sync_frequency`` is the setting of that name, in seconds."""
         self._loop = loop
         self._overdue = max(PASS_OVERDUE_S, 2 * sync_frequency)
         self._started_at = asyncio.get_running_loop().time()

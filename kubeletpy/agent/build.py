@@ -1,8 +1,8 @@
-"""The composition root: the core, what keeps the node usable, what observes, who listens to what.
+"""Builds an agent: the core, the guards of the node, the observers, and the signals between them.
 
-:mod:`.core` builds what runs pods; :mod:`.observers` is built from it. The few circular connections
-are signals, all connected in :func:`_connect`. Must never decide anything about a pod. Components
-are started and their tasks created in the order of ``components``, and closed in reverse order.
+:mod:`.core` builds the parts that run pods; :mod:`.observers` is built from it. The few circular
+connections are signals, all connected in :func:`_connect`. Components are started and their tasks
+created in the order of ``components``, and closed in reverse order.
 """
 
 from __future__ import annotations

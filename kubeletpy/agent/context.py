@@ -1,4 +1,4 @@
-"""Inputs common to all parts of the composition root."""
+"""Inputs of all parts of the composition root: components, dependencies, and their context."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kubeletpy.resources.dra.client import OpenDriver
     from kubeletpy.syncloop.sources.file import PodSource
 
-
-# A component of the agent: its tasks, and its functions that the agent calls.
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -81,10 +79,9 @@ def after(event: asyncio.Event, run: Run) -> Run:
     return wait_and_run
 
 
-# Dependencies that an agent does not create: machine, runtime, API, time and randomness.
-#
-# A launch fills this with the real things, a simulation with its own; both pass it to
-# :func:`kubeletpy.agent.build.build`. Settings are not in here.
+# Dependencies that an agent does not create: machine, runtime, API, time and randomness. A launch
+# supplies the real ones, a simulation its own; both pass them to
+# :func:`kubeletpy.agent.build.build`. Settings are not among them.
 
 
 class ApiClients(Struct, frozen=True):
@@ -196,7 +193,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
 
     @property
     def host_ips(self) -> Sequence[str]:
-        """What pods report as their host's addresses, and pods on its network as theirs.
+        """Addresses that pods report as their host's, and pods on its network as theirs.
 
         They may change in place.
         """
@@ -209,7 +206,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
 
     @property
     def gates(self) -> FeatureGates:
-        """The feature gates."""
+        """The feature gates of the settings."""
         return self.settings.feature_gates
 
     @property

@@ -1,7 +1,4 @@
-"""Pod eviction: a part of the composition root.
-
-Must never decide anything about a pod.
-"""
+"""Builds the parts that free resources: pod eviction, and the garbage collection of leftovers."""
 
 from __future__ import annotations
 
@@ -34,10 +31,9 @@ if TYPE_CHECKING:
     from kubeletpy.node.eviction.report import EvictionOrder
 
 
-# Periodic garbage collection: dead containers and sandboxes, unused images.
-#
-# :mod:`kubeletpy.runtime_manager.plan.gc_selection` and :mod:`kubeletpy.images.gc_selection`
-# decide what is removed; this module only decides when.
+# Garbage collection of dead containers and sandboxes, and of unused images: when it runs.
+# :mod:`kubeletpy.runtime_manager.plan.gc_selection` and :mod:`kubeletpy.images.gc_selection` select
+# what is removed.
 
 log = logging.getLogger(__name__)
 

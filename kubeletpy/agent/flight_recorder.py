@@ -1,4 +1,7 @@
-"""The part of the root that builds the flight recorder."""
+"""Builds the flight recorder.
+
+Apart: the core imports no code that only observes pods, and gets just callbacks from here.
+"""
 
 from __future__ import annotations
 

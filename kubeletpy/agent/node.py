@@ -1,7 +1,4 @@
-"""The node in the API: its version, object, lease, mirror pods. A part of the composition root.
-
-Must never decide anything about a pod.
-"""
+"""Builds the parts about the node: its object and lease, mirror pods, guards, and admission."""
 
 from __future__ import annotations
 
@@ -159,9 +156,7 @@ def build_node(
     return ApiNode(node, lease, mirrors, own)
 
 
-# Builds the guards of the machine: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# Guards of the machine.
 
 
 def build_guards(context: BuildContext) -> list[Component]:
@@ -210,9 +205,7 @@ def _path(configured: str) -> str:
     return parse_existing(configured) if configured else ""
 
 
-# Admission: graceful shutdown and the admission gate. A part of the composition root.
-#
-# Must never decide anything about a pod.
+# Admission and graceful shutdown.
 
 
 class Admission(Struct, frozen=True):
@@ -225,7 +218,7 @@ class Admission(Struct, frozen=True):
 def admission_state(
     settings: KubeletSettings, options: NodeOptions, kernel_version: str, *, apparmor: bool
 ) -> NodeState:
-    """What admission needs to know of the node besides its object and its present condition."""
+    """Return the facts of the node that admission needs besides its object and conditions."""
     gates = settings.feature_gates
     return NodeState(
         allowed_unsafe_sysctls=settings.allowed_unsafe_sysctls,
@@ -248,10 +241,12 @@ def build_admission(
     place: Place,
     devices: DeviceManager,
 ) -> Admission:
-    """Args:
-    node: the newest Node object that the agent has.
-    place: assigns a pod its position on the machine.
-    devices: they hold a share of the node's resources, and pods wait for their plugins.
+    """Build the admission gate and graceful shutdown.
+
+    Args:
+        node: the newest Node object that the agent has.
+        place: assigns a pod its position on the machine.
+        devices: they hold a share of the node's resources, and pods wait for their plugins.
     """
     settings, outside, options = context.settings, context.outside, context.options
     clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates

@@ -1,7 +1,4 @@
-"""Builds the observers of the core (explain, plan, the servers): a part of the composition root.
-
-Must never decide anything about a pod.
-"""
+"""Builds the observers of the core: explain, plan and the servers."""
 
 from __future__ import annotations
 

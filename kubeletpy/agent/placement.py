@@ -1,7 +1,4 @@
-"""Placement of pods on the machine: a part of the composition root.
-
-Must never decide anything about a pod.
-"""
+"""Builds the managers of positions on the machine: CPUs, memory, and their topology."""
 
 from __future__ import annotations
 
@@ -122,7 +119,7 @@ def has_placement(settings: KubeletSettings) -> bool:
 
 
 class PlacementManagers(Struct, frozen=True):
-    """What books positions on the machine for pods.
+    """The managers that book positions on the machine for pods.
 
     Attributes:
         exclusive_cpus: whether containers may have CPUs of their own.

@@ -1,8 +1,4 @@
-"""Builds the parts about pods that all components share: a part of the composition root.
-
-The pods of all sources, what runs of them, and what is reported about them. Must never decide
-anything about a pod.
-"""
+"""Builds the parts about pods that all components share: sources, caches, status and events."""
 
 from __future__ import annotations
 
@@ -55,9 +51,7 @@ if TYPE_CHECKING:
     from kubeletpy.syncloop.sources.static_uids import Decided, StaticUids
 
 
-# Where an agent's pods come from: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# Sources of pods.
 
 NODE_KNOWN_S = 10.0
 """How long pods from the API wait for the node's own object at startup."""
@@ -212,9 +206,7 @@ class PodState:
         return self.cache.running().union(pod.uid for pod in self.active())
 
 
-# Builds the recorder of events: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# The recorder of events.
 
 
 class Events(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Pod cgroups: a part of the composition root. Must never decide anything about a pod."""
+"""Builds the parts that give pods resources: cgroups, claims, devices, allocations, user ids."""
 
 from __future__ import annotations
 
@@ -77,10 +77,12 @@ def build_cgroups(
     active_pods: Callable[[], Sequence[Pod]],
     has_volumes: Callable[[str], bool],
 ) -> Cgroups:
-    """Args:
-    has_no_quota: whether CPUs of its own leave a pod without a CFS quota.
-    active_pods: with the resources allocated to them.
-    has_volumes: whether volumes of a pod (uid) are still mounted.
+    """Build the cgroups of pods, or their absence.
+
+    Args:
+        has_no_quota: whether CPUs of its own leave a pod without a CFS quota.
+        active_pods: with the resources allocated to them.
+        has_volumes: whether volumes of a pod (uid) are still mounted.
     """
     outside, recorder = context.outside, context.recorder
     found = outside.machine.cgroups
@@ -120,7 +122,7 @@ def build_cgroups(
     return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), components, check)
 
 
-# Resource claims and DRA drivers: a part of the composition root.
+# Resource claims and DRA drivers.
 
 
 class ClaimParts(Struct, frozen=True):
@@ -228,9 +230,7 @@ class _Health:
             self._pod_changed(uid)
 
 
-# Device plugins: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# Device plugins.
 
 
 def build_devices(context: BuildContext, state: PodState) -> tuple[DeviceManager, Component]:
@@ -275,9 +275,7 @@ def device_health(
     return health
 
 
-# Builds the records of resources allocated to pods: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# Records of resources allocated to pods.
 
 
 class Allocations(Struct, frozen=True):
@@ -326,7 +324,7 @@ def build_allocations(
     return Allocations(manager, actuated, components)
 
 
-# Builds the ranges of user namespaces: a part of the composition root.
+# Ranges of user namespaces.
 
 
 def build_user_namespaces(

@@ -1,4 +1,4 @@
-"""The settings of sandboxes and containers, from the configuration and the machine."""
+"""Builds the parts about the runtime: settings of containers, the source of changes, and images."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ def runtime_settings(
     )
 
 
-# Builds what finds changes of containers and sandboxes: a part of the composition root.
-#
-# Must never decide anything about a pod.
+# Changes of containers and sandboxes.
 
 
 class RuntimeChanges(Struct, frozen=True):
@@ -113,9 +111,7 @@ def build_runtime_changes(
     return RuntimeChanges(pleg, early_polls, components)
 
 
-# Images: access, pulling, garbage collection. A part of the composition root.
-#
-# Must never decide anything about a pod.
+# Images: access, pulling, garbage collection.
 
 
 class Images(Struct, frozen=True):

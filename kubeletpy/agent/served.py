@@ -1,7 +1,4 @@
-"""Builds an agent's endpoints: health checks, explain, and the kubelet's own server.
-
-A part of the composition root. Must never decide anything about a pod.
-"""
+"""Builds an agent's endpoints: health checks, explain, and the kubelet's own server."""
 
 from __future__ import annotations
 
@@ -39,12 +36,10 @@ from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.settings import RunningProgram, log_problem
 from kubeletpy.server.tls import ServingCertificate, comes_from_cluster
 
-# Begins to answer HTTP requests: a late task, which begins when the node is Ready.
-#
-# The ports are bound before, and clients wait in the kernel's queue. Importing the handlers takes
-# a quarter of the time of all imports, and none of them makes a node Ready. They are loaded soon
-# anyway, not on the first request: by then it may be impossible to open files. Must never decide
-# what is served.
+# HTTP handlers begin to answer when the node is Ready. The ports are bound before, and clients wait
+# in the kernel's queue. Importing the handlers takes a quarter of the time of all imports, and none
+# of them makes a node Ready. They are loaded soon anyway, not on the first request: by then it may
+# be impossible to open files.
 
 RETRY_S = 1.0
 
@@ -60,7 +55,7 @@ class Served(Protocol):
         ...
 
     async def serve(self) -> None:
-        """Begin to answer."""
+        """Begin to answer the clients that wait, as soon as the node is Ready."""
         ...
 
 

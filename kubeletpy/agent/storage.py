@@ -1,7 +1,4 @@
-"""Volumes and their contents: a part of the composition root.
-
-Must never decide anything about a pod.
-"""
+"""Builds the parts about volumes: their contents, their plugins and their health."""
 
 from __future__ import annotations
 
@@ -268,9 +265,7 @@ def _fc(root: Path, controller: bool) -> VolumePlugin:
     return FcPlugin(root, controller=controller)
 
 
-# The health of volumes and of drivers' storage: a part of the composition root.
-#
-# Loaded with gate CSIVolumeHealth. Must never decide anything about a pod.
+# The health of volumes and of drivers' storage, loaded with gate CSIVolumeHealth.
 
 
 class StorageHealth(Struct, frozen=True):

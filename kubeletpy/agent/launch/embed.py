@@ -21,10 +21,10 @@ from kubeletpy.agent.launch.identity import join
 from kubeletpy.agent.launch.runtime import (
     OtherVersion,
     find_node_ips,
-    made,
+    make_for_version,
     query_runtime,
+    record_version_choice,
     resolve_version,
-    settle,
 )
 from kubeletpy.agent.launch.start import (
     api_clients,
@@ -140,7 +140,7 @@ async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Ag
         ConfigError, KubeconfigError: the configuration can't work here.
         LaunchError: the runtime does not answer, or the root directory can't be used.
     """
-    return await made(loaded, stack, partial(_embed, parts))
+    return await make_for_version(loaded, stack, partial(_embed, parts))
 
 
 async def _embed(
@@ -166,7 +166,7 @@ async def _embed(
     resolved = await resolve_version(loaded, api.pods if api is not None else None, resolved)
     if resolved.version != settings.feature_gates.version:
         raise OtherVersion(resolved)
-    await settle(resolved, root)
+    await record_version_choice(resolved, root)
     outside = Outside(
         machine=Machine(
             facts,

@@ -1,4 +1,4 @@
-"""Connecting to the runtime at startup, and what it reports it can do."""
+"""Queries at a start: the runtime and its features, the node's addresses, and the API's version."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
-# The node's addresses: from the flag, its name, or the machine; checked again periodically.
+# Addresses: from the flag, the node's name, or the machine; re-checked periodically.
 
 PERIOD_S = 30.0
 """How long it may take to notice an address that DHCP has changed."""
@@ -193,10 +193,9 @@ def follow_addresses(flags: NodeFlags, facts: MachineFacts, addresses: NodeAddre
     return [Task("node-addresses", run)]
 
 
-# The version that an agent runs as: queried from the API server at the start.
-#
-# An agent starts without its API server: the query is bounded in time and bytes, and without an
-# answer the record of the last start applies. Decisions: :mod:`kubeletpy.config.version_choice`.
+# The version that the agent runs as. A start never waits long for the API server: the query is
+# bounded in time and bytes, and without an answer the record of the last start applies.
+# Decisions: :mod:`kubeletpy.config.version_choice`.
 
 ANSWER_S = 3.0
 """Seconds that a start waits for the API server's version if no earlier start recorded it."""
@@ -217,7 +216,7 @@ class OtherVersion(Exception):
         self.resolved = resolved
 
 
-async def made(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent:
+async def make_for_version(loaded: LoadedConfig, stack: AsyncExitStack, make: Make) -> Agent:
     """Make an agent; once more with the settings of another version if ``make`` finds that it
     applies. ``stack`` closes what is made. Raises what ``make`` raises, and ConfigError."""
     resolved = None
@@ -310,7 +309,7 @@ async def query_kubeconfig_version(
         await client.close()
 
 
-async def settle(resolved: ResolvedVersion, root: Path) -> None:
+async def record_version_choice(resolved: ResolvedVersion, root: Path) -> None:
     """Log the version, and record what an API server has stated for starts without it."""
     level = logging.WARNING if resolved.warning else logging.INFO
     extra = {"version": str(resolved.version), "from": str(resolved.source), "why": resolved.why}

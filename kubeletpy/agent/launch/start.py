@@ -1,4 +1,4 @@
-"""Starting an agent: connect to runtime and API, read the machine, build, start, run."""
+"""Starts an agent: connects to runtime and API, reads the machine, builds it and runs it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ async def make_agent(
     ``manager``: the one whose watchdog to notify; None: there is none.
     """
     asyncio.get_running_loop().set_default_executor(SteadyThreads())
-    return await launch_runtime.made(loaded, stack, partial(_create_agent, manager=manager))
+    return await launch_runtime.make_for_version(
+        loaded, stack, partial(_create_agent, manager=manager)
+    )
 
 
 async def _create_agent(
@@ -135,7 +137,7 @@ async def _create_agent(
     resolved = await asking
     if resolved.version != settings.feature_gates.version:
         raise launch_runtime.OtherVersion(resolved)
-    await launch_runtime.settle(resolved, root)
+    await launch_runtime.record_version_choice(resolved, root)
     _share_root(root)
     kernel = read_kernel_facts()
     now = clock.now()
@@ -320,8 +322,7 @@ def _share_root(root: Path) -> None:
         )
 
 
-# Notifies the service manager: READY=1 when the agent runs, WATCHDOG=1 while it is healthy.
-#
+# The service manager: READY=1 when the agent runs, WATCHDOG=1 while it is healthy.
 # Source: sd_notify(3), sd_watchdog_enabled(3); the kubelet notifies a watchdog every half period,
 # and only while its health checks pass.
 
@@ -383,7 +384,7 @@ def _watchdog(environment: MutableMapping[str, str]) -> float:
     return int(text) / 1_000_000
 
 
-# Tracing as configured: the tracer, or why no spans are sent.
+# Tracing: the tracer, or why no spans are sent.
 
 
 def start_tracing(

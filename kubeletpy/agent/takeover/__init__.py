@@ -1,1 +1,1 @@
-"""Takes the node of a kubelet over, and gives it back: what would happen, and the steps."""
+"""Takes the node of a kubelet over, and returns it: predictions, and the steps."""

@@ -1,4 +1,4 @@
-"""Changes a machine to adopt its node: files of systemd, and systemctl.
+"""The machine of an adoption: files of systemd, systemctl, and the settings of the node's program.
 
 Must never be called from an event loop without a thread: systemctl may take a minute.
 """
@@ -84,23 +84,21 @@ class Host(Protocol):
         ...
 
     def disarm(self) -> None:
-        """Cancel that."""
+        """Stop the timer, if there is one."""
         ...
 
 
 class SystemdHost:
-    """The machine on which this process runs."""
+    """The machine on which this process runs; methods as in :class:`Host`."""
 
     def __init__(self, unit: str, root: Path = Path("/")) -> None:
         self._unit, self._root = unit, root
 
     def state(self) -> AdoptionState:
-        """See Host."""
         trial, kept = (self._path(each).exists() for each in (TRIAL, KEPT))
         return AdoptionState(trial, kept, self.unit().running)
 
     def unit(self) -> UnitSeen:
-        """See Host."""
         reported = self._systemctl("show", "--property=MainPID,NRestarts,ActiveState", self._unit)
         values = dict(line.partition("=")[::2] for line in reported.splitlines())
         pid, restarts = (int(values.get(key) or 0) for key in ("MainPID", "NRestarts"))
@@ -111,7 +109,6 @@ class SystemdHost:
         return UnitSeen(UnitProgram.KUBELET if kubelet else UnitProgram.AGENT, pid, restarts)
 
     def write(self, directory: str, text: str) -> None:
-        """See Host."""
         path = self._path(directory)
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -121,7 +118,6 @@ class SystemdHost:
             raise HostError(f"{path} can't be written: {error.strerror or error}") from error
 
     def remove(self, directory: str) -> None:
-        """See Host."""
         path = self._path(directory)
         try:
             path.unlink(missing_ok=True)
@@ -133,16 +129,13 @@ class SystemdHost:
             raise HostError(f"{path} can't be removed: {error.strerror or error}") from error
 
     def reload(self) -> None:
-        """See Host."""
         self._systemctl("daemon-reload")
 
     def restart(self) -> None:
-        """See Host."""
         self._systemctl("reset-failed", self._unit)
         self._systemctl("restart", self._unit)
 
     def arm(self, seconds: float, command: Sequence[str]) -> None:
-        """See Host."""
         self.disarm()
         self._run(
             "systemd-run",
@@ -156,7 +149,6 @@ class SystemdHost:
         )
 
     def disarm(self) -> None:
-        """See Host."""
         with contextlib.suppress(HostError):  # there is none
             self._systemctl("stop", f"{TIMER}.timer")
 
@@ -189,7 +181,7 @@ def _flush(directory: Path) -> None:
         os.close(descriptor)
 
 
-# The node that is taken over, or given back: its settings, as the program that runs has them.
+# The node, by the settings of the program that runs it.
 
 
 class NodeSettings(Struct, frozen=True):

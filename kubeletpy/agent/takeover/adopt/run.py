@@ -1,4 +1,4 @@
-"""Carries out the steps that take a node over or give it back, and records each.
+"""Carries out the steps that take a node over or give it back, watches it, and records each step.
 
 A failure, an interruption or a bad observation after the timer was armed gives the node back.
 """
@@ -36,11 +36,10 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, KubeApi
 from kubeletpy.node.lease import NAMESPACE
 
-# The record of what was done with a node: one line of JSON for each entry, the oldest first.
-#
-# It decides nothing. A record that can't be written never keeps the node from its kubelet.
-
 log = logging.getLogger(__name__)
+
+# The record: one line of JSON for each entry, the oldest first. It decides nothing, and one that
+# can't be written never keeps the node from its kubelet.
 
 PATH = Path("/var/lib/kubeletpy/adopt.jsonl")
 MAX_BYTES = 1 << 20
@@ -259,7 +258,7 @@ def _state_text(state: AdoptionState) -> str:
     return ", ".join([runs, *(f"drop-in: {each}" for each in found)])
 
 
-# Observes a node that was taken over: through the API, the agent's socket and systemd.
+# Observations through the API, the agent's socket and systemd.
 
 ANSWER_S = 10.0
 """Seconds in which the API server must answer."""
@@ -269,7 +268,7 @@ Refused = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 class NodeObserver:
-    """Observes one node."""
+    """Observes one node through the API, the agent and systemd."""
 
     def __init__(
         self, kube_api: KubeApi, node_name: str, host: Host, clock: Clock, refused: Refused

@@ -90,10 +90,8 @@ def plan_give_back(state: AdoptionState, *, unconfirmed: bool = False) -> tuple[
     return (*removed, AdoptionStep.RELOAD, *restart, AdoptionStep.DISARM)
 
 
-# The drop-in by which the kubelet's unit starts this agent.
-#
-# During the watch it is below /run: after a power cut the unit starts the kubelet. Once the watch
-# has succeeded it is below /etc.
+# The drop-in by which the kubelet's unit starts this agent. During the watch it is below /run:
+# after a power cut the unit starts the kubelet. Once the watch has succeeded it is below /etc.
 
 NAME = "zz-kubeletpy.conf"
 """Sorts after other drop-ins, so that its ExecStart is the one in effect."""

@@ -1,4 +1,4 @@
-"""Which kubelet is meant, of the running ones and those of units. Pure."""
+"""Checks of a preflight: which kubelet is meant, its runtime, versions and settings. Pure."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _user_namespaces(info: RuntimeInfo, pods: Iterable[Pod]) -> Iterable[Finding
             yield _finding(Severity.UNCLEAR, pod.key, what, "it can't start again on this node")
 
 
-# Versions: of the API server, of the node's kubelet, and the one that the agent runs as.
+# Versions of the API server, of the node's kubelet, and the one that the agent runs as.
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -208,10 +208,8 @@ def version_findings(resolved: ResolvedVersion, kubelet: str) -> list[Finding]:
     return found
 
 
-# Settings with another effect than in the kubelet, unlike those without any effect.
-#
-# Source: docs/reference/differences.csv: config.csv. What has no effect at all is in
-# :mod:`kubeletpy.config.effects`.
+# Settings with another effect than in the kubelet. Source: docs/reference/differences.csv:
+# config.csv. Settings without any effect are in :mod:`kubeletpy.config.effects`.
 
 FIELDS = ("enableServer", "tracing")
 """The fields of :func:`other_effects`, as rows of the table have them."""

@@ -1,4 +1,4 @@
-"""The report of a preflight as values. Pure."""
+"""The report of a preflight as values, and as text and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary, S
 from kubeletpy.resources.admission.handlers import Refusal
 from kubeletpy.syncloop.sources.static_uid import UidChoice
 
-# Predicts what happens to each pod of a node when this agent takes over.
-#
-# A pod is restarted if a container that runs would be stopped. Containers that have exited and
-# start again anyway, as in a crash loop, do not count: the kubelet would start them too.
+# Predictions for pods. A pod is restarted if a container that runs would be stopped. Containers
+# that have exited and start again anyway, as in a crash loop, do not count: the kubelet would start
+# them, too.
 
 
 class PodOutcome(StrEnum):
@@ -288,7 +287,7 @@ class PreflightReport(Struct, frozen=True):
         )
 
 
-# A report as text and as JSON.
+# Texts of a report.
 
 
 def text(report: PreflightReport) -> str:

@@ -72,12 +72,9 @@ from kubeletpy.syncloop.sources.manifest import renamed
 from kubeletpy.syncloop.sources.static_uid import ADOPTED, UidChoice
 from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
 
-# The rights in the API that the agent needs, and which of them its identity lacks.
-#
-# Each is requested as a SelfSubjectAccessReview, which stores nothing. Rights that depend on a
-# pod, such as reading its secrets, are granted with the pod and are not requested.
-#
-# Source: docs/reference/api-server.md, ae.
+# Rights that the agent needs, each requested as a SelfSubjectAccessReview, which stores nothing.
+# Rights that depend on a pod, such as reading its secrets, are granted with the pod and are not
+# requested. Source: docs/reference/api-server.md, ae.
 
 SELFSUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", False, "SelfSubjectAccessReview"
@@ -196,7 +193,7 @@ def review(right: Right, node: str) -> JSON:
     }
 
 
-# Judges the pods of a node from its runtime, its API and its manifests. Changes nothing.
+# Pods of the node, judged from its runtime, its API and its manifests.
 
 AT_ONCE = 16
 """Pods that are read from the runtime at once."""

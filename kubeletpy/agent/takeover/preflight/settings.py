@@ -1,4 +1,7 @@
-"""Loads a kubelet's settings as the agent would, and reports what has no or another effect here."""
+"""Loads a kubelet's settings, state and credentials as the agent would, and reports problems.
+
+Changes nothing, and never shows a key or a token.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ def _absolute(flags: FlagValues, directory: str) -> FlagValues:
     return replace(flags, node=replace(node, **changed)) if changed else flags
 
 
-# Reads the state that the agent would take over from a kubelet, file by file. Changes nothing.
+# State, file by file.
 
 MAX_BYTES = 64 << 20
 """More than the state of any node; a bigger file is not read."""
@@ -263,9 +266,7 @@ def _unclear(path: Path, what: str, consequence: str = "") -> Finding:
     return Finding(Area.STATE, Severity.UNCLEAR, str(path), what, consequence)
 
 
-# The credentials that the agent would use: kubeconfig, certificates, and their rotation.
-#
-# Reads files; must never show a key or a token.
+# Credentials: kubeconfig, certificates, and their rotation.
 
 _finding = partial(Finding, Area.CREDENTIALS)
 

@@ -1,4 +1,4 @@
-"""The state files that the agent would take over: what each holds, or why it can't be read. Pure.
+"""The state files that the agent would take over, and each pod's resources by them. Pure.
 
 The readers are the agent's own. Source: docs/reference/state-files.csv.
 """
@@ -146,10 +146,8 @@ DEVICES = Reader(
 )
 
 
-# Lists each pod's resources on the node, from the texts of the state files.
-#
-# A file that can't be read is a finding of :mod:`kubeletpy.agent.takeover.preflight.state_files`;
-# here it holds nothing.
+# Resources of pods. A file that can't be read is a finding of the first part, and holds nothing
+# here.
 
 
 def holdings_by_pod(cpus: str, devices: str, claims: str) -> Mapping[str, Holdings]:

@@ -1,7 +1,7 @@
-"""From the texts of a systemd unit and its drop-ins to the settings of its service. Pure.
+"""From the texts of a systemd unit and its drop-ins to its service's command line. Pure.
 
-Source: systemd.syntax(7), systemd.service(5), systemd.exec(5). Only what a command line depends on
-is read. Must never quote the value of a variable in a message.
+Source: systemd.syntax(7), systemd.service(5), systemd.exec(5). Only settings on which a command
+line depends are read. Must never quote the value of a variable in a message.
 """
 
 from __future__ import annotations
@@ -244,9 +244,7 @@ def _file_value(text: str, where: str) -> tuple[str, int]:
     return "".join(value[:kept]), at
 
 
-# From a service's ExecStart and environment to a command line.
-#
-# Source: systemd.service(5), "Command lines".
+# Command lines of a service. Source: systemd.service(5), "Command lines".
 
 PREFIXES = "@-:+!|"
 """Characters before the program of an ExecStart, each with a meaning."""

@@ -1,7 +1,7 @@
-"""Reads a systemd unit with its drop-ins and environment files from the disk.
+"""The kubelets of this machine: systemd units with their files on the disk, and processes.
 
-The same files as ``systemctl cat`` shows, those of generators included; systemd need not run. Must
-never start a program.
+Unit files are those that ``systemctl cat`` shows, those of generators included; systemd need not
+run. Must never start a program, nor signal a process.
 
 Source: systemd.unit(5): unit load path, drop-ins.
 """
@@ -206,7 +206,7 @@ def _specifiers(name: str) -> dict[str, str]:
     }
 
 
-# The kubelets that run on this machine, from /proc. Must never send a signal to one.
+# Processes, from /proc.
 
 
 def find_kubelets(proc: Path = Path("/proc")) -> list[Process]:

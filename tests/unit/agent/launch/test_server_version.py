@@ -14,7 +14,12 @@ from aiohttp import web
 
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.launch.runtime import OtherVersion, made, resolve_version, settle
+from kubeletpy.agent.launch.runtime import (
+    OtherVersion,
+    make_for_version,
+    record_version_choice,
+    resolve_version,
+)
 from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, supported
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.files import VERSION_RECORD
@@ -155,13 +160,13 @@ async def test_only_a_servers_version_is_recorded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / VERSION_RECORD
-    await settle(decide(V35, None, None), tmp_path)
-    await settle(decide(None, NoVersion("x"), None), tmp_path)
-    await settle(decide(None, None, None), tmp_path)
+    await record_version_choice(decide(V35, None, None), tmp_path)
+    await record_version_choice(decide(None, NoVersion("x"), None), tmp_path)
+    await record_version_choice(decide(None, None, None), tmp_path)
     assert not path.exists()
-    await settle(decide(None, ServerVersion(1, 36, "v1.36.3"), None), tmp_path)
+    await record_version_choice(decide(None, ServerVersion(1, 36, "v1.36.3"), None), tmp_path)
     assert path.read_text() == "1.36\n"
-    await settle(decide(None, ServerVersion(1, 99, "v1.99.0"), None), tmp_path)
+    await record_version_choice(decide(None, ServerVersion(1, 99, "v1.99.0"), None), tmp_path)
     assert path.read_text() == f"{NEWEST}\n"
     assert entries_of(tmp_path) == [VERSION_RECORD]
     assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
@@ -171,7 +176,7 @@ async def test_a_record_that_cannot_be_written_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = decide(None, ServerVersion(1, 36, "v1.36.3"), None)
-    await settle(server, tmp_path / "absent")
+    await record_version_choice(server, tmp_path / "absent")
     (found,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert "can't be recorded" in found.getMessage()
 
@@ -192,7 +197,7 @@ async def test_the_settings_are_those_of_the_resolved_version(tmp_path: Path) ->
         return cast(Agent, "agent")
 
     async with AsyncExitStack() as stack:
-        agent: object = await made(loaded_in(tmp_path), stack, make)
+        agent: object = await make_for_version(loaded_in(tmp_path), stack, make)
         assert agent == "agent"
         assert seen == [(NEWEST, None), f"closed {NEWEST}", (V35, resolved)]
     assert seen[-1] == "closed 1.35"
@@ -210,7 +215,7 @@ async def test_a_configuration_that_is_wrong_for_the_servers_version(tmp_path: P
     loaded = loaded_in(tmp_path, f"--config={file}")
     async with AsyncExitStack() as stack:
         with pytest.raises(config.ConfigError, match=r"does not exist in Kubernetes 1\.35"):
-            await made(loaded, stack, make)
+            await make_for_version(loaded, stack, make)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ async def test_without_server_and_record_the_oldest_valid_version(
     head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
     file.write_text(head + (f"featureGates: {{{gate}: true}}\n" if gate else ""))
     async with AsyncExitStack() as stack:
-        found: object = await made(loaded_in(tmp_path, f"--config={file}"), stack, make)
+        found: object = await make_for_version(loaded_in(tmp_path, f"--config={file}"), stack, make)
     assert found == version
 
 
