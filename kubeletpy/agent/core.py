@@ -293,7 +293,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         runtime_name=runtime.runtime_name,
         recursive_read_only=recursive_read_only,
         host_ips=context.host_ips,
-        checked_at=state.starts.checked_at,
+        on_compose=state.starts.observe_runtime,
         holds_claims=claims.manager.holds,
         mirror_of=pods.mirror_of,
         device_health=agent_resources.device_health(gates, devices, claims.device_health),

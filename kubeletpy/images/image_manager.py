@@ -176,7 +176,7 @@ class ImagePuller:
                         await record.succeeded(image_id, used)
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
             raise self._failed(desired, key, error) from error
-        self._pull_times.image_there(desired.pod.uid, desired.purpose)
+        self._pull_times.image_present(desired.pod.uid, desired.purpose)
         waited, pulled = ended_at - queued_at, ended_at - started_at
         self._recorder.event(
             desired.reference,
@@ -411,7 +411,7 @@ class ImageManager:
                 "the pod"
             )
             self._recorder.event(reference, NORMAL, Reason.PULLED, message)
-            self._pull_times.image_there(pod.uid, desired.purpose)
+            self._pull_times.image_present(pod.uid, desired.purpose)
             return found
         return await self._puller.pull(desired, credentials, sandbox_config)
 

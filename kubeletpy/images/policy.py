@@ -201,7 +201,7 @@ class PullTimes(Protocol):
         """A pull for a pod begins; ``what``: container and image."""
         ...
 
-    def image_there(self, uid: str, what: str) -> None:
+    def image_present(self, uid: str, what: str) -> None:
         """The pod has the image, pulled now or found on the node."""
         ...
 
@@ -212,7 +212,7 @@ class NoPullTimes:
     def pull_began(self, uid: str, what: str) -> None:
         """Ignore the pull, as nothing is observed."""
 
-    def image_there(self, uid: str, what: str) -> None:
+    def image_present(self, uid: str, what: str) -> None:
         """Ignore the image, as nothing is observed."""
 
 

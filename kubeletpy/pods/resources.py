@@ -23,9 +23,9 @@ from kubeletpy.pods.pod import Pod, is_sidecar, replaced_containers
 
 # -- what resource claims add (docs/reference/behaviour.md, k5; KEP-5517) --------------------
 #
-# The scheduler records cpu, memory and huge pages in a field of the status, for each claim:
+# The scheduler records cpu, memory and huge pages in a field of the status. Each claim has its
 # ``mapping`` (the claim's devices), ``overhead`` per pod and per container, and the containers
-# that refer to the claim. They do not count for the QoS class.
+# that refer to it. They do not count for the QoS class.
 
 NODE_ALLOCATABLE_GATE = "DRANodeAllocatableResources"
 """Feature gate; while it is off, :func:`without_claims` removes the field from pods that arrive."""

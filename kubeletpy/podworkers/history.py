@@ -1,6 +1,7 @@
-"""The last decisions about each pod, so that "why is my pod not running?" has an answer. Pure.
+"""Notes about each pod for people: troubles, decisions, last syncs and start errors. Pure.
 
-Bounded twice: entries per pod, and pods. A decision that repeats is counted, not kept again.
+It answers "why is my pod not running?". All of it is bounded, and decides nothing: it only
+notes what others decided.
 """
 
 from __future__ import annotations
@@ -20,10 +21,6 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage, WorkerRecord
 
-# Since when a pod's syncs fail, and when the agent began to end it or refused it.
-#
-# Kept over restarts of the agent. Bounded. Must never decide anything.
-
 MAX_TROUBLED_PODS = 500
 OVER_S = 600.0
 """Seconds without a failure after which a row of failures is over: twice the longest backoff, as
@@ -33,9 +30,10 @@ Source: docs/reference/behaviour.md, d."""
 
 
 class Troubles:
-    """Pod uid -> first and last failure, in Unix seconds; those whose last is oldest go first.
+    """Since when the syncs of pods fail, and when they were refused or their end was requested.
 
-    Besides, pod uid -> the end of the pod: when it was first refused or its end first requested.
+    Times are Unix seconds, by uid; kept over restarts of the agent. Beyond the bound the pods whose
+    last failure is oldest are dropped first.
     """
 
     def __init__(self) -> None:
@@ -73,7 +71,7 @@ class Troubles:
         self._rows.pop(uid, None)
 
     def begun(self) -> dict[str, dict[str, float]]:
-        """The parts of the notes whose change is news: the beginning of each row, and the ends."""
+        """The notes whose change is worth a write: the beginning of each row, and the ends."""
         return {"failing": {uid: row[0] for uid, row in self._rows.items()}, "ends": {**self._ends}}
 
     def as_json(self) -> dict[str, dict[str, Any]]:
@@ -120,6 +118,8 @@ _PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
 
 class DecisionHistory:
     """Pod uid -> ring of decisions; the least recently seen pods go first.
+
+    Bounded twice: entries per pod, and pods. A decision that repeats is counted, not kept again.
 
     Attributes:
         troubles: since when syncs fail, or containers end that should not.
@@ -175,7 +175,7 @@ class LastSync(Struct, frozen=True):
 
 
 def why_terminating(record: WorkerRecord, grace: int) -> Decision:
-    """Why a pod is terminated, in words."""
+    """The decision to terminate a pod, with its reason."""
     pod = record.pod
     if pod is None:
         why = "no source has this pod any more: only the runtime has it"
@@ -194,26 +194,23 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
     return Decision(f"terminate the pod within {grace} s", why, ends_pod=True)
 
 
-# Why containers could not be started: what kubectl shows as their waiting reason.
-#
-# Bounded; a start that worked removes the reason. Must never decide anything.
-
 CRASH_LOOP = "CrashLoopBackOff"
+MAX_REASONS = 1000
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
 
 
-MAX_REASONS = 1000
-
-
 class ReasonCache:
-    """(pod uid, container name) -> the last start error; the least recently used pods go first."""
+    """Why containers could not be started, by pod uid and container name: their waiting reasons.
+
+    A start that worked removes the reason. Beyond the bound the least recently used pods go first.
+    """
 
     def __init__(self, max_pods: int = MAX_REASONS) -> None:
         self._max_pods = max_pods
         self._pods: OrderedDict[str, dict[str, StartError]] = OrderedDict()
 
     def update(self, uid: str, result: PodSyncResult) -> None:
-        """Take over what a runtime sync reports: failures replace, successes remove."""
+        """Note what a runtime sync reports: failures replace, successes remove."""
         before = self._pods.get(uid, {})
         errors = dict(before)
         for step in result.results:

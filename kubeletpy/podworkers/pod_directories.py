@@ -33,14 +33,17 @@ class PodDirectories:
         swept: Callable[[int, int], None] = lambda found, left: None,
         desired: Callable[[str], bool] = lambda uid: False,
     ) -> None:
-        """Args:
-        pods_dir: ``{root}/pods``.
-        release: takes down the volumes of a removed pod (by uid) first; may block.
-        again: called after a sweep that found something: what is left, or waits for the sweep, must
-            be checked again.
-        swept: called after each sweep with how many directories of removed pods there were and how
-            many of them are still there.
-        wanted: whether a pod (by uid) has arrived since the sweep was requested, or is terminating.
+        """Collect what a sweep needs; nothing is removed yet.
+
+        Args:
+            pods_dir: ``{root}/pods``.
+            release: takes down the volumes of a removed pod (by uid) first; may block.
+            again: called after a sweep that found something: what is left, or waits for the sweep,
+                must be checked again.
+            swept: called after each sweep with how many directories of removed pods there were and
+                how many of them are still there.
+            desired: whether a pod (by uid) has arrived since the sweep was requested, or is
+                terminating.
         """
         self._pods_dir = pods_dir
         self._release = release

@@ -1,4 +1,4 @@
-"""Messages to pod workers, outcomes of syncs, and the composing of statuses. Pure."""
+"""The interfaces of pod workers: their messages, their reports, and the verbs they call. Pure."""
 
 from __future__ import annotations
 
@@ -85,9 +85,6 @@ class PodStatuses(Protocol):
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         """The status of a pod that this node refuses to run."""
         ...
-
-
-# The three verbs of a pod's life, as its worker calls them.
 
 
 class PodSyncer(Protocol):

@@ -1,9 +1,8 @@
-"""The data of the pod workers' state machine: records, incoming events, outgoing effects.
+"""The data of the pod workers' state machine: records, incoming events, outgoing effects, checks.
 
-Pure.
-
-Plain immutable data; the rules are in :mod:`kubeletpy.podworkers.state_machine`. Must never hold a
-task, a future or a clock: a log of events replays to the same records and effects.
+Pure. Immutable data, so that a log of events replays to the same records and effects. The rules are
+in :mod:`kubeletpy.podworkers.state_machine`, which checks itself after each event with the last
+part of this module.
 
 The life of a worker; each stage repeats its sync until one succeeds::
 
@@ -256,20 +255,21 @@ Effect = (
 )
 
 
-# Which records and transitions of a pod worker are possible, and the last events of each.
+# -- which records and transitions are possible ----------------------------------------------
 #
-# The state machine checks itself with it after each event: the record that the event is about
-# always, all records in tests and simulations. A violation is a fault of the state machine.
+# The record of an event is always checked, all records in tests and simulations. A violation is a
+# fault of the state machine.
 
 LAST_EVENTS = 8
 """Events of a pod that are kept."""
-_REPORTED = 120
+_MAX_DETAIL = 120
+"""Characters of the detail of a kept event."""
 _SET_ONCE = ("full_name", "first_seen_at", "started_at", "terminating_at", "terminated_at")
 _NEVER_UNSET = ("deleted", "evicted", "finished", "observed_runtime", "restart_requested")
 
 
 class ImpossibleTransition(AssertionError):
-    """The state machine did what it must never do; the text has the pod's last events."""
+    """A transition that the rules exclude; the message contains the pod's last events."""
 
     def __init__(self, uid: str, why: str, events: tuple[str, ...]) -> None:
         super().__init__(f"pod worker {uid}: {why}; last events: {', '.join(events)}")
@@ -361,6 +361,6 @@ class EventTrail:
     def last_events(self, uid: str) -> tuple[str, ...]:
         """The last events of a pod, oldest first."""
         return tuple(
-            f"{'' if now is None else f'{now:.3f} '}{kind}{detail and f': {detail[:_REPORTED]}'}"
+            f"{'' if now is None else f'{now:.3f} '}{kind}{detail and f': {detail[:_MAX_DETAIL]}'}"
             for now, kind, detail in self._kept.get(uid, ())
         )

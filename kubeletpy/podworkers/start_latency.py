@@ -62,8 +62,8 @@ class StartLatency:
             self._starts[pod.uid] = None
             self._count(pod, start)
 
-    def checked_at(self, pod: Pod, status: PodRuntimeStatus) -> None:
-        """The runtime's view of a pod: its init containers may have ended."""
+    def observe_runtime(self, pod: Pod, status: PodRuntimeStatus) -> None:
+        """Note the runtime's status of a pod: its init containers may have ended."""
         start = self._starts.get(pod.uid)
         if start is None or not pod.init_containers:
             return
@@ -80,7 +80,7 @@ class StartLatency:
         if start is not None and len(start.pulls) + len(start.pulling) < MAX_SPANS:
             start.pulling.setdefault(what, self._clock.now())
 
-    def image_there(self, uid: str, what: str) -> None:
+    def image_present(self, uid: str, what: str) -> None:
         """The image is present, whoever pulled it."""
         start = self._starts.get(uid)
         if start is not None and (began := start.pulling.pop(what, None)) is not None:
@@ -95,10 +95,10 @@ class StartLatency:
         created = pod.metadata.get("creationTimestamp")
         if not created:
             return
-        whole = max(self._clock.now() - parse_time(created), 0.0)
-        apart = covered([*start.pulls, *start.inits.values()])
-        sli = None if is_stateful(pod) else max(whole - apart, 0.0)
-        self._metrics.pod_start_seen(whole, sli, own_network=not pod.host_network)
+        total = max(self._clock.now() - parse_time(created), 0.0)
+        excluded = covered([*start.pulls, *start.inits.values()])
+        sli = None if is_stateful(pod) else max(total - excluded, 0.0)
+        self._metrics.pod_start_seen(total, sli, own_network=not pod.host_network)
 
 
 def runs(pod: Pod) -> bool:

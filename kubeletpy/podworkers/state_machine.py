@@ -1,10 +1,9 @@
 """The rules by which pod workers live: events in, effects out (docs/reference/behaviour.md, b).
 
-Pure.
-
-Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log of
-events on a new machine gives the same records and the same effects. It must never lose or undo a
-termination, run two syncs of one pod at once, or start a sync after the pod has finished.
+Pure. Deterministic: no clock, no I/O, no task; randomness comes in with the events. Replaying a log
+of events on a new machine gives the same records and the same effects. It must never lose or undo a
+termination, lengthen a grace period, run two syncs of one pod at once, or start a sync after
+the pod has finished.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers import records
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 
-# Assigns the full name of a static pod to one uid at a time: first come, first served.
-#
-# A changed manifest makes a new uid under the old full name; the new pod waits until the old one
-# has ended. Plain data; it must never start anything itself. Source: docs/reference/behaviour.md,
-# b8.
+# -- full names of static pods (docs/reference/behaviour.md, b8) -----------------------------
 
 
 class NamesInUse(Struct, frozen=True):
@@ -37,7 +32,11 @@ NOBODY = NamesInUse()
 
 
 class StaticNames:
-    """Full names in use, and the queues for them."""
+    """Assigns the full name of a static pod to one uid at a time: first come, first served.
+
+    A changed manifest makes a new uid under the old full name; the new pod waits until the old one
+    has ended.
+    """
 
     def __init__(self, names: NamesInUse = NOBODY) -> None:
         self._started = dict(names.started)
@@ -53,7 +52,7 @@ class StaticNames:
         return self._started.get(full_name)
 
     def wait(self, full_name: str, uid: str) -> None:
-        """Queue for a name; queueing twice keeps the first place."""
+        """Queue for a name; queueing twice keeps the first position."""
         queue = self._waiting.setdefault(full_name, [])
         if uid not in queue:
             queue.append(uid)
@@ -72,7 +71,7 @@ class StaticNames:
         return True
 
     def release(self, full_name: str, uid: str) -> list[str]:
-        """Give back the name and any place in the queue; returns who is waiting now, in order."""
+        """Give up the name, or the position in its queue; returns the uids that wait now."""
         if self._started.get(full_name) == uid:
             del self._started[full_name]
         queue = [other for other in self._waiting.get(full_name, ()) if other != uid]
@@ -86,18 +85,14 @@ class StaticNames:
             self._waiting.pop(full_name, None)
 
 
-# How a worker's waits and grace periods are computed.
-#
-#  Sources: docs/reference/behaviour.md, b4, b6.
+# -- waits and grace periods (docs/reference/behaviour.md, b4, b6) ---------------------------
 
 MIN_GRACE = 1
 """Seconds: every pod gets at least this."""
-
 SHORTEST_WAIT = 0.001
 AFTER_DUE = 0.1
 """Seconds until the next try when the time to retry had passed before the sync ended: a sync that
 keeps requesting a time in the past must not spin."""
-
 TICK_S = 2.0
 """Approximate seconds between the ticks of an agent. A core that wakes up for each pod alone finds
 its caches cold (500 idle pods: 1.7 % of a core alone, 1.3 % together)."""
@@ -172,9 +167,7 @@ def _resync(settings: RequeueSettings, stretch: float, now: float) -> float:
     return delay if delay >= frequency else delay + tick
 
 
-# How a message changes a worker's record. Pure (docs/reference/behaviour.md, b2, b3, b4).
-#
-# Must never undo a termination or lengthen a grace period.
+# -- how a message changes a record (docs/reference/behaviour.md, b2, b3, b4) ----------------
 
 _NO_OPTIONS = KillOptions()
 
@@ -270,14 +263,15 @@ class WorkerMachine:
 
     def handle(self, event: records.Event) -> list[records.Effect]:
         """Take one event, update the records, and return what is to be done, in order."""
-        uid, everything = records.event_uid(event), dict(self.records) if self.validate else None
+        uid = records.event_uid(event)
+        all_before = dict(self.records) if self.validate else None
         before = self.records.get(uid)
         effects = self._handle(event)
         after = self.records.get(uid)
         if after is not None:
             self.trail.add(uid, event)
-        if everything is not None:
-            uid, why = records.check_all(everything, self.records)
+        if all_before is not None:
+            uid, why = records.check_all(all_before, self.records)
             if why:
                 raise records.ImpossibleTransition(uid, why, self.trail.last_events(uid))
         elif why := records.violation(before, after):
@@ -507,13 +501,8 @@ class WorkerMachine:
         return [records.Forgotten(record.uid), *self._release_name(record, now)]
 
 
-# Queries about workers by the rest of the agent (docs/reference/behaviour.md, b9).
-#
-# Reads the records and changes nothing.
-
-
 class WorkerQueries:
-    """Queries by the rest of the agent (docs/reference/behaviour.md, b9)."""
+    """Answers the rest of the agent from the records (docs/reference/behaviour.md, b9)."""
 
     def __init__(self, machine: WorkerMachine) -> None:
         self._machine = machine

@@ -48,7 +48,7 @@ class CacheEntry(Struct, frozen=True):
 
     status: PodRuntimeStatus
     error: str = ""
-    """Why the runtime's last answer failed; empty when it could."""
+    """Why the runtime's last answer failed; empty when it did not."""
     fresh: bool = True
     """False when the pod has been acted on since."""
     own: bool = False
@@ -56,7 +56,7 @@ class CacheEntry(Struct, frozen=True):
 
 
 class PodStatusCache:
-    """uid -> runtime status.
+    """The runtime status of each pod, by uid.
 
     ``populated``: a relist has been made, so absence means that nothing runs.
     """
@@ -132,7 +132,7 @@ class PodStatusCache:
         return old is not None and not old.error and status.observed_at < old.status.observed_at
 
     def set(self, status: PodRuntimeStatus, *, own: bool = False) -> bool:
-        """Keep a status; returns whether it is news (by its essence).
+        """Keep a status; returns whether a worker has to react to it (by its essence).
 
         A status older than the one kept is dropped. IPs of a pod that has ended are kept
         (docs/reference/behaviour.md, a9). The worker has seen its ``own`` statuses, unless

@@ -1,7 +1,7 @@
 """Composes a pod's API status from the components' facts, and has it kept and written.
 
-Owned by the workers: nobody else gives the status manager a status, so that all reports about a pod
-come in one order. Gathers inputs only; the content of a status is decided by
+Owned by the workers: no other component passes a status to the status manager, so that all reports
+about a pod come in one order. Gathers inputs only; the content of a status is decided by
 :mod:`kubeletpy.status.generate`.
 """
 
@@ -71,27 +71,31 @@ class StatusComposer:
         metrics: PodWorkerMetrics,
         recursive_read_only: Callable[[], Collection[str]] = tuple,
         host_ips: Sequence[str] = (),
-        checked_at: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
+        on_compose: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
         holds_claims: Callable[[str], bool] = lambda uid: False,
         mirror_of: Callable[[Pod], Pod | None] = lambda pod: None,
         device_health: DeviceHealth = lambda pod: {},
         volume_health: VolumeHealth = lambda uid: [],
         status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
     ) -> None:
-        """Args:
-        reasons: why containers could not be started.
-        actuated: what pods and containers were last given, for what the runtime does not report.
-        runtime_name: as container ids carry it.
-        recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
-            the default one.
-        host_ips: the node's addresses; may change in place.
-        looked_at: called with the runtime's status of a pod whenever its API status is composed.
-        holds_claims: whether a pod (by uid) has claims not yet given back: others may get them once
-            the API shows its end.
-        mirror_of: the mirror of a static pod, which may have been seen since its sync began.
-        device_health: of the devices that a pod's containers have, by container name.
-        volume_health: of the volumes of a pod (by uid), as their drivers last reported it.
-        status_log: is given what each status is computed from, and the status, for replays.
+        """Collect the sources of a status.
+
+        Args:
+            reasons: why containers could not be started.
+            actuated: the resources last applied to pods and containers, for what the runtime does
+                not report.
+            runtime_name: as container ids carry it.
+            recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
+                the default one.
+            host_ips: the node's addresses; may change in place.
+            on_compose: called with the runtime's status of a pod whenever its API status is
+                composed.
+            holds_claims: whether a pod (by uid) has claims not yet given back: others may get them
+                once the API shows its end.
+            mirror_of: the mirror of a static pod, which may have been seen since its sync began.
+            device_health: of the devices that a pod's containers have, by container name.
+            volume_health: of the volumes of a pod (by uid), as their drivers last reported it.
+            status_log: called with the inputs of each status and the status, for replays.
         """
         self._status_log = status_log
         self._settled: dict[str, _Settled] = {}
@@ -107,7 +111,7 @@ class StatusComposer:
         self._runtime_name = runtime_name
         self._recursive_read_only = recursive_read_only
         self._host_ips = host_ips
-        self._checked_at = checked_at
+        self._on_compose = on_compose
         self._holds_claims = holds_claims
         self._mirror_of = mirror_of
         self._device_health = device_health
@@ -135,7 +139,7 @@ class StatusComposer:
         """
         if terminated:
             self._resizes.ended(pod.uid)
-        self._checked_at(pod, status)
+        self._on_compose(pod, status)
         old = self.reported(pod, mirror)
         sandbox = decide_sandbox(pod, status)
         inputs = StatusInputs(
@@ -163,8 +167,8 @@ class StatusComposer:
             starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
         )
         may_run = may_run or self._holds_claims(pod.uid)
-        at_rest = override is None and not terminated
-        if at_rest and self._is_settled(inputs, may_run):
+        idle = override is None and not terminated
+        if idle and self._is_settled(inputs, may_run):
             self._probes.status_stored(pod, old)
             return old.get("phase") in TERMINAL_PHASES
         new = generate_api_pod_status(inputs)
@@ -174,7 +178,7 @@ class StatusComposer:
             new = override(new)
         self._notice(pod, old, new)
         self._statuses.set_status(pod, new, containers_may_run=may_run)
-        if at_rest and self._statuses.get_status(pod.uid) is old:
+        if idle and self._statuses.get_status(pod.uid) is old:
             self._settled[pod.uid] = _Settled(inputs, may_run)
         else:
             self._settled.pop(pod.uid, None)

@@ -1,7 +1,8 @@
-"""The verbs of a pod's life: sync, terminate, finish.
+"""One sync of a pod: its steps, the verbs of a pod's life, and their choice by stage.
 
-Each may be repeated until it succeeds. The list of steps it is created with states what a sync
-consists of, and in which order. Must never keep anything between two calls. Source:
+Sync, terminate and finish may each be repeated until they succeed, and keep nothing between two
+calls. The steps and their order are a list in :mod:`kubeletpy.agent.core`; to add a capability, add
+a step to :mod:`kubeletpy.podworkers.steps` and an entry to that list. Source:
 docs/reference/behaviour.md, a7, a9.
 """
 
@@ -30,111 +31,9 @@ from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
-# Runs one sync of a pod worker: finds the pod's status and hands pod and status to the syncer.
-#
-# Must never decide which sync comes next, nor keep anything between syncs.
-
-_SPANS = {
-    Stage.SYNC: "syncPod",
-    Stage.TERMINATING: "syncTerminatingPod",
-    Stage.TERMINATED: "syncTerminatedPod",
-}
-"""The kubelet's names of the spans it sends of a sync."""
-
-
-class StageRunner:
-    """Runs syncs; ``ends`` returns for a uid whether its sync must stop because the pod ends."""
-
-    def __init__(
-        self,
-        syncer: PodSyncer,
-        cache: PodStatusCache,
-        runtime: RuntimeManager,
-        recorder: EventRecorder,
-        *,
-        traces: Traces,
-        ends: Callable[[str], bool],
-    ) -> None:
-        self._syncer = syncer
-        self._cache = cache
-        self._runtime = runtime
-        self._recorder = recorder
-        self._traces = traces
-        self._ends = ends
-
-    async def run(self, run: RunSync) -> SyncOutcome:
-        """Sync a pod once: get its status, then do what the stage calls for."""
-        work, uid = run.work, run.uid
-        named = work.pod or work.runtime_pod
-        assert named is not None
-        trace = self._traces.enter(uid, named.namespace, named.name)
-        if run.stage is not Stage.SYNC:
-            trace.ending()
-        attributes = {
-            "k8s.pod.uid": uid,
-            "k8s.pod": f"{named.namespace}/{named.name}",
-            "k8s.pod.name": named.name,
-            "k8s.namespace.name": named.namespace,
-        }
-        if run.stage is Stage.SYNC:
-            attributes["k8s.pod.update_type"] = work.type
-        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
-            outcome = await self._run(run)
-            if outcome.error:
-                sent.failed(outcome.error)
-        return outcome
-
-    async def _run(self, run: RunSync) -> SyncOutcome:
-        work, uid = run.work, run.uid
-        if work.pod is None:
-            assert work.runtime_pod is not None
-            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
-        pod = work.pod
-        try:
-            status = await self._status(pod)
-        except CRIError as error:
-            message = f"error determining status: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
-            return SyncOutcome(error=message)
-        match run.stage:
-            case Stage.SYNC:
-                return await self._syncer.sync_pod(
-                    pod,
-                    work.mirror,
-                    status,
-                    lambda: self._ends(uid),
-                )
-            case Stage.TERMINATING:
-                return await self._syncer.sync_terminating_pod(
-                    pod, status, run.grace, run.status_override
-                )
-            case _:
-                return await self._syncer.sync_terminated_pod(pod, status)
-
-    async def _status(self, pod: Pod) -> PodRuntimeStatus:
-        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
-        usable = self._cache.usable(pod.uid)
-        if usable is not None:
-            return usable
-        if self._cache.known_absent(pod.uid):
-            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with span(TraceCall.READ_POD):
-            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
-        if status.empty and self._cache.get(pod.uid) is None:
-            self._cache.confirm_absent(pod.uid)
-            return status
-        self._cache.set(status, own=True)
-        return self._cache.usable(pod.uid) or status
-
-
-# A step of a pod's sync: the one interface through which every pod capability comes in.
-#
-# The steps and their order are a list in :mod:`kubeletpy.agent.core`. To add a capability, add a
-# file to :mod:`kubeletpy.podworkers.steps` and an entry to that list.
-
 
 class PodSync(Struct):
-    """One sync of a pod in progress: what its steps hand on to each other."""
+    """One sync of a pod in progress: what its steps pass on to each other."""
 
     pod: Pod
     mirror: Pod | None
@@ -149,7 +48,10 @@ class PodSync(Struct):
 
 
 class SyncStep(ABC):
-    """One step. It must be repeatable and keep nothing of a single sync."""
+    """One step of a sync: the one interface through which every pod capability comes in.
+
+    A step is repeatable and keeps nothing of a single sync.
+    """
 
     name: Step
 
@@ -172,15 +74,8 @@ class SyncStep(ABC):
         return None
 
 
-# Keeps what a terminating pod's containers read up to date until the last one has ended.
-#
-# A shutdown hook may run for as long as the grace period, which can exceed the life of a token.
-# While a pod runs, its syncs update its volumes; while it terminates, one sync waits for the
-# containers to stop, and a task beside it does this. Must never make anything that a pod did not
-# have. The kubelet updates nothing in that time. Source: docs/reference/behaviour.md, i4.
-
 FIRST_S = 1.0
-"""Seconds until the first update: most pods have ended by then."""
+"""Seconds until the first update of a terminating pod: most have ended by then."""
 
 
 class _Terminating(Struct):
@@ -189,7 +84,13 @@ class _Terminating(Struct):
 
 
 class TerminatingUpdates:
-    """Has the steps of a sync update what they hold for the pods that terminate."""
+    """Has the steps update what the containers of a terminating pod read, until all have ended.
+
+    A shutdown hook may run for as long as the grace period, which can exceed the life of a token.
+    While a pod runs, its syncs update its volumes; while it terminates, one sync waits for the
+    containers to stop, and this runs beside it. The kubelet updates nothing in that time. Source:
+    docs/reference/behaviour.md, i4.
+    """
 
     def __init__(
         self, steps: Sequence[SyncStep], period_s: float, rng: random.Random | None = None
@@ -234,7 +135,7 @@ ORPHAN_GRACE = 1
 
 
 class KubePodSyncer:
-    """Implements :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
+    """Syncs, terminates and finishes pods: a :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
 
     def __init__(
         self,
@@ -370,3 +271,99 @@ class KubePodSyncer:
 
 def _named(outcome: SyncOutcome, step: SyncStep) -> SyncOutcome:
     return replace(outcome, step=step.name) if outcome.error else outcome
+
+
+_SPANS = {
+    Stage.SYNC: "syncPod",
+    Stage.TERMINATING: "syncTerminatingPod",
+    Stage.TERMINATED: "syncTerminatedPod",
+}
+"""The kubelet's names of the spans of a sync."""
+
+
+class StageRunner:
+    """Runs one sync of a worker: finds the pod's status, and calls the verb of the stage.
+
+    ``ends`` returns for a uid whether its sync must stop because the pod ends.
+    """
+
+    def __init__(
+        self,
+        syncer: PodSyncer,
+        cache: PodStatusCache,
+        runtime: RuntimeManager,
+        recorder: EventRecorder,
+        *,
+        traces: Traces,
+        ends: Callable[[str], bool],
+    ) -> None:
+        self._syncer = syncer
+        self._cache = cache
+        self._runtime = runtime
+        self._recorder = recorder
+        self._traces = traces
+        self._ends = ends
+
+    async def run(self, run: RunSync) -> SyncOutcome:
+        """Sync a pod once, within a trace and a span."""
+        work, uid = run.work, run.uid
+        named = work.pod or work.runtime_pod
+        assert named is not None
+        trace = self._traces.enter(uid, named.namespace, named.name)
+        if run.stage is not Stage.SYNC:
+            trace.ending()
+        attributes = {
+            "k8s.pod.uid": uid,
+            "k8s.pod": f"{named.namespace}/{named.name}",
+            "k8s.pod.name": named.name,
+            "k8s.namespace.name": named.namespace,
+        }
+        if run.stage is Stage.SYNC:
+            attributes["k8s.pod.update_type"] = work.type
+        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+            outcome = await self._run(run)
+            if outcome.error:
+                sent.failed(outcome.error)
+        return outcome
+
+    async def _run(self, run: RunSync) -> SyncOutcome:
+        work, uid = run.work, run.uid
+        if work.pod is None:
+            assert work.runtime_pod is not None
+            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
+        pod = work.pod
+        try:
+            status = await self._status(pod)
+        except CRIError as error:
+            message = f"error determining status: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
+            return SyncOutcome(error=message)
+        match run.stage:
+            case Stage.SYNC:
+                return await self._syncer.sync_pod(
+                    pod,
+                    work.mirror,
+                    status,
+                    lambda: self._ends(uid),
+                )
+            case Stage.TERMINATING:
+                return await self._syncer.sync_terminating_pod(
+                    pod, status, run.grace, run.status_override
+                )
+            case _:
+                return await self._syncer.sync_terminated_pod(pod, status)
+
+    async def _status(self, pod: Pod) -> PodRuntimeStatus:
+        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
+        usable = self._cache.usable(pod.uid)
+        if usable is not None:
+            return usable
+        if self._cache.known_absent(pod.uid):
+            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
+        with span(TraceCall.READ_POD):
+            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        if status.empty and self._cache.get(pod.uid) is None:
+            self._cache.confirm_absent(pod.uid)
+            return status
+        self._cache.set(status, own=True)
+        return self._cache.usable(pod.uid) or status

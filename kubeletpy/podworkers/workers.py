@@ -1,7 +1,7 @@
 """The pod workers: carry out the effects of the state machine, one sync per pod at a time.
 
-A task exists only while a sync runs. It must never decide what is next: that is
-:mod:`kubeletpy.podworkers.state_machine`.
+A task exists only while a sync runs. :mod:`kubeletpy.podworkers.state_machine` decides what is
+next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kubeletpy.podworkers.syncer import StageRunner
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.runtime_manager.protocol import RuntimeManager
 
-# Waiters for the termination of pods. Must never keep one that gave up.
+log = logging.getLogger(__name__)
 
 
 class KillWaits:
@@ -60,21 +60,17 @@ class KillWaits:
                 self._waiting.pop(uid, None)
 
     def terminated(self, uid: str) -> None:
-        """Wake everyone who waits for this pod."""
+        """End all waits for this pod."""
         for waiter in self._waiting.pop(uid, ()):
             if not waiter.done():
                 waiter.set_result(None)
 
 
-# Notes about syncs for people: decisions, how the last sync ended, figures.
-#
-# Must never decide anything.
-
-log = logging.getLogger(__name__)
-
-
 class SyncNotes:
-    """The notes on all pods; ``now`` is Unix seconds."""
+    """Notes about syncs for people: decisions, how the last one ended, metrics.
+
+    ``now`` is Unix seconds.
+    """
 
     def __init__(self, history: DecisionHistory, metrics: PodWorkerMetrics) -> None:
         self.history = history
@@ -137,7 +133,6 @@ def _since(run: records.RunSync) -> float:
 
 MIN_KILL_WAIT = 10
 """Seconds that kill_pod waits at the least (docs/reference/behaviour.md, b10)."""
-
 CLOSE_WAIT = 2.0
 """Seconds that close() waits for syncs to give up."""
 
@@ -182,7 +177,7 @@ class PodWorkers:
 
         ``allocated`` returns the pod with its allocated resources: all that syncs ever see.
 
-        ``event_log`` is given every event of the state machine with what follows, for replays.
+        ``event_log`` is called with every event of the state machine and its effects, for replays.
         """
         self._machine = machine
         self._queries = WorkerQueries(machine)
@@ -212,8 +207,8 @@ class PodWorkers:
 
     def update_pod(self, update: PodUpdate) -> None:
         """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
-        if update.pod is not None and (supplied := self._allocated(update.pod)) is not update.pod:
-            update = replace(update, pod=supplied)
+        if update.pod is not None and (allocated := self._allocated(update.pod)) is not update.pod:
+            update = replace(update, pod=allocated)
         named = update.pod or update.runtime_pod
         quiet = named is not None and self._cache.quiet(named.uid)
         self._handle(records.UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))

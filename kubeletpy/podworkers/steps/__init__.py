@@ -1,1 +1,1 @@
-"""The steps of a pod's sync, one a file; :mod:`kubeletpy.agent.core` lists them in their order."""
+"""The steps of a pod's sync; :mod:`kubeletpy.agent.core` lists them in their order."""

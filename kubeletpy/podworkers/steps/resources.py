@@ -1,4 +1,4 @@
-"""The pod's cgroup with its limits: made before anything is put in it, removed after everything."""
+"""Steps that reserve what a pod runs with: its cgroup and its resource claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 
 
 class PodCgroup(SyncStep):
-    """Containers still running without it escape every limit: they are stopped first."""
+    """Makes the pod's cgroup before anything is put in it, and removes it after everything.
+
+    Containers that run without it escape every limit: they are stopped first.
+    """
 
     name = Step.CGROUP
 
@@ -41,7 +44,7 @@ class PodCgroup(SyncStep):
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Make it if it does not exist."""
+        """Make the cgroup if it does not exist."""
         try:
             if not self._cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
                 await self._stop_unlimited(sync)
@@ -52,7 +55,7 @@ class PodCgroup(SyncStep):
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Remove it."""
+        """Remove the cgroup of a pod that has ended."""
         try:
             with span(TraceCall.REMOVE_CGROUP):
                 await self._cgroups.destroy(pod)
@@ -84,14 +87,12 @@ def _some_run(pod: Pod, status: PodRuntimeStatus) -> bool:
     return any(container.name in names for container in status.running_containers)
 
 
-# The resource claims of a pod: prepared before its sandbox, given back when the pod has ended.
-
 FIRST_RETRY_S, LAST_RETRY_S = 1.0, 60.0
 """The wait after a failure doubles. The kubelet retries at the next sync, a minute later."""
 
 
 class ClaimsStep(SyncStep):
-    """Calls the claim manager. Each pod has its own wait between tries."""
+    """Prepares a pod's resource claims before its sandbox, and unprepares them at its end."""
 
     name = Step.CLAIMS
 
@@ -100,9 +101,10 @@ class ClaimsStep(SyncStep):
         self._recorder = recorder
         self._clock = clock
         self._waits: dict[str, float] = {}
+        """Seconds until the next try, by pod uid."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Prepare them for a sandbox about to be made; an existing one has them already."""
+        """Prepare the claims for a sandbox about to be made; an existing one has them already."""
         pod = sync.pod
         if not uses_claims(pod) or not decide_sandbox(pod, sync.status).create:
             return None

@@ -1,6 +1,7 @@
-"""The last step of a sync: the runtime sync, and what is reported about it.
+"""The runtime sync, the last step of a pod's sync, and the small steps around it.
 
-Must never decide what the runtime is to do: that is :mod:`kubeletpy.runtime_manager`.
+:mod:`kubeletpy.runtime_manager` decides what the runtime is to do; the steps pass on what it needs,
+and report what it did.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MAX_ROUNDS = 20
 """Runtime syncs in one step: more than any pod has stages, yet bounded."""
 EARLY_STATUS_AFTER = 1.0
 """Seconds from the sandbox's creation until its IPs are shown even if containers are still
-starting. Most pods are Running by then, even in a burst, and are spared a write. A burst of 20
+starting. Most pods are Running by then, even in a burst, and need no write. A burst of 20
 took 2.9 writes per pod with 0.25 s, and 2.0 with 1 s."""
 
 
@@ -54,9 +55,11 @@ class RuntimeSync(SyncStep):
         is_reported: Callable[[str], bool],
         decided: Callable[[str, Sequence[Decision]], None],
     ) -> None:
-        """Args:
-        is_reported: whether the API has the newest status of a pod (by uid).
-        decided: called with the decisions about a pod before they are carried out.
+        """Collect the components that a runtime sync reads and updates.
+
+        Args:
+            is_reported: whether the API has the newest status of a pod (by uid).
+            decided: called with the decisions about a pod before they are carried out.
         """
         self._runtime = runtime
         self._composer = composer
@@ -76,7 +79,7 @@ class RuntimeSync(SyncStep):
             decisions += [one for one in result.decisions if one not in reported]
             if sync.pull_failed is not None and _pull_failed(result):
                 sync.pull_failed()
-            terminal = self._take_over(sync, result) or (result.ended and not result.failed)
+            terminal = self._keep_result(sync, result) or (result.ended and not result.failed)
             stop = terminal or not result.acted or not _only_waits(result)
             if stop or sync.is_terminating():
                 break
@@ -91,7 +94,7 @@ class RuntimeSync(SyncStep):
         )
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Forget why its containers did not start: it no longer matters."""
+        """Forget why the pod's containers did not start: it no longer matters."""
         self._reasons.forget(pod.uid)
         return None
 
@@ -123,7 +126,7 @@ class RuntimeSync(SyncStep):
         finally:
             early.cancel()
 
-    def _take_over(self, sync: PodSync, result: PodSyncResult) -> bool:
+    def _keep_result(self, sync: PodSync, result: PodSyncResult) -> bool:
         """Keep what the runtime sync found out; returns whether the pod has run to its end."""
         uid = sync.pod.uid
         self._reasons.update(uid, result)
@@ -183,11 +186,8 @@ class _EarlyStatus:
             self._composer.store(self._sync.pod, self._sync.mirror, status)
 
 
-# The network gate: no sandbox while the runtime has no network, except for host-network pods.
-
-
 class NetworkGate(SyncStep):
-    """Ends the sync of a pod that would need the network."""
+    """Makes no sandbox while the runtime has no network, except for host-network pods."""
 
     name = Step.NETWORK
 
@@ -197,16 +197,13 @@ class NetworkGate(SyncStep):
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Check the network."""
+        """End the sync of a pod that needs the network while there is none."""
         error = self._network_error()
         if not error or sync.pod.host_network:
             return None
         message = f"network is not ready: {error}"
         self._recorder.event(pod_reference(sync.pod), WARNING, Reason.NETWORK_NOT_READY, message)
         return SyncOutcome(error=message, network_not_ready=True)
-
-
-# Probe what runs.
 
 
 class Probes(SyncStep):
@@ -218,29 +215,26 @@ class Probes(SyncStep):
         self._probes = probes
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Start them; those already running go on."""
+        """Start the pod's probes; those already running go on."""
         self._probes.add_pod(sync.pod)
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Stop them."""
+        """Stop the pod's probes."""
         self._probes.remove_pod(pod.uid)
         return None
-
-
-# A static pod's mirror in the API; what goes wrong there never stops the pod.
 
 
 class MirrorKeeper(Protocol):
     """Maintains the API's mirrors of static pods."""
 
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
-        """Have the mirror made, replaced or left. Never blocks: the pod needs no API to start."""
+        """Create or replace the mirror if needed. Never blocks: the pod needs no API to start."""
         ...
 
 
 class MirrorPod(SyncStep):
-    """Has the mirror created or replaced."""
+    """Has a static pod's mirror created or replaced; its errors never stop the pod."""
 
     name = Step.MIRROR
 
@@ -248,7 +242,7 @@ class MirrorPod(SyncStep):
         self._mirrors = mirrors
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """For static pods only."""
+        """Reconcile the mirror of a static pod."""
         if sync.pod.is_static:
             self._mirrors.reconcile(sync.pod, sync.mirror)
         return None

@@ -1,4 +1,4 @@
-"""Mounts everything before any container is made, and takes it down when the pod has ended."""
+"""Steps that prepare a pod's files: its directories, volumes and pull secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMIT_EXCEEDED = AdmissionReason.VOLUME_ATTACHMENT_LIMIT_EXCEEDED
 
 
 class Volumes(SyncStep):
-    """Calls the volume manager."""
+    """Mounts a pod's volumes before any container is made, and unmounts them at its end."""
 
     name = Step.VOLUMES
 
@@ -48,7 +48,7 @@ class Volumes(SyncStep):
         self._rejected = rejected
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Set them up."""
+        """Mount the pod's volumes; their mounts go into the containers."""
         try:
             sync.mounts = await self._volumes.set_up(sync.pod)
         except VolumeError as error:
@@ -69,7 +69,7 @@ class Volumes(SyncStep):
             )
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
-        """Take them down."""
+        """Unmount the volumes of a pod that has ended."""
         try:
             with span(TraceCall.TAKE_VOLUMES_DOWN):
                 await self._volumes.tear_down(pod.uid)
@@ -91,24 +91,21 @@ class Volumes(SyncStep):
         return SyncOutcome(error=message, fault=error.fault or machine_fault(error))
 
 
-# {root}/pods/{uid} with what kubelet-aware tools expect in it.
-#
-# Housekeeping removes them, also those of pods that nobody remembers
-# (:mod:`kubeletpy.podworkers.pod_directories`).
-
-
 class Directories(SyncStep):
-    """Makes a pod's directories."""
+    """Makes ``{root}/pods/{uid}`` with what kubelet-aware tools expect in it.
+
+    Housekeeping removes the directories (:mod:`kubeletpy.podworkers.pod_directories`).
+    """
 
     name = Step.DIRECTORIES
 
     def __init__(self, pods_dir: Path, recorder: EventRecorder) -> None:
-        """``pods_dir``: ``{root}/pods``."""
+        """Make directories below ``pods_dir``, which is ``{root}/pods``."""
         self._pods_dir = pods_dir
         self._recorder = recorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Make the missing ones."""
+        """Make the directories that are missing."""
         uid = sync.pod.uid
         if (self._pods_dir / uid / "plugins").is_dir():
             return None
@@ -127,13 +124,8 @@ def _create_directories(pods_dir: Path, uid: str) -> None:
             path.mkdir(mode=0o750, exist_ok=True)
 
 
-# Fetches the pull secrets that a pod names, one by one (all that the Node authorizer allows).
-#
-# A secret that is missing or unreadable costs an event once a pull has failed, never the pod.
-# Must never log or keep what a secret holds.
-
 FORBIDDEN_RETRIES = (0.03, 0.1, 0.3)
-"""Seconds: the authorizer's graph may learn of a new pod some milliseconds after we do."""
+"""Seconds: the authorizer's graph may contain a new pod some milliseconds after we do."""
 MAX_SECRETS = 100
 """How many names are fetched for one pod; the rest count as missing."""
 MAX_PODS = 500
@@ -141,19 +133,23 @@ MAX_PODS = 500
 
 
 class PullSecrets(SyncStep):
-    """Fetches credentials when a container may have to be started."""
+    """Fetches the pull secrets that a pod names when a container may have to be started.
+
+    One by one: the Node authorizer allows no list. A secret that is missing or unreadable costs an
+    event once a pull has failed, never the pod. Credentials are neither logged nor kept.
+    """
 
     name = Step.PULL_SECRETS
 
     def __init__(self, api: KubeApi | None, recorder: EventRecorder) -> None:
-        """``api`` None: standalone."""
+        """Fetch secrets from ``api``; None: the agent is standalone, and there are none."""
         self._api = api
         self._recorder = recorder
         self._missing: dict[str, tuple[str, ...]] = {}
         """Pod uid -> secrets, for people; the longest known go first."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
-        """Fetch them; a missing one costs an event when a pull fails."""
+        """Fetch the secrets, unless all containers run already."""
         if not _all_run(sync.pod, sync.status):
             found = await fetch_pull_secrets(self._api, sync.pod)
             sync.pull_secrets = found
@@ -163,7 +159,7 @@ class PullSecrets(SyncStep):
         return None
 
     def missing(self, uid: str) -> tuple[str, ...]:
-        """Those that a pod names and that could not be had when they were last needed."""
+        """The secrets that a pod names and that could not be fetched when they were last needed."""
         return self._missing.get(uid, ())
 
     def _report(self, pod: Pod, missing: Sequence[str]) -> None:

@@ -253,7 +253,7 @@ class Times:
     def pull_began(self, uid: str, what: str) -> None:
         self.notified.append(("began", uid, what, asyncio.get_running_loop().time()))
 
-    def image_there(self, uid: str, what: str) -> None:
+    def image_present(self, uid: str, what: str) -> None:
         self.notified.append(("there", uid, what, asyncio.get_running_loop().time()))
 
 

@@ -99,37 +99,37 @@ CASES: dict[str, tuple[list[Any], int, float, int, float]] = {
                       (2, "reported", make_static("web", "u"))],
                      0, 0, 0, 0),
     "a stateful pod": ([NEW, (9, "reported", pod(RUNNING, volumes=HOST_PATH))], 1, 9, 0, 0),
-    "a pull": ([NEW, (2, "pull_began", "u", "a"), (6, "image_there", "u", "a"), UP], 1, 9, 1, 5),
+    "a pull": ([NEW, (2, "pull_began", "u", "a"), (6, "image_present", "u", "a"), UP], 1, 9, 1, 5),
     "pulls that overlap": (
         [NEW, (2, "pull_began", "u", "a"), (3, "pull_began", "u", "b"),
-         (5, "image_there", "u", "a"), (7, "image_there", "u", "b"), UP], 1, 9, 1, 4),
+         (5, "image_present", "u", "a"), (7, "image_present", "u", "b"), UP], 1, 9, 1, 4),
     "a pull that fails first is one pull": (
         [NEW, (2, "pull_began", "u", "a"), (5, "pull_began", "u", "a"),
-         (7, "image_there", "u", "a"), UP], 1, 9, 1, 4),
-    "an image that was there": ([NEW, (6, "image_there", "u", "a"), UP], 1, 9, 1, 9),
+         (7, "image_present", "u", "a"), UP], 1, 9, 1, 4),
+    "an image that was there": ([NEW, (6, "image_present", "u", "a"), UP], 1, 9, 1, 9),
     "a pull of another pod": (
-        [NEW, (2, "pull_began", "other", "a"), (6, "image_there", "other", "a"), UP], 1, 9, 1, 9),
+        [NEW, (2, "pull_began", "other", "a"), (6, "image_present", "other", "a"), UP], 1, 9, 1, 9),
     "an init container": (
-        [NEW, (5, "checked_at", pod(initContainers=INIT),
+        [NEW, (5, "observe_runtime", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 2, 4.5),))), UP],
         1, 9, 1, 6.5),
     "an init container is seen again and fails first": (
-        [NEW, (3, "checked_at", pod(initContainers=INIT),
+        [NEW, (3, "observe_runtime", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 2, 3),))),
-         (6, "checked_at", pod(initContainers=INIT),
+         (6, "observe_runtime", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d",
                            containers=(ran("2", "init", 5, 6), ran("1", "init", 2, 3)))),
-         (7, "checked_at", pod(initContainers=INIT),
+         (7, "observe_runtime", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d", containers=(ran("2", "init", 5, 6),))), UP],
         1, 9, 1, 7),
     "sidecars, those that run and containers are no init containers": (
-        [NEW, (5, "checked_at", pod(initContainers=INIT),
+        [NEW, (5, "observe_runtime", pod(initContainers=INIT),
                PodRuntimeStatus("u", "web", "d", containers=(
                    ran("1", "init", 2, 0), ran("2", "side", 2, 4), ran("3", "main", 2, 4)))), UP],
         1, 9, 1, 9),
     "a pull while an init container runs counts once": (
-        [NEW, (2, "pull_began", "u", "a"), (6, "image_there", "u", "a"),
-         (7, "checked_at", pod(initContainers=INIT),
+        [NEW, (2, "pull_began", "u", "a"), (6, "image_present", "u", "a"),
+         (7, "observe_runtime", pod(initContainers=INIT),
           PodRuntimeStatus("u", "web", "d", containers=(ran("1", "init", 3, 7),))), UP],
         1, 9, 1, 4),
     "a clock that goes back": ([NEW, (-5, "reported", pod(RUNNING))], 1, 0, 1, 0),
@@ -167,8 +167,8 @@ def test_a_pod_that_fails_for_hours_does_not_use_more_memory() -> None:
             [
                 (turn + 1, "pull_began", "u", f"{turn} again"),
                 (turn + 1, "pull_began", "u", f"{turn}"),
-                (turn + 1.5, "image_there", "u", f"{turn}"),
-                (turn + 2, "checked_at", pod(initContainers=INIT), status),
+                (turn + 1.5, "image_present", "u", f"{turn}"),
+                (turn + 2, "observe_runtime", pod(initContainers=INIT), status),
             ]
         )
     start = setup.starts._starts["u"]
