@@ -1,4 +1,9 @@
-"""Modules and libraries that a process may load before it needs them."""
+"""Modules and libraries that a process may load before it needs them.
+
+When the start of an agent loads too much, import the module in the function that first needs it,
+and add its name to ``LATER``. Where every node needs the module at its start, set ``BUDGET`` to the
+number in the failure plus five. Lower it likewise when modules are merged.
+"""
 
 from __future__ import annotations
 
@@ -80,9 +85,9 @@ LATER = (
 
 They are loaded with the first request, and those that serve requests when the node is Ready.
 """
-BUDGET = 400
-"""Modules of ours that may be loaded before an agent starts; each costs about 0.6 ms of CPU. One
-that only a rare or late request needs is loaded by that request instead."""
+BUDGET = 374
+"""Modules of ours that may be loaded before an agent starts: those of today plus five. Each costs
+about 0.6 ms of CPU."""
 
 COMPILING = {"kubeletpy.images.credentials", "kubeletpy.volumes.pod_volumes.payload"}
 """Modules of ours with a dataclass, whose six methods are compiled at each start (0.4 ms). One of
@@ -114,4 +119,6 @@ def test_an_agent_starts_without_what_it_needs_seldom_or_late() -> None:
     early = [each for each in loaded for late in LATER if f"{each}.".startswith(f"{late}.")]
     assert early == []
     ours = [each for each in loaded if each.partition(".")[0] == "kubeletpy"]
-    assert len(ours) <= BUDGET, "load a new module where it is first used, or raise BUDGET"
+    assert len(ours) <= BUDGET, (
+        f"{len(ours)} modules are loaded; what to do is at the top of this file"
+    )
