@@ -60,7 +60,7 @@ class Controller(Protocol):
     """Something that runs beside the API."""
 
     def start(self) -> None:
-        """Start."""
+        """Start, within a running event loop."""
         ...
 
     async def stop(self) -> None:

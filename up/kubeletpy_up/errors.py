@@ -159,12 +159,12 @@ def invalid_patch(why: str) -> ApiError:
 
 
 def bad_request(message: str) -> ApiError:
-    """400."""
+    """400: the request is malformed."""
     return ApiError(400, "BadRequest", message)
 
 
 def unauthorized() -> ApiError:
-    """401."""
+    """401: the client is not authenticated."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
@@ -181,7 +181,7 @@ def removed(message: str, continue_: str = "") -> ApiError:
 
 
 def method_not_allowed(resource: str, verb: str, group: str = "") -> ApiError:
-    """405."""
+    """405: the resource does not support the verb."""
     message = f'{verb} is not supported on resources of kind "{_qualified(resource, group)}"'
     return ApiError(405, "MethodNotAllowed", message, _details(resource, "", group))
 

@@ -26,7 +26,7 @@ BOOTSTRAP_GROUP = "system:bootstrappers"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated user."""
+    """An authenticated user with its groups."""
 
     user: str
     groups: tuple[str, ...] = ()

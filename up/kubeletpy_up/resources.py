@@ -84,7 +84,7 @@ class ResourceInfo:
 
     @property
     def api_path(self) -> str:
-        """``/api/v1`` or ``/apis/GROUP/VERSION``."""
+        """The path of its group: ``/api/v1`` or ``/apis/GROUP/VERSION``."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property

@@ -23,7 +23,6 @@ from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.config import KubeletSettings
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.stats import disk_plan, proc_text
-from kubeletpy.node.stats import usage as from_cri
 from kubeletpy.node.stats import usage as stats_usage
 from kubeletpy.node.stats.disks import DiskMeter, space_with_device
 from kubeletpy.node.stats.group_files import GroupFiles, Locator, read_text
@@ -223,10 +222,10 @@ class StatsCollector:
         runtime = self._from.runtime
         if of_sandboxes:
             try:
-                return from_cri.from_sandboxes(await runtime.list_pod_sandbox_stats())
+                return stats_usage.from_sandboxes(await runtime.list_pod_sandbox_stats())
             except (Unimplemented, ResourceExhausted) as error:
                 log.debug("the runtime has no statistics of sandboxes", extra={"why": str(error)})
-        return from_cri.from_containers(await runtime.list_container_stats())
+        return stats_usage.from_containers(await runtime.list_container_stats())
 
     async def _measure(self) -> stats_usage.Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]

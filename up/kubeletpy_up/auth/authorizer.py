@@ -28,7 +28,7 @@ class Lookup(Protocol):
     """The objects that a decision depends on."""
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
-        """One stored object."""
+        """One stored object by resource key, or None."""
         ...
 
     def pods_on(self, node_name: str) -> Iterable[JSON]:

@@ -1,6 +1,7 @@
-"""Bootstrap tokens: with one, a machine may request a node's first certificate, and no more. Pure.
+"""Identities by bootstrap token and client certificate. Pure: the TLS layer verifies chains.
 
-They are Secrets of type bootstrap.kubernetes.io/token in kube-system, as kubeadm makes them.
+With a bootstrap token, a machine may request a node's first certificate, and no more. They are
+Secrets of type bootstrap.kubernetes.io/token in kube-system, as kubeadm makes them.
 """
 
 from __future__ import annotations
@@ -74,13 +75,10 @@ def _ended(moment: str, now: float) -> bool:
         return True
 
 
-# Which user a client certificate identifies. Pure: the TLS layer has verified the chain.
-#
-# Its common name is the user, its organizations are the groups.
-
-
 def caller_of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Caller | None:
     """The user of a certificate; None without one, or if it has expired since it was verified.
+
+    The common name is the user, the organizations are the groups.
 
     Args:
         certificate: as ``ssl.SSLSocket.getpeercert`` returns it.

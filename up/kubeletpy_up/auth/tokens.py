@@ -39,7 +39,7 @@ class TokenSigner:
         self._key = key
 
     def sign(self, claims: JSON) -> str:
-        """Make a token."""
+        """Make a signed token of these claims."""
         header = _b64(b'{"alg":"HS256","typ":"JWT"}')
         body = f"{header}.{_b64(json.dumps(claims, separators=(',', ':')).encode())}"
         return f"{body}.{_b64(self._mac(body))}"

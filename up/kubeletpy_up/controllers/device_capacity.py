@@ -52,7 +52,7 @@ class Shared:
         self._taken.setdefault(device, Counter()).update(_amounts(share))
 
     def remove(self, device: DeviceId, share: Share) -> None:
-        """Undo an addition."""
+        """Remove a device's share that was added before."""
         self._holders[device] -= 1
         self._taken[device].subtract(_amounts(share))
 

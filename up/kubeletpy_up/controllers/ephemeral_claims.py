@@ -32,7 +32,7 @@ class EphemeralClaims(Reconciler):
     component = "ephemeral_volume"
 
     def everything(self) -> Iterable[Key]:
-        """All pods."""
+        """All pods: each may have ephemeral volumes."""
         return [key_of("pods", pod) for pod in self.all_of("pods")]
 
     def concerned(self, change: Change) -> Iterable[Key]:

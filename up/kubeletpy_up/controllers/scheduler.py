@@ -86,7 +86,7 @@ class Scheduler:
         old = ((change.previous or {}).get("status") or {}).get("phase")
         if (phase in TERMINAL_PHASES and old not in TERMINAL_PHASES) or is_waiting(change.object):
             return True
-        return _supplied(change.object) != _supplied(change.previous or {})
+        return _resources_of(change.object) != _resources_of(change.previous or {})
 
     def _soon(self) -> None:
         # Not inside the write that notified us: one pass covers all changes of this turn.
@@ -247,7 +247,7 @@ def _share_id() -> str:
     return str(uuid.uuid4())
 
 
-def _supplied(pod: JSON) -> list[JSON | None]:
+def _resources_of(pod: JSON) -> list[JSON | None]:
     """The resources of a pod's containers, desired and actual: a resize may free some."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     holders = [spec, status, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]

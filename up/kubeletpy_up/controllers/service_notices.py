@@ -36,12 +36,12 @@ class ServiceNotices(Reconciler):
         return ()
 
     def concerned(self, change: Change) -> Iterable[Key]:
-        """New Services."""
+        """The Service that a change has added."""
         if change.resource == "services" and change.type == "ADDED":
             yield key_of("services", change.object)
 
     def check(self, key: Key) -> None:
-        """Write the event."""
+        """Report what is not served for a Service."""
         service = self.find(key)
         if service is not None:
             self.report("Service", service, "Warning", REASON, notice(service))

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from kubeletpy_up.resources import ResourceInfo
 
 
-# Defaults of the kinds of resource.k8s.io.
-#
-# The API sets when a taint was added: ``kinds.devices``.
+# resource.k8s.io. The API sets when a taint was added: ``kinds.devices``.
 
 
 def device_claim(obj: JSON) -> JSON:
@@ -55,7 +53,7 @@ def _desired(request: JSON) -> JSON:
     return found
 
 
-# Defaults of claims, volumes and the kinds of storage.k8s.io.
+# Claims, volumes and storage.k8s.io.
 
 _SNAPSHOTS = "snapshot.storage.k8s.io"
 _DRIVER: JSON = {

@@ -19,20 +19,17 @@ if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
     from kubeletpy_up.resources import ResourceInfo
 
-
-# Resources of a pod as a whole that a pod leaves out: from its containers, then from each other.
-#
-#  An API server does this with the gate PodLevelResourcesFixDefaulting, which is on by default
-# from 1.37 on. Source: docs/reference/api-server.md, aa.
-
 _LISTS = ("initContainers", "containers")
 
 
 def default_pod_resources(supplied: JSON | None, spec: JSON) -> JSON | None:
-    """The pod-level resources of a pod.
+    """The pod-level resources of a pod: from its containers, then from each other.
+
+    An API server does this with the gate PodLevelResourcesFixDefaulting, which is on by default
+    from 1.37 on. Source: docs/reference/api-server.md, aa.
 
     Args:
-        given: as the client wrote them.
+        supplied: as the client wrote them.
         spec: with the defaults of its containers.
     """
     if supplied is None or not (supplied.get("requests") or supplied.get("limits")):

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from kubeletpy_up.resources import ResourceInfo, SubresourceInfo
 
 
-# Descriptions of kinds and fields for `kubectl explain`, in our own wording.
-#
-# The texts are in ``data/descriptions.json``: for each definition by its full name, the text of
-# each field, and that of the kind itself under ``""``. A field or kind without a text has no
-# description.
+# Descriptions for `kubectl explain`, in our own wording, from ``data/descriptions.json``.
+# A field or kind without a text has no description.
 
 
 @cache
@@ -49,7 +46,7 @@ def described(name: str, definition: dict[str, Any]) -> dict[str, Any]:
     return {**own, **definition, "properties": fields}
 
 
-# The operations of the OpenAPI documents, as kubectl uses them.
+# Operations, as kubectl uses them.
 #
 # kubectl finds the patch operation of a kind by ``x-kubernetes-group-version-kind``. From it, it
 # reads the query parameters ``dryRun`` and ``fieldValidation`` and the patch types. ``explain``
@@ -227,10 +224,7 @@ def _v3_operation(supplied: JSON) -> JSON:
     return found
 
 
-# An OpenAPI v2 document in protobuf's wire format.
-#
-# kubectl up to 1.23 accepts nothing else. The messages' fields come from the table in
-# ``data/openapi-v2-document.json``.
+# Version 2 in protobuf. The messages' fields come from ``data/openapi-v2-document.json``.
 
 _PACKAGE = "openapi.v2"
 _UNUSED = "google.protobuf.Any"

@@ -1,4 +1,8 @@
-"""Request bodies: JSON, YAML or protobuf, bounded, never trusted. Pure."""
+"""Bodies of requests and answers: reading JSON, YAML or protobuf, and the negotiated form. Pure.
+
+Requests are bounded and never trusted. Objects are answered as JSON or protobuf; Tables, or only
+their metadata, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -125,9 +129,7 @@ def _loader(yaml: Any) -> Any:
     return type("Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": resolvers})
 
 
-# Content negotiation: the Accept header, and answers in the form that the client requests.
-#
-#  Objects are written as JSON or protobuf; Tables, or only their metadata, as JSON.
+# Content negotiation.
 
 OFFERED = ("application/json",)
 _PLAIN = frozenset({"application/json", "application/*", "*/*"})

@@ -78,7 +78,7 @@ class Handler:
         """The port that is served; it is notified of connections whose user is known."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request; errors become a Status."""
         response = await self._handle(request)
         if not response.prepared and (
             # nothing more can be read from this connection, or it is one too many

@@ -1,4 +1,7 @@
-"""Answers as HTTP responses: JSON or protobuf, compressed where it pays, errors as Status."""
+"""Answers as HTTP responses: objects, paths that name no resource, errors as Status, watches.
+
+Compressed where it pays.
+"""
 
 from __future__ import annotations
 
@@ -180,7 +183,7 @@ def _openapi(request: web.Request, parts: list[str]) -> web.StreamResponse:
     raise errors.unknown_path()
 
 
-# Watches over HTTP until the client or the watch ends: events are lines of JSON, or protobuf.
+# Watches: events are lines of JSON, or protobuf.
 
 Call = Callable[..., Awaitable[bytes]]
 _GZIP = 16 + zlib.MAX_WBITS

@@ -1,6 +1,7 @@
-"""Object metadata: what the server fills in, and what a client may not change.
+"""Object metadata: what the server fills in, what a client may not change, and what owners imply.
 
-Pure: the random source is an argument. Must never change an object in place.
+Also the two views of events, and warnings about addresses. Pure: the random source is an argument.
+Must never change an object in place.
 """
 
 from __future__ import annotations
@@ -181,8 +182,7 @@ def with_metadata(obj: JSON, **changes: object) -> JSON:
     return {**obj, "metadata": {k: v for k, v in meta.items() if v is not None}}
 
 
-# The rules of garbage collection: what becomes of an object with owners.
-#
+# Garbage collection: what becomes of an object with owners.
 # Source: metav1.OwnerReference, metav1.DeletionPropagation.
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -254,7 +254,7 @@ def judge(obj: JSON, states: Mapping[str, str], *, has_dependents: bool) -> Verd
     return Verdict(delete="Foreground" if FOREGROUND in finalizers else "Background")
 
 
-# Warnings about addresses that are valid, but not in canonical form.
+# Addresses that are valid, but not in canonical form.
 
 _DEPRECATED = "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
 
@@ -309,9 +309,7 @@ def _canonical(what: str, value: str, canonical: str) -> str:
     return f'{what} "{value}" should be in RFC 5952 canonical format ("{canonical}")'
 
 
-# Events: one stored object, seen through core/v1 and through events.k8s.io/v1.
-#
-#  Objects are stored in the core/v1 form.
+# Events: stored in the core/v1 form, seen through core/v1 and events.k8s.io/v1.
 
 _TO_NEW = {
     "involvedObject": "regarding",

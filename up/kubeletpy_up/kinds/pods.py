@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import quantity
 from kubeletpy.base.api.times import format_time
@@ -18,13 +17,7 @@ from kubeletpy_up.auth.node_restriction import MIRROR_ANNOTATION
 from kubeletpy_up.errors import bad_request, conflict, forbidden
 from kubeletpy_up.schema import formats
 
-if TYPE_CHECKING:
-    from kubeletpy.base.api.types import JSON
-
-
-# Additions of admission to a new pod: service account volume, pull secrets, QoS class.
-#
-# Pure: the account and the random suffix are arguments. Nothing here refuses a pod.
+# Admission: service account volume, pull secrets, QoS class. Nothing here refuses a pod.
 
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607
@@ -366,7 +359,7 @@ def _with_resources(containers: list[JSON], desired: list[JSON]) -> list[JSON]:
     return made
 
 
-# A pod's requests, and the check whether a resize exceeds its node's resources.
+# Requests, and whether a resize exceeds the node's resources.
 
 
 def requests_of(pod: JSON) -> dict[str, int]:

@@ -67,7 +67,7 @@ class NodeProxy:
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
-        """Close pooled connections."""
+        """Close all pooled connections to nodes."""
         while self._sessions:
             _, session = self._sessions.popitem()
             await session.close()

@@ -40,7 +40,7 @@ class NodeAddress:
 
     @property
     def base(self) -> str:
-        """``SCHEME://HOST:PORT``."""
+        """The URL without a path: ``SCHEME://HOST:PORT``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 

@@ -33,7 +33,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One scrape."""
+    """The samples of one scrape of a node."""
 
     cpu: dict[Key, Sample] = field(default_factory=dict)
     memory: dict[Key, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
-"""Server-side apply: merges a manager's configuration into the live object, and records owners.
+"""Patches: server-side apply and its record of owners, JSON, merge, strategic merge. Pure.
 
-The common case of KEP-555. Fields merge by the schema's list keys. A field that a manager applied
-before and now leaves out is removed unless others own it. Another manager's field is changed only
-by force. Ownership: :mod:`kubeletpy_up.patching.apply`. Pure: time is an argument.
+Server-side apply is the common case of KEP-555. Fields merge by the schema's list keys. A field
+that a manager applied before and now leaves out is removed unless others own it. Another manager's
+field is changed only by force. Time is an argument; no argument is changed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kubeletpy.base.api import json_patch as merging
 from kubeletpy.base.api import json_patch as patching
 from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.times import format_time
@@ -23,13 +22,7 @@ from kubeletpy_up.patching.field_sets import Path
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.compile import json_type
 
-if TYPE_CHECKING:
-    from kubeletpy.base.api.types import JSON
-
-
-# Owners of an object's fields, as ``metadata.managedFields`` records them (KEP-555).
-#
-# Pure: time is an argument. Must never change its arguments, nor fail on what a client has
+# Owners of fields, as ``metadata.managedFields`` records them. Must never fail on what a client has
 # written into the record: what can't be read owns nothing.
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -356,7 +349,7 @@ def _drop(
     return field_sets.remove(definition_name, merged, going)
 
 
-# JSON patches (RFC 6902) as the API refuses them.
+# Other patches, with the API's refusals.
 
 
 def json_patch(original: JSON, operations: Any) -> JSON:
@@ -391,9 +384,6 @@ def merge_patch(original: Any, patch: Any) -> Any:
         raise bad_request(str(error)) from None
 
 
-# Strategic merge patches of the kinds that the API serves.
-
-
 def strategic_merge(definition_name: str | None, original: JSON, patch: JSON) -> JSON:
     """Apply a strategic merge patch.
 
@@ -407,8 +397,8 @@ def strategic_merge(definition_name: str | None, original: JSON, patch: JSON) ->
     """
     schema = definitions.definition(definition_name)
     try:
-        return merging.strategic_merge(schema, original, patch, resolve=definitions.resolve)
-    except merging.NoMergeKey as error:
+        return patching.strategic_merge(schema, original, patch, resolve=definitions.resolve)
+    except patching.NoMergeKey as error:
         raise ApiError(422, "Invalid", str(error)) from None
-    except merging.MalformedPatch as error:
+    except patching.MalformedPatch as error:
         raise bad_request(str(error)) from None

@@ -1,8 +1,9 @@
-"""The API's certificates: a private authority and what it signs, in the data directory.
+"""The API's authority, what it signs, kubeconfigs, and subjects of certificate requests.
 
 kubectl sends its token over TLS only, so even a loopback server needs a certificate. The node's own
-server has one from the same authority, and identifies the API by a client certificate. Must never
-trust or write anything outside its own directory.
+server has one from the same authority, and identifies the API by a client certificate. Files are
+private and replaced atomically. Must never trust or write anything outside its own directory, and
+never log a token.
 """
 
 from __future__ import annotations
@@ -127,9 +128,7 @@ def _stays(pair: KeyPair, names: Names, now: float) -> bool:
     return not (certificate.outdated(now) or certificate.lacks(names))
 
 
-# Kubeconfig files for the embedded API: one for people, one for the node.
-#
-# Must never log a token. Files are private and replaced atomically.
+# Kubeconfigs: one for people, one for the node.
 
 
 def render(server: str, ca_pem: str, user: str, token: str) -> str:
@@ -161,16 +160,15 @@ def write(path: Path, server: str, ca_pem: str, user: str, token: str) -> None:
     write_private(path, render(server, ca_pem, user, token))
 
 
-# The subject of a certificate request, read before the registry handles the request.
-#
-# Untrusted requests may be long, and the registry works within one step of the event loop, which
-# must not block. Must never decide: that is for admission.
-
 _AT_ONCE = 2
 
 
 class SubjectReader:
-    """Reads requests on threads, a few at once."""
+    """Reads the subjects of certificate requests before the registry handles the requests.
+
+    Untrusted requests may be long, and the registry works within one step of the event loop, which
+    must not block: they are read on threads, a few at once. Admission decides about them.
+    """
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_AT_ONCE)

@@ -1,4 +1,7 @@
-"""The cells that most tables of ``kubectl get`` have."""
+"""The cells that most tables of ``kubectl get`` have, and ages as kubectl prints them.
+
+Must never read a clock: the time is an argument.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,6 @@ from kubeletpy.base.api.times import parse_time
 
 if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
-
-
-# Ages as kubectl prints them.
-#
-# Must never read a clock: the time is an argument.
 
 UNKNOWN = "<unknown>"
 
@@ -67,7 +65,7 @@ def since(time: str | None, now: float) -> str:
 
 
 def name_of(obj: JSON) -> str:
-    """The cell NAME."""
+    """The cell NAME, empty for an object without one."""
     return str((obj.get("metadata") or {}).get("name", ""))
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kubeletpy.base.api.types import JSON
 
 
-# The cells of ``kubectl get`` for device claims and slices.
+# Devices.
 
 
 def device_claim(obj: JSON, now: float) -> list[Any]:
@@ -37,7 +37,7 @@ def resource_slice(obj: JSON, now: float) -> list[Any]:
     ]
 
 
-# The cells of ``kubectl get`` for claims, volumes and the kinds of storage.k8s.io.
+# Claims, volumes and storage.k8s.io.
 
 _UNSET = "<unset>"
 _DEFAULTS = (
@@ -70,7 +70,7 @@ def _class(obj: JSON) -> str:
 
 
 def access_modes(modes: list[str] | None) -> str:
-    """``RWO,ROX``."""
+    """Access modes as their abbreviations: ``RWO,ROX``."""
     return ",".join(text for mode, text in _SHORT.items() if mode in (modes or ()))
 
 
@@ -151,7 +151,7 @@ def csi_driver(obj: JSON, now: float) -> list[Any]:
 
 
 def csi_node(obj: JSON, now: float) -> list[Any]:
-    """DRIVERS counts them."""
+    """DRIVERS is the number of drivers on the node."""
     return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or ()), age_of(obj, now)]
 
 
@@ -232,7 +232,7 @@ def _external_address(obj: JSON) -> str:
 
 
 def service(obj: JSON, now: float) -> list[Any]:
-    """PORT(S) as PORT[:NODEPORT]/PROTOCOL."""
+    """PORT(S) is a list of PORT[:NODEPORT]/PROTOCOL."""
     spec = obj.get("spec") or {}
     ports = [
         f"{port.get('port')}{':' + str(port['nodePort']) if port.get('nodePort') else ''}"

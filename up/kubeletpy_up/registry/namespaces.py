@@ -22,7 +22,7 @@ ROOT_CA_NAME = "kube-root-ca.crt"
 
 
 class Api(Protocol):
-    """What namespaces need of the registry; all methods raise ApiError."""
+    """The part of the registry that namespaces need; all methods raise ApiError."""
 
     service_cidr: str
 
@@ -37,13 +37,13 @@ class Api(Protocol):
     def create(
         self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
     ) -> JSON:
-        """Create an object."""
+        """Create an object, by plural or resource key."""
         ...
 
     def update(
         self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
     ) -> JSON:
-        """Replace an object."""
+        """Replace an object, by plural or resource key."""
         ...
 
     def delete(

@@ -14,8 +14,6 @@ from kubeletpy_up.defaults import pods as pod_defaults
 from kubeletpy_up.kinds import gated_fields, meta, pods, storage
 from kubeletpy_up.kinds import rules as kinds
 from kubeletpy_up.patching import apply
-from kubeletpy_up.patching import apply as patch_json
-from kubeletpy_up.patching import apply as patch_strategic
 from kubeletpy_up.registry import reading
 from kubeletpy_up.registry.cluster import Cluster
 from kubeletpy_up.registry.removal import Remover
@@ -178,7 +176,7 @@ class Writer:
             raise errors.not_found(info.plural, name, info.group)
         reported = reading.view(info, old)
         if patch_type == JSON_PATCH:
-            patched = patch_json.json_patch(reported, patch)
+            patched = apply.json_patch(reported, patch)
         elif not isinstance(patch, dict):
             begin = "" if patch_type == STRATEGIC else "error decoding patch: "
             raise errors.bad_request(
@@ -186,10 +184,10 @@ class Writer:
                 "map[string]interface {}"
             )
         elif patch_type == MERGE:
-            patched = patch_json.merge_patch(reported, patch)
+            patched = apply.merge_patch(reported, patch)
         else:
             kind = definitions.definition_name(info.group, info.version, info.kind)
-            patched = patch_strategic.strategic_merge(kind, reported, patch)
+            patched = apply.strategic_merge(kind, reported, patch)
         check_values(patched)
         try:
             decoded, warnings = schema.decode(info, patched, options.field_validation)
@@ -206,7 +204,6 @@ class Writer:
         return self._replace(target, decoded, old, options)
 
     def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
-
         info, now = target.info, self._cluster.clock.now()
         merged = merge_applied(target, applied, old, options, now)
         quiet = WriteOptions(options.dry_run, field_validation="Ignore", warnings=options.warnings)
@@ -289,9 +286,7 @@ def _ordered(info: ResourceInfo, obj: JSON) -> JSON:
     return {"kind": info.kind, "apiVersion": info.group_version, **rest}
 
 
-# Server-side apply as a request: what is wrong with it, and the object that results.
-#
-# Must never write. Time is an argument.
+# Server-side apply as a request. Nothing here writes.
 
 
 def merge_applied(

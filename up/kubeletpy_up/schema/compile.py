@@ -19,11 +19,10 @@ from typing import Any
 from kubeletpy_up.data import load_json
 from kubeletpy_up.schema import definitions, formats
 
-# Zeros and nulls: which fields the API always writes, and which it leaves out when they are
-# empty.
+# Fields that the API always writes, and those that it leaves out when they are empty.
 #
 # An empty plain string, number or boolean is left out, unless the table has it as always written.
-# A pointer is written as given, even if it points to a zero value. A nested object that is no
+# A pointer is written as supplied, even if it points to a zero value. A nested object that is no
 # pointer is always written, if need be as ``{}``; an unset time is ``null``. Source:
 # docs/reference/api-wire.json (``*`` is a pointer, ``!`` what is always written).
 
@@ -80,11 +79,8 @@ def of_fields(definition: str) -> ZeroValues:
     )
 
 
-# The JSON types of values.
-
-
 def json_type(value: Any) -> str:
-    """``bool``, ``string``, ``number``, ``array`` or ``object``."""
+    """The JSON type of a value: ``bool``, ``string``, ``number``, ``array`` or ``object``."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

@@ -70,7 +70,7 @@ def decode(
         obj: parsed JSON; repeated keys are known only if :func:`parse_json` read it.
         field_validation: "Strict" refuses unknown and repeated fields, "Warn" drops them with a
             warning, "Ignore" drops them.
-        whole: fill in what the API always writes (see :mod:`.zero_values`); not for an applied
+        whole: fill in what the API always writes (see :mod:`.compile`); not for an applied
             configuration, which holds only its manager's fields.
 
     Returns:

@@ -1,6 +1,6 @@
-"""The API's type definitions (OpenAPI v2, without prose) and table columns, read once on demand.
+"""The API's type definitions (OpenAPI v2, without prose), table columns and protobuf.
 
-Must never change what it returns: callers share the same dictionaries.
+Read once on demand. Must never change what it returns: callers share the same dictionaries.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def definition(name: str | None) -> Definition:
     return definitions().get(name, {}) if name else {}
 
 
-# Kubernetes' protobuf: what clients send is read into JSON, and answers are written in it.
+# Protobuf: what clients send is read into JSON, and answers are written in it.
 #
 # kubectl's typed commands (``create configmap``, ``create token``, ``drain``, …) send nothing
 # else; nodes' agents request it. Field numbers come from ``data/api-wire.json``. Empty fields are
-# left out, as a client that writes JSON would: :mod:`.zero_values` fills in what the API always
+# left out, as a client that writes JSON would: :mod:`.compile` fills in what the API always
 # writes.
 
 __all__ = ["MEDIA_TYPE", "WATCH", "decode", "encode", "event", "writes"]

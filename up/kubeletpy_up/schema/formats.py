@@ -1,4 +1,4 @@
-"""Names, ports, keys: each check returns what is wrong as a list of the API's sentences.
+"""Names, ports, keys, sizes, quantities: each check returns what is wrong in the API's sentences.
 
 The patterns and limits are those of the Kubernetes API conventions ("Names", "Labels").
 """
@@ -174,7 +174,7 @@ def label_value(value: str) -> tuple[str, ...]:
 
 
 def port_number(value: int) -> list[str]:
-    """1 to 65535."""
+    """A port number is from 1 to 65535."""
     return in_range(value, 1, 65535)
 
 
@@ -298,7 +298,7 @@ def no_backsteps(value: str) -> list[str]:
     return ["must not contain '..'"] if ".." in value.split("/") else []
 
 
-# Limits on the size of one object, in whatever form it is sent.
+# Sizes of one object, in whatever form it is sent.
 
 BODY_LIMIT = 3 << 20
 """Maximum size of a request's body, in bytes."""
@@ -330,9 +330,8 @@ def check_values(sent: Any) -> None:
             waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
-# Quantities as an API server writes them back: ``1000m`` as ``1``, ``1024Mi`` as ``1Gi``.
-#
-# One value has one spelling, so that what a client applied compares equal to what is stored.
+# Quantities as an API server writes them back: ``1000m`` as ``1``, ``1024Mi`` as ``1Gi``. One
+# value has one spelling, so that what a client applied compares equal to what is stored.
 
 REGEX = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 FORMAT_ERROR = f"quantities must match the regular expression '{REGEX}'"

@@ -52,7 +52,7 @@ class OptimisticStore(Store):
     def snapshot(
         self, resource: str, namespace: str | None = None
     ) -> tuple[int, list[tuple[Key, Entry]]]:
-        """Like :meth:`Store.snapshot`."""
+        """The revision and a resource's objects, as :meth:`Store.snapshot`."""
         found: tuple[int, list[tuple[Key, Entry]]] = self._on_loop(
             lambda: self._store.snapshot(resource, namespace)
         )
@@ -149,8 +149,6 @@ def _numbered(obj: JSON) -> Callable[[int], str]:
     return lambda revision: f"{before}{revision}{after}"
 
 
-# How long events are kept, and how many: neither time nor a busy writer fills the store.
-
 RETENTION_SECONDS = 3600.0
 """How long an event is kept after its last write."""
 
@@ -158,7 +156,10 @@ MAX_EVENTS = 5000
 
 
 class EventRetention:
-    """Removes old events from a store; it must be notified of the store's changes."""
+    """Removes old events from a store: neither time nor a busy writer fills it.
+
+    It must be notified of the store's changes.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -218,7 +218,7 @@ class Watchers:
             subscription.offer(change)
 
     def close_all(self) -> None:
-        """End every watch."""
+        """End every watch that is open."""
         for subscriptions in list(self._by_resource.values()):
             for subscription in tuple(subscriptions):
                 subscription.close()

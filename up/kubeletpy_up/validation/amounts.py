@@ -101,7 +101,7 @@ def _request(report: Report, name: str, amount: Any, limit: Any, path: str) -> N
 
 
 def resize_policies(report: Report, supplied: list[JSON], path: str, pod_policy: str) -> None:
-    """A container's ``resizePolicy``."""
+    """Check a container's ``resizePolicy``."""
     seen: set[str] = set()
     for index, policy in enumerate(supplied):
         name, action = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
@@ -115,11 +115,8 @@ def resize_policies(report: Report, supplied: list[JSON], path: str, pod_policy:
             report.invalid(path, action, detail)
 
 
-# Resources of a pod as a whole beside those of its containers: KEP-2837.
-
-
 def consistency(report: Report, spec: JSON) -> None:
-    """No container has more than its pod, and all together request no more."""
+    """Pod-level resources (KEP-2837): no container has more than its pod, nor have all together."""
     own: JSON = spec["resources"]
     for kind in ("requests", "limits"):
         amounts = own.get(kind) or {}

@@ -29,7 +29,7 @@ _RESIZE_STATUSES = (
 
 
 def claim(report: Report, obj: JSON) -> None:
-    """A claim's spec."""
+    """Check the spec of a PersistentVolumeClaim."""
     spec(report, obj.get("spec") or {}, "spec")
 
 

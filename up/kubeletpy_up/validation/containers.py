@@ -135,7 +135,7 @@ def _restart_rules(report: Report, container: JSON, path: str) -> None:
 
 
 def regular(report: Report, supplied: list[JSON], path: str, pod: PodFacts) -> None:
-    """``spec.containers``."""
+    """Check ``spec.containers`` of a pod."""
     if not supplied:
         report.required(path)
         return

@@ -37,7 +37,7 @@ _C_IDENTIFIER = (
 
 
 def claim(report: Report, obj: JSON) -> None:
-    """A ResourceClaim."""
+    """Check the spec of a ResourceClaim."""
     _devices(report, (obj.get("spec") or {}).get("devices") or {}, "spec.devices")
 
 
@@ -50,7 +50,7 @@ def claim_changed(report: Report, new: JSON, old: JSON, subresource: str) -> Non
 
 
 def template(report: Report, obj: JSON) -> None:
-    """A ResourceClaimTemplate."""
+    """Check the spec of a ResourceClaimTemplate."""
     spec = obj.get("spec") or {}
     supplied = spec.get("metadata") or {}
     metadata.labels(report, supplied.get("labels"), "spec.metadata.labels")
@@ -65,7 +65,7 @@ def template_changed(report: Report, new: JSON, old: JSON) -> None:
 
 
 def device_class(report: Report, obj: JSON) -> None:
-    """A DeviceClass."""
+    """Check the spec of a DeviceClass."""
     spec = obj.get("spec") or {}
     _selectors(report, spec.get("selectors") or [], "spec.selectors")
     for index, config in enumerate(spec.get("config") or ()):
@@ -104,7 +104,7 @@ def _referenced_driver(report: Report, name: str, path: str) -> None:
 
 
 def qualified_name(report: Report, name: str, path: str) -> None:
-    """``name`` or ``domain/name``."""
+    """Check a name of the form ``name`` or ``domain/name``."""
     domain, slash, identifier = name.rpartition("/")
     if slash and not domain:
         report.invalid(path, "", "the domain must not be empty")

@@ -104,7 +104,7 @@ def _value_from(report: Report, variable: JSON, path: str) -> None:
 
 
 def validate(report: Report, variables: list[JSON], path: str) -> None:
-    """A container's ``env``."""
+    """Check the variables of a container's ``env``."""
     for index, variable in enumerate(variables):
         name = variable.get("name") or ""
         report.well_formed(f"{path}[{index}].name", name, formats.environment_name)
@@ -113,7 +113,7 @@ def validate(report: Report, variables: list[JSON], path: str) -> None:
 
 
 def validate_from(report: Report, sources: list[JSON], path: str) -> None:
-    """A container's ``envFrom``."""
+    """Check the sources of a container's ``envFrom``."""
     for index, source in enumerate(sources):
         where = f"{path}[{index}]"
         prefix = source.get("prefix") or ""

@@ -115,13 +115,11 @@ def validate_update(report: Report, new: JSON, old: JSON) -> None:
             )
 
 
-# Label selectors, of claims and of storage capacities.
-
 _WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
 def label_selector(report: Report, selector: JSON, path: str) -> None:
-    """A LabelSelector: its labels and its expressions."""
+    """Check the labels and expressions of a claim's or storage capacity's LabelSelector."""
     labels(report, selector.get("matchLabels"), f"{path}.matchLabels")
     for index, expression in enumerate(selector.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{index}]"

@@ -86,7 +86,7 @@ def _is_json_object(encoded: str) -> bool:
 
 
 def service(report: Report, obj: JSON) -> None:
-    """Type and ports."""
+    """Check type and ports of a Service."""
     spec = obj.get("spec") or {}
     kind, ports = spec.get("type") or "ClusterIP", spec.get("ports") or []
     headless = spec.get("clusterIP") == "None"
@@ -130,7 +130,7 @@ def _service_port(
 
 
 def node(report: Report, obj: JSON) -> None:
-    """Taints and capacity."""
+    """Check taints and capacity of a Node."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     scheduling.taints(report, spec.get("taints") or [], "metadata.taints")
     for kind in ("capacity", "allocatable"):
@@ -150,7 +150,7 @@ def lease(report: Report, obj: JSON) -> None:
 
 
 def runtimeclass(report: Report, obj: JSON) -> None:
-    """The handler's name."""
+    """Check the handler's name of a RuntimeClass."""
     handler = obj.get("handler") or ""
     report.all_invalid("handler", handler, formats.dns_label(handler))
     for name, amount in ((obj.get("overhead") or {}).get("podFixed") or {}).items():

@@ -37,7 +37,7 @@ def source_kinds(spec: JSON) -> list[str]:
 
 
 def volume(report: Report, obj: JSON) -> None:
-    """A volume's spec."""
+    """Check the spec of a PersistentVolume."""
     spec = obj.get("spec") or {}
     _spec(report, spec)
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
@@ -111,7 +111,7 @@ def source(report: Report, kind: str, supplied: JSON, path: str) -> None:
 
 
 def csi(report: Report, supplied: JSON, path: str) -> None:
-    """A CSI volume."""
+    """Check the CSI source of a PersistentVolume."""
     if supplied.get("driver"):
         driver_name(report, supplied["driver"], f"{path}.driver")
     else:

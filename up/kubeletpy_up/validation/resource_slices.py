@@ -37,7 +37,7 @@ _SEMVER = re.compile(
 
 
 def resource_slice(report: Report, obj: JSON) -> None:
-    """A ResourceSlice."""
+    """Check the spec of a ResourceSlice."""
     spec = obj.get("spec") or {}
     driver_name(report, spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}

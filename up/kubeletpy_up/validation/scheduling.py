@@ -20,7 +20,7 @@ _UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
 def tolerations(report: Report, supplied: list[JSON], path: str) -> None:
-    """``spec.tolerations``."""
+    """Check ``spec.tolerations`` of a pod."""
     for index, toleration in enumerate(supplied):
         where = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
@@ -53,7 +53,7 @@ def tolerations(report: Report, supplied: list[JSON], path: str) -> None:
 
 
 def taints(report: Report, supplied: list[JSON], path: str) -> None:
-    """A node's ``spec.taints``."""
+    """Check ``spec.taints`` of a Node."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(supplied):
         where = f"{path}[{index}]"
@@ -104,7 +104,7 @@ def _pod_term(report: Report, term: JSON, path: str) -> None:
 
 
 def affinity(report: Report, supplied: JSON, path: str) -> None:
-    """``spec.affinity``."""
+    """Check ``spec.affinity`` of a pod."""
     node = supplied.get("nodeAffinity") or {}
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
     hard = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -132,7 +132,7 @@ def _weight(report: Report, preferred: JSON, path: str) -> None:
 
 
 def spread(report: Report, supplied: list[JSON], path: str) -> None:
-    """``spec.topologySpreadConstraints``."""
+    """Check ``spec.topologySpreadConstraints`` of a pod."""
     for index, constraint in enumerate(supplied):
         where = f"{path}[{index}]"
         if (constraint.get("maxSkew") or 0) <= 0:

@@ -23,7 +23,7 @@ _IMMUTABLE = "field is immutable"
 
 
 def storage_class(report: Report, obj: JSON) -> None:
-    """A StorageClass."""
+    """Check the fields of a StorageClass."""
     parameters = obj.get("parameters") or {}
     report.at_most("parameters", parameters, _MAX_PARAMETERS)
     if "" in parameters:
@@ -71,7 +71,7 @@ def storage_class_changed(report: Report, new: JSON, old: JSON) -> None:
 
 
 def csi_driver(report: Report, obj: JSON) -> None:
-    """A CSIDriver."""
+    """Check the spec of a CSIDriver."""
     spec = obj.get("spec") or {}
     policy = spec.get("fsGroupPolicy") or ""
     if policy and policy not in _GROUP_POLICIES:
@@ -200,7 +200,7 @@ def volume_attachment_changed(report: Report, new: JSON, old: JSON) -> None:
 
 
 def storage_capacity(report: Report, obj: JSON) -> None:
-    """A CSIStorageCapacity."""
+    """Check the fields of a CSIStorageCapacity."""
     if obj.get("nodeTopology") is not None:
         label_selector(report, obj["nodeTopology"], "nodeTopology")
     claims.class_name(report, obj.get("storageClassName") or "", "storageClassName")
