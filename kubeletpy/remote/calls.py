@@ -1,6 +1,8 @@
-"""Makes one CRI call: deadline, typed errors, metrics. The client gives the calls their meaning.
+"""CRI calls over gRPC: each with a deadline, typed errors, metrics and a span.
 
-Must never log or raise a request's content: pull requests carry credentials.
+:class:`ServiceCalls` makes the calls of one service. :func:`unary` and :func:`streamed` declare a
+call by its method of the protocol, for the client in :mod:`kubeletpy.remote.services`. Must never
+log or raise a request's content, as pull requests carry credentials, nor decide when to call.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
-from kubeletpy.remote import connection as cancellation
 from kubeletpy.remote import errors as remote_errors
-from kubeletpy.remote.connection import MAX_RECEIVE, GrpcChannel, stubs
+from kubeletpy.remote.connection import (
+    MAX_RECEIVE,
+    GrpcChannel,
+    cancellation_requested,
+    stubs,
+)
 from kubeletpy.remote.generated import api_pb2 as cri
-
-# The names of CRI calls in the kubelet's metrics. Must never do more than name.
 
 OPERATIONS: Final = {
     "Version": "version",
@@ -77,29 +81,29 @@ class CallMetrics(Protocol):
     """Where calls are counted."""
 
     def call_done(self, operation: str, seconds: float, failed: bool) -> None:
-        """A call ended; ``operation`` is the kubelet's operation_type."""
+        """Count a call that ended; ``operation`` is the kubelet's operation_type."""
         ...
 
     def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
-        """A RunPodSandbox ended."""
+        """Count a RunPodSandbox that ended, by the runtime handler of its pod."""
         ...
 
 
 class NoMetrics:
-    """Counts nothing."""
+    """CallMetrics for a program that counts no calls."""
 
     def call_done(self, operation: str, seconds: float, failed: bool) -> None:
-        """Ignored."""
+        """Ignore the call, as nothing is counted."""
 
     def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
-        """Ignored."""
+        """Ignore the sandbox, as nothing is counted."""
 
 
 class ServiceCalls:
     """The calls of one service ("RuntimeService", "ImageService") over one connection.
 
-    ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``, of
-    which is passed to the runtime.
+    ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``,
+    whose context is passed to the runtime.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class ServiceCalls:
     ) -> Answer:
         """Call ``method`` and return its answer, of class ``answer``.
 
-        ``own`` is the timeout in seconds that the request itself carries (timeouts.deadline_for).
+        ``own`` is the timeout in seconds that the request itself carries (errors.deadline_for).
         ``target`` names in errors what the call is about. ``check`` returns the fault of an answer,
         which is then raised as InvalidResponse. ``secrets`` are kept out of errors. Raises
         CRIError.
@@ -206,21 +210,21 @@ class ServiceCalls:
             raise remote_errors.Cancelled(method, "the connection is closed", target=target)
 
     def _unless_ours(self, method: str, target: str) -> BaseException:
-        """The cause of a cancelled wait: our task was cancelled, or a channel closed under it."""
-        if self.connection.closed and not cancellation.is_ours():
+        """Return why a wait was canceled: our task was, or the channel was closed."""
+        if self.connection.closed and not cancellation_requested():
             return remote_errors.Cancelled(method, "the connection was closed", target=target)
         return asyncio.CancelledError()
 
     @contextmanager
     def _traced(self, method: str) -> Iterator[OpenSpan]:
-        """A span as OpenTelemetry's gRPC client for Go has it (its conventions of 1.39)."""
+        """Open a span as OpenTelemetry's gRPC client for Go does (its conventions of 1.39)."""
         name = f"{self._service}/{method}"
-        supplied = {
+        attributes = {
             "rpc.method": name,
             "rpc.system.name": "grpc",
             "server.address": self.connection.endpoint,
         }
-        with self._tracer.span(name, supplied, client=True) as span:
+        with self._tracer.span(name, attributes, client=True) as span:
             code = remote_errors.Code.OK
             try:
                 yield span
@@ -250,7 +254,7 @@ class ServiceCalls:
 
 
 def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> Answer:
-    """The message that the runtime sent. Raises InvalidResponse; its text quotes no bytes."""
+    """Parse the message that the runtime sent. Raises InvalidResponse; its text quotes no bytes."""
     try:
         return kind.FromString(data)
     except DecodeError:
@@ -263,12 +267,7 @@ def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> A
         ) from None
 
 
-# CRI calls over gRPC, each declared by its method of the protocol. Must never decide when to
-# call.
-#
-# ``stop_container = unary(RuntimeService.stop_container, target="container_id", own="timeout")``
-# has that method's signature. Its name gives the names of the call and of both messages, its
-# arguments are the fields of the request.
+# Calls declared by their methods of the protocol
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -297,7 +296,7 @@ class _Declared:
         self._fields = code.co_varnames[1 : code.co_argcount]
 
     def request(self, args: tuple[Any, ...], fields: Mapping[str, Any]) -> Any:
-        """The request; a method whose only argument is ``request`` is passed it."""
+        """Return the request message; it is the argument ``request`` if there is no other."""
         fields = {**dict(zip(self._fields, args, strict=False)), **fields}
         return fields["request"] if "request" in fields else self._request(**fields)
 
@@ -311,12 +310,16 @@ def unary(
     check: Callable[[Any], str] | None = None,
     believe: Callable[[Any], Any] = lambda value: value,
 ) -> Method:
-    """A call with one answer.
+    """Declare a call with one answer.
+
+    ``stop_container = unary(RuntimeService.stop_container, target="container_id", own="timeout")``
+    has that method's signature. Its name gives the names of the call and of both messages, its
+    arguments are the fields of the request.
 
     Args:
         like: the protocol's method.
-        answer: the field that is returned, which must be set unless it is repeated; empty: the
-            message, or None if it never has any field.
+        answer: the field that is returned, which must be set unless it is repeated; if empty, the
+            message is returned, or None if it never has any field.
         target: the field of the request that names in errors what the call is about.
         own: the field of the request that is a timeout, in seconds.
         check: returns what is wrong with the message.
@@ -347,7 +350,7 @@ def unary(
 def streamed(
     like: Method, items: str, believe: Callable[[Any, Any], Any] = lambda items, filter: items
 ) -> Method:
-    """A list in pieces, of which the field ``items`` is yielded one by one.
+    """Declare a list in pieces, of which the field ``items`` is yielded one by one.
 
     ``believe`` leaves out of a piece what can't be true; its second argument is the list's filter.
     """

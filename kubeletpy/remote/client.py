@@ -1,7 +1,6 @@
 """The CRI client: both services of a runtime over gRPC, as one object.
 
-It makes calls and reports how they went. Must never retry, cache or decide: its users
-do.
+It makes calls and reports how they went. Must never retry, cache or decide: its users do.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ class RemoteRuntime(RemoteLists, RemoteServices):
     Make it inside a running event loop; it dials at once, in the background. ``connect`` waits for
     the runtime and checks that it speaks CRI v1; ``close`` ends it. ``image_endpoint`` is the
     socket of the image service if that is another process. ``request_timeout`` is
-    runtimeRequestTimeout in seconds; ``pod_selectors``: see lists; ``tracer``: where calls are
-    sent as spans. Raises EndpointError for an
-    invalid endpoint.
+    runtimeRequestTimeout in seconds. ``pod_selectors`` are those of :class:`RemoteLists`. Calls are
+    sent to ``tracer`` as spans. Raises EndpointError for an invalid endpoint.
     """
 
     def __init__(
@@ -136,7 +134,7 @@ def _foreign(connection: GrpcChannel, service: str, error: CRIError) -> Incompat
     )
 
 
-# Queries a runtime's configuration at startup. Must never delay the start for long.
+# The runtime's configuration, which is queried when the agent starts
 
 TRIES = 3
 PAUSE = 2.0
@@ -146,7 +144,7 @@ PAUSE = 2.0
 async def cgroup_driver(
     runtime: RuntimeService, losing_support: Callable[[], None] = lambda: None
 ) -> str | None:
-    """The runtime's cgroup driver, "systemd" or "cgroupfs"; None when it does not report it.
+    """Return the runtime's cgroup driver, "systemd" or "cgroupfs", or None if it reports none.
 
     A runtime without the call (containerd before 2.0) or without a Linux answer does not report
     it: then KubeletConfiguration's cgroupDriver stands. If the call is missing, ``losing_support``

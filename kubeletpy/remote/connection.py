@@ -22,7 +22,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kubeletpy.base.tasks import cancel_tasks
 
-# From the endpoint as configured to the target gRPC dials. Must never touch the socket.
+log = logging.getLogger(__name__)
+
+# Endpoints
 
 MAX_SOCKET_PATH = 107
 """Maximum bytes of a unix socket's path on Linux (sun_path without the terminating zero)."""
@@ -33,7 +35,7 @@ class EndpointError(ValueError):
 
 
 def socket_path(endpoint: str) -> str:
-    """The absolute path of the socket that ``endpoint`` names.
+    """Return the absolute path of the socket that ``endpoint`` names, without touching it.
 
     Accepts ``unix:///run/containerd/containerd.sock``, ``unix:/run/…`` and the plain path. Raises
     EndpointError for everything else: CRI runtimes listen on unix sockets, and there is no TLS
@@ -68,15 +70,16 @@ def socket_path(endpoint: str) -> str:
 
 
 def dial_target(endpoint: str) -> str:
-    """The gRPC target of ``endpoint``. Raises EndpointError."""
+    """Return the gRPC target of ``endpoint``. Raises EndpointError."""
     return "unix:" + quote(socket_path(endpoint), safe="/")
 
 
-log = logging.getLogger(__name__)
+# The channel
 
 MAX_RECEIVE = 16 * 1024 * 1024
 """Bytes of the largest answer we accept: the kubelet's own limit, and what containerd is willing to
-send. An answer is read in one piece on the event loop; larger lists come in parts (lists).
+send. An answer is read in one piece on the event loop; larger lists come in parts
+(:class:`kubeletpy.remote.services.RemoteLists`).
 """
 
 MAX_OUTPUT = 4 * 1024 * 1024
@@ -185,24 +188,21 @@ class GrpcChannel:
             listener(ready)
 
 
-# Finds who cancelled a call: gRPC also cancels calls when their channel is closed.
+# Calls over a channel
 
 
-def is_ours() -> bool:
+def cancellation_requested() -> bool:
     """Whether cancellation of the running task was requested.
 
-    A cancelled task keeps the frames that it left: a frame of theirs that refers to the task is a
-    cycle with it, so it is looked up here.
+    gRPC also cancels calls when their channel is closed. A canceled task keeps the frames that it
+    left: a frame of theirs that refers to the task is a cycle with it, so it is looked up here.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-# Callables for the methods of a gRPC service, made from its descriptor. Must never make a call.
-
-
 def stubs(channel: grpc.aio.Channel, service: ServiceDescriptor) -> dict[str, Any]:
-    """A callable for each method of a service; answers come as bytes."""
+    """Return a callable for each method of a service, from its descriptor; answers are bytes."""
     made: dict[str, Any] = {}
     for method in service.methods:
         make = channel.unary_stream if method.server_streaming else channel.unary_unary

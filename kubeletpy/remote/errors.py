@@ -1,6 +1,4 @@
-"""Errors of CRI calls: a class per gRPC status that callers distinguish.
-
-Pure.
+"""Errors of CRI calls, with a class per gRPC status that callers distinguish, and deadlines. Pure.
 
 Needs no gRPC: pure modules, a simulated runtime and a user's own runtime raise and catch these
 without importing it. Must never carry credentials: ``details`` is text that goes to logs, events
@@ -38,11 +36,11 @@ class Code(StrEnum):
     @property
     def reported(self) -> str:
         """The name of gRPC in Go, which people search for: "DeadlineExceeded"."""
-        return code_in_parts(self.value)
+        return go_code_name(self.value)
 
 
-def code_in_parts(name: str) -> str:
-    """NOT_FOUND is NotFound, CANCELLED is Canceled."""
+def go_code_name(name: str) -> str:
+    """Return the name of a status code in Go: NotFound for NOT_FOUND, Canceled for CANCELLED."""
     return {"OK": "OK", "CANCELLED": "Canceled"}.get(name) or name.title().replace("_", "")
 
 
@@ -172,22 +170,21 @@ _BY_CODE: dict[Code, type[CRIError]] = {
 
 
 def error_for(code: Code, method: str, details: str, *, target: str = "") -> CRIError:
-    """The error for a status: the class for its code, or plain CRIError for codes that are not
-    distinguished."""
+    """Return the error for a status: of the class for its code, or a plain CRIError."""
     kind = _BY_CODE.get(code, CRIError)
     return kind(method, details, target=target, code=code)
 
 
-# The text of a call that ended because nobody answered in time.
-#
-# gRPC's own texts ("Deadline Exceeded", "Stream removed (Deadline Exceeded)") name neither the
-# call nor the time. A text that the peer sent is kept.
+# Timeouts: gRPC's own texts ("Deadline Exceeded") name neither the call nor the time
 
 _OWN_TEXTS = ("", "deadline exceeded", "stream removed", "stream removed (deadline exceeded)")
 
 
 def is_silence(code: Code, details: str) -> bool:
-    """Whether a status comes from gRPC itself, because the deadline passed without an answer."""
+    """Whether a status comes from gRPC itself, because the deadline passed without an answer.
+
+    If not, the peer sent the text, which is kept.
+    """
     text = details.strip().lower()
     if code is Code.DEADLINE_EXCEEDED:
         return text in _OWN_TEXTS
@@ -195,21 +192,19 @@ def is_silence(code: Code, details: str) -> bool:
 
 
 def no_answer(timeout: float | None) -> str:
-    """The message of a timeout: ``no answer within 120s``."""
+    """Return the message of a timeout: ``no answer within 120s``."""
     return "no answer in time" if timeout is None else f"no answer within {timeout:g}s"
 
 
 def runtime_is_silent(method: str, endpoint: str, timeout: float | None) -> str:
-    """The message of a CRI call without an answer, with a remedy."""
+    """Return the message of a CRI call without an answer, with a remedy."""
     return (
         f"{no_answer(timeout)} to {method} from the container runtime at {endpoint}; check that it "
         "is running and not overloaded or stopped, or raise runtimeRequestTimeout"
     )
 
 
-# How long a CRI call may take: one function from the call to its deadline.
-#
-# The rules are the kubelet's (cri-client; docs/reference/constants.csv: cri). Must never wait.
+# Deadlines
 
 DEFAULT_REQUEST_TIMEOUT = 120.0
 """Seconds; KubeletConfiguration's runtimeRequestTimeout."""
@@ -219,7 +214,9 @@ NO_DEADLINE = frozenset({"PullImage", "GetContainerEvents"})
 
 
 def deadline_for(method: str, request_timeout: float, *, own: float = 0.0) -> float | None:
-    """Seconds that ``method`` (the CRI's name) may take, None for no limit.
+    """Return the seconds that ``method`` (the CRI's name) may take, or None for no limit.
+
+    The rules are the kubelet's (cri-client; docs/reference/constants.csv: cri).
 
     ``request_timeout`` is runtimeRequestTimeout in seconds. ``own`` is the timeout the request
     itself carries, in seconds: StopContainer's grace period, ExecSync's and CheckpointContainer's

@@ -1,9 +1,8 @@
 """A gRPC service of the agent's own on a unix socket: for programs on this node, run by root.
 
 Message sizes and the number of concurrent calls are bounded, and on request calls a second and how
-long a stream may be left unread.
-Messages come and go as bytes, so that a server loads their types only when it is called. Must never
-listen on a network.
+long a stream may be left unread. Messages are passed as bytes, so that a server loads their types
+only when it is called. Must never listen on a network.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.remote.connection import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
 
-# How many calls are answered per second. Pure: time is an argument.
-
 
 class Rate:
-    """A rate limit: so many calls per second, and a burst."""
+    """A limit of calls per second, with a burst. Pure: time is an argument."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
@@ -54,7 +51,7 @@ Request = TypeVar("Request", bound=Message)
 MAX_REQUEST = 64 * 1024
 """Bytes of the largest request that is read."""
 CLOSE_S = 0.2
-"""Seconds that calls in flight may still take when it closes."""
+"""Seconds that calls in flight may still take when the server closes."""
 TOO_FAST = "rejected by rate limit"
 """Clients written for the kubelet compare the whole text; nothing may be added."""
 _OPTIONS: tuple[tuple[str, int], ...] = (
@@ -67,8 +64,6 @@ Answer = Callable[[bytes], Awaitable[bytes]]
 """From a request to its answer; raises CallRefused."""
 Stream = Callable[[bytes], AsyncGenerator[bytes]]
 """From a request to its answers, until the caller hangs up; raises CallRefused."""
-
-
 Ended = Callable[[str, str, Code], None]
 """Called with the service's full name, the method and the status of a call that has ended."""
 
@@ -96,7 +91,7 @@ class CallRefused(Exception):
 
 
 class LocalServer:
-    """Make it inside a running event loop."""
+    """A server of some services on one socket. Make it inside a running event loop."""
 
     def __init__(
         self,
@@ -109,13 +104,16 @@ class LocalServer:
         ended: Ended = lambda service, method, code: None,
         stall: StreamStall | None = None,
     ) -> None:
-        """Args:
-        at_once: calls in flight at once; more are refused.
-        services: by full name, the handlers of each method.
-        streams: by the same names, the methods with any number of answers.
-        rate: of the calls with one answer; more are refused.
-        ended: called for each call that is not refused for its rate.
-        stall: ends streams that are not read; None: they wait.
+        """Prepare the handlers; nothing listens at ``path`` before the server is started.
+
+        Args:
+            path: the socket.
+            at_once: calls in flight at once; more are refused.
+            services: by full name, the handlers of each method.
+            streams: by the same names, the methods with any number of answers.
+            rate: of the calls with one answer; more are refused.
+            ended: called for each call that is not refused for its rate.
+            stall: ends streams that are not read; None if they wait.
         """
         self._path = path
         self._server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=at_once)

@@ -18,8 +18,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.text import scrub
-from kubeletpy.remote import connection
-from kubeletpy.remote.connection import dial_target, stubs
+from kubeletpy.remote.connection import cancellation_requested, dial_target, stubs
 from kubeletpy.remote.errors import Code, is_silence, no_answer
 
 Answer = TypeVar("Answer", bound=Message)
@@ -65,7 +64,7 @@ class PluginCallFailed(Exception):
 
 
 async def _parsed(answer: type[Answer], data: bytes, call: str) -> Answer:
-    """An answer, parsed where its size belongs. Raises PluginCallFailed."""
+    """Parse an answer, in a thread if it is large. Raises PluginCallFailed."""
     try:
         if len(data) > LARGE_ANSWER:
             return await asyncio.to_thread(answer.FromString, data)
@@ -110,9 +109,14 @@ class PluginCalls:
         *,
         more: Iterable[ServiceDescriptor] = (),
     ) -> None:
-        """Args:
-        plugin: names it in errors: ``driver x``.
-        more: services that it may have in addition.
+        """Connect to ``socket`` in the background, whenever something listens there.
+
+        Args:
+            socket: the path of the plugin's socket.
+            service: the one that it must have.
+            plugin: names it in errors: ``driver x``.
+            max_answer: bytes of the largest answer that is read.
+            more: services that it may have in addition.
 
         Raises:
             EndpointError: nothing can listen there.
@@ -166,7 +170,7 @@ class PluginCalls:
                 Code.DEADLINE_EXCEEDED, call, no_answer(within), answered=False
             ) from None
         except asyncio.CancelledError:
-            if not self._closed or connection.is_ours():
+            if not self._closed or cancellation_requested():
                 raise
             raise self._lost(call) from None
         return await _parsed(answer, data, call)
@@ -196,7 +200,7 @@ class PluginCalls:
             details = scrub(error.details() or "")
             raise PluginCallFailed(Code[error.code().name], call, details) from None
         except asyncio.CancelledError:
-            if not self._closed or connection.is_ours():
+            if not self._closed or cancellation_requested():
                 raise
             raise self._lost(call) from None
 

@@ -1,4 +1,4 @@
-"""Both CRI services over gRPC: the calls, a line for each, and those that need more than a line.
+"""Both CRI services over gRPC: a line for each call, and lists that may be requested in parts.
 
 Must never decide when to call, nor let credentials into an error or a log line.
 """
@@ -26,7 +26,7 @@ REQUESTED_VERSION = "0.1.0"
 
 
 class RemoteServices(RuntimeService, ImageService):
-    """The calls of both services, but for the lists that may have to be requested in parts."""
+    """The calls of both services, except the lists of :class:`RemoteLists`."""
 
     def __init__(self, runtime: ServiceCalls, images: ServiceCalls, metrics: CallMetrics) -> None:
         self.services = {"RuntimeService": runtime, "ImageService": images}
@@ -199,7 +199,7 @@ class RemoteServices(RuntimeService, ImageService):
 
 
 def secrets_of(auth: cri.AuthConfig | None) -> tuple[str, ...]:
-    """The strings of a credential that must not be shown, also the password inside ``auth``."""
+    """Return the secret strings of a credential, also the password inside ``auth``."""
     if auth is None:
         return ()
     try:
@@ -209,13 +209,7 @@ def secrets_of(auth: cri.AuthConfig | None) -> tuple[str, ...]:
     return (auth.password, auth.auth, auth.identity_token, auth.registry_token, inside)
 
 
-# The CRI calls that list sandboxes and containers, in parts where one answer would be too large.
-#
-# A runtime's lists contain labels and annotations that pods' owners choose, so a node's list may
-# outgrow the largest message. The list is then requested as a stream. If there is none, or its
-# messages are too large as well (CRI-O: 3000 items in each), it is requested by state, and by pod
-# or sandbox. Parts are requested in the order of life, so that what ends in between is seen
-# twice, not never. Must never leave a part out: a list that can't be completed fails.
+# Lists of sandboxes and containers, in parts where one answer would be too large
 
 log = logging.getLogger(__name__)
 
@@ -254,7 +248,14 @@ async def _no_pods() -> Collection[Selector]:
 
 
 class RemoteLists(RuntimeService):
-    """The lists of remote.protocol.RuntimeService over the calls of "RuntimeService"."""
+    """Lists sandboxes and containers, in parts where one answer would be too large.
+
+    A runtime's lists contain labels and annotations that pods' owners choose, so a node's list may
+    outgrow the largest message. The list is then requested as a stream. If there is none, or its
+    messages are too large as well (CRI-O: 3000 items in each), it is requested by state, and by pod
+    or sandbox. Parts are requested in the order of life, so that what ends in between is seen
+    twice, not never. Must never leave a part out: a list that can't be completed fails.
+    """
 
     def __init__(self, calls: ServiceCalls, pod_selectors: PodSelectors | None = None) -> None:
         """Without ``pod_selectors`` a list of sandboxes is split by state only."""

@@ -1,8 +1,8 @@
-"""A runtime of which only one thing is open: how a container runs.
+"""Bases of a program's own runtime: one that answers no call, one that lacks only processes.
 
-It remembers sandboxes and containers and answers the CRI's questions about them; a subclass starts
-a container, waits for its end and sends it signals. For runtimes without images, pod networks and
-memory: it is lost when the program ends.
+A subclass of :class:`PartialRuntime` overrides the calls that it supports. :class:`SimpleRuntime`
+remembers sandboxes and containers and answers the CRI's questions about them; its subclass starts a
+container, waits for its end and sends it signals.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService, missing
 from kubeletpy.remote.verify import lets_through
 
-# A runtime that answers nothing yet: the base of a program's own runtime.
-#
-# Every call of both CRI services is here and answers Unimplemented, except those with one obvious
-# answer. Streamed lists are the plain lists in pieces, a runtime that answers is ready, and the
-# node's addresses passed to it may be ignored. Must never do any I/O.
-
 
 class PartialRuntime(RuntimeService, ImageService):
     """Both services of :mod:`kubeletpy.remote.protocol`; a subclass overrides what it can do.
+
+    Every call answers Unimplemented, except those with one obvious answer. Streamed lists are the
+    plain lists in pieces, a runtime that answers is ready, and the node's addresses passed to it
+    may be ignored.
 
     An agent needs at least ``version``, ``list_pod_sandbox``, ``pod_sandbox_status``,
     ``run_pod_sandbox``, ``stop_pod_sandbox``, ``remove_pod_sandbox``, and the same of containers
@@ -59,7 +57,7 @@ class PartialRuntime(RuntimeService, ImageService):
     async def list_container_stats(
         self, filter: cri.ContainerStatsFilter | None = None
     ) -> Sequence[cri.ContainerStats]:
-        """None known."""
+        """Return nothing, as no container is measured."""
         return ()
 
     async def stream_container_stats(
@@ -72,7 +70,7 @@ class PartialRuntime(RuntimeService, ImageService):
     async def list_pod_sandbox_stats(
         self, filter: cri.PodSandboxStatsFilter | None = None
     ) -> Sequence[cri.PodSandboxStats]:
-        """None known."""
+        """Return nothing, as no sandbox is measured."""
         return ()
 
     async def stream_pod_sandbox_stats(
@@ -87,7 +85,7 @@ class PartialRuntime(RuntimeService, ImageService):
         return
 
     async def status(self, verbose: bool = False) -> cri.StatusResponse:
-        """Ready: it answers."""
+        """Report the runtime and its network as ready, since it answers."""
         ready = [
             cri.RuntimeCondition(type=f"{each}Ready", status=True)
             for each in ("Runtime", "Network")
@@ -100,11 +98,11 @@ class PartialRuntime(RuntimeService, ImageService):
         yield cri.ContainerEventResponse()
 
     async def list_metric_descriptors(self) -> Sequence[cri.MetricDescriptor]:
-        """None."""
+        """Return no descriptors, as there are no metrics."""
         return ()
 
     async def list_pod_sandbox_metrics(self) -> Sequence[cri.PodSandboxMetrics]:
-        """None."""
+        """Return no metrics, as no sandbox is measured."""
         return ()
 
     async def stream_pod_sandbox_metrics(self) -> AsyncIterator[cri.PodSandboxMetrics]:
@@ -124,7 +122,7 @@ class PartialRuntime(RuntimeService, ImageService):
     # -- image service ------------------------------------------------------------
 
     async def list_images(self, filter: cri.ImageFilter | None = None) -> Sequence[cri.Image]:
-        """None are kept."""
+        """Return no images, as none are kept."""
         return ()
 
     async def stream_images(
@@ -155,7 +153,7 @@ class PartialRuntime(RuntimeService, ImageService):
         return
 
     async def image_fs_info(self) -> cri.ImageFsInfoResponse:
-        """No filesystems."""
+        """Return no filesystems, as no images are kept."""
         return cri.ImageFsInfoResponse()
 
 

@@ -31,11 +31,6 @@ from kubeletpy.remote.grpc_message import (
     reset_code,
 )
 
-# Carries out one HTTP/2 exchange over a connected socket, which is closed afterwards.
-#
-# Must never hold more of a server's bytes than the exchange takes, nor process the bytes of two
-# servers in one turn of the event loop.
-
 
 class Turns:
     """Runs one piece of work in a turn of the event loop, in order of arrival.
@@ -66,7 +61,9 @@ async def carry_out(
     *,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Return when the exchange is done; the caller limits the time.
+    """Carry out one HTTP/2 exchange over a connected socket, which is closed afterwards.
+
+    Never holds more of a server's bytes than the exchange takes. The caller limits the time.
 
     Args:
         connected: a non-blocking socket, which belongs to the exchange from now on.
@@ -180,7 +177,7 @@ Connect = Callable[[], Awaitable[socket.socket]]
 
 
 class UnaryCall:
-    """A call.
+    """A call to one method, whose connecting is repeated until it succeeds or the time is over.
 
     Attributes:
         connected: its server has sent the HTTP/2 settings.
@@ -199,11 +196,18 @@ class UnaryCall:
         tls: Sequence[ssl.SSLContext | None] = (None,),
         greeted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args:
-        method: ``/package.Service/Method``.
-        tls: contexts for attempts to connect, one after another, which offer ``h2`` by ALPN; None
-            is in the clear.
-        greeted: called when the server has sent its settings.
+        """Prepare the call; it connects when :meth:`answer` is awaited.
+
+        Args:
+            connect: opens a connected socket.
+            authority: of the request, a host with its port.
+            method: ``/package.Service/Method``.
+            user_agent: of the request.
+            turns: shared by all calls of the event loop.
+            bounds: of the response.
+            tls: contexts for attempts to connect, one after another, which offer ``h2`` by ALPN;
+                None is in the clear.
+            greeted: called when the server has sent its settings.
         """
         self.connected = False
         self.problem = ""
@@ -217,7 +221,7 @@ class UnaryCall:
         self._greeted = greeted
 
     async def answer(self, message: bytes, within: float) -> bytes:
-        """The answer; connecting is repeated until it is cancelled.
+        """Return the answer; connecting is repeated until it is canceled.
 
         Args:
             within: seconds that the server has, which it is sent; the caller has to enforce it.

@@ -1,6 +1,4 @@
-"""Can a runtime's answer be trusted?
-
-Pure: each check returns what is wrong, or "".
+"""Checks of a runtime's answers: each returns what is wrong, or "". Pure.
 
 The runtime is not trusted: an empty id or a status without metadata would have the agent act on
 the wrong container. Must never repair an answer.
