@@ -120,7 +120,7 @@ _objects = ObjectText()
 async def decode_json(text: bytes) -> Any:
     """Decoded JSON without nulls; a large text is decoded in a thread. Raises one of UNREADABLE.
 
-    See :mod:`.object_text` for what else is left out of single objects.
+    See :mod:`kubeletpy.base.api.object_text` for what else is left out of single objects.
     """
     if len(text) <= object_text.MOST_TEXT:
         return _objects.decode(text)

@@ -36,7 +36,7 @@ from kubeletpy.status.store import (
 
 # The newest status kept for one pod, and what the API has of it.
 #
-# Must never write anything: :mod:`.writer` does.
+# Must never write anything: :class:`StatusWriter` does.
 
 
 class StatusEntry(Struct):
@@ -121,7 +121,7 @@ LAST_RETRY_S = 10.0
 SAY_AFTER = 3
 """Consecutive refusals of a write before an event is emitted for the pod."""
 TOGETHER_S = 1.0
-"""For so long a change waits that the next one shows as well, see :func:`.patch.may_wait`."""
+"""For so long a change waits that the next one shows as well, see :func:`.store.may_wait`."""
 TOGETHER_IN_BURSTS_S = 10.0
 """The same for pods that are being deleted, and in bursts, where the next change comes later."""
 GIVE_UP_AFTER = 6

@@ -193,7 +193,7 @@ def _devices(container: Container) -> set[str]:
 
 class ClaimDriverCalls:
     """One life's connection to a driver
-    (:class:`kubeletpy.resources.dra.drivers.DriverService`)."""
+    (:class:`kubeletpy.resources.dra.client.DriverService`)."""
 
     def __init__(self, driver: ClaimDriver, step: Step) -> None:
         self._driver = driver

@@ -52,7 +52,7 @@ Elsewhere = Callable[[str, str], Awaitable["Mapping[str, Any] | None"]]
 Foresee = Callable[[dict[str, Any]], Awaitable[Any]]
 """Predicts what the node would do with a pod, as a Struct. Raises ValueError for a bad request."""
 Evictions = Callable[[], Awaitable[Sequence[Any]]]
-"""Returns the current eviction orders (:class:`kubeletpy.node.eviction.order.EvictionOrder`)."""
+"""Returns the current eviction orders (:class:`kubeletpy.node.eviction.report.EvictionOrder`)."""
 Usage = Callable[[], Awaitable[dict[str, Any]]]
 """Returns CPU and memory of the running containers (:func:`kubeletpy.node.stats.scrapes.brief`)."""
 

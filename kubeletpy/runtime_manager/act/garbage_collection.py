@@ -101,8 +101,9 @@ class Remover:
         """Keep only the newest ``keep`` ended records of each init container.
 
         Until the API has how they ended, what a status can show of each stays; in a new sandbox
-        they do not count as runs of that sandbox (:mod:`.init_containers`). So does what was still
-        running when this sync began: nobody has seen yet how it ended.
+        they do not count as runs of that sandbox
+        (:mod:`kubeletpy.runtime_manager.plan.init_containers`). So does what was still running when
+        this sync began: nobody has seen yet how it ended.
         """
         if not run.request.reported():
             keep = max(keep, gc_selection.REPORTED)

@@ -34,7 +34,10 @@ MAX_REPORTED = 1024
 
 
 class LifecycleHookRunner:
-    """Runs the hooks of containers, as :class:`.protocol.LifecycleHooks`."""
+    """Runs the hooks of containers.
+
+    Implements :class:`~kubeletpy.runtime_manager.protocol.LifecycleHooks`.
+    """
 
     def __init__(
         self,
