@@ -1,7 +1,9 @@
-"""Carries out admission: reads the node, preempts other pods, counts refusals.
+"""Admission in the sync loop: judges pods, preempts others, holds the undecided, refuses the rest.
 
-The decisions are made in :mod:`kubeletpy.resources.admission`. Must never make the sync loop wait:
-what takes a while is returned as something to wait for.
+:class:`Admitting` is the loop's side, :class:`AdmissionGate` judges for it; between them stands
+:data:`Admit` (docs/reference/behaviour.md, a5, l). :mod:`kubeletpy.resources.admission` decides.
+Admission never makes the loop wait: what takes a while is returned as something to wait for. A pod
+that is held or was refused never starts, nor counts as allocated before it is admitted.
 """
 
 from __future__ import annotations
@@ -30,18 +32,17 @@ from kubeletpy.resources.admission.handlers import (
 )
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 
-# Pods whose admission takes a while, and pods that were refused: neither may get a worker.
-#
-# Admission takes a while when others must give way first, or the node is fetched again. Must
-# never keep a pod that has left the configuration.
-
 log = logging.getLogger(__name__)
 
 Settled = Callable[[str, checks.Rejection | None], None]
 
 
 class HeldPods:
-    """Pods whose admission is undecided or refused, by uid; no more than the configuration has."""
+    """Pods whose admission is undecided or refused, by uid: neither may get a worker.
+
+    Admission takes a while when others must give way first, or the node is fetched again. A pod
+    that has left the configuration is not kept.
+    """
 
     def __init__(self, settled: Settled) -> None:
         """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
@@ -86,7 +87,7 @@ class HeldPods:
             task.cancel()
 
     async def close(self) -> None:
-        """Give up everything that is still waited for."""
+        """Stop waiting for answers; the pods stay undecided."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         await cancel_tasks(tasks)
@@ -113,10 +114,6 @@ def _admits(task: asyncio.Task[checks.Rejection | None]) -> bool:
     return task.result() is None
 
 
-# The sync loop's interface to admission (docs/reference/behaviour.md, a5).
-#
-#  Whether a pod is refused is decided elsewhere (admission).
-
 Others = Callable[[], Sequence[Pod]]
 """The other active pods of the node, as of the time of the call."""
 
@@ -128,12 +125,12 @@ class Deferred(Struct, frozen=True):
 
 
 Admit = Callable[[Pod, Sequence[Pod]], checks.Rejection | Deferred | None]
-"""Judges a pod alongside the other active pods of the node; None: it may run."""
+"""The interface of loop and gate: judge a pod alongside the other active pods; None: it may run."""
 
 Settle = Callable[[], Awaitable[checks.Rejection | None]]
 """Waits for what placing a pod takes: files, and plugins that may be slow."""
 Place = Callable[[Pod], "checks.Rejection | Settle | None"]
-"""Gives a pod its place on the machine; None: done."""
+"""Places a pod on the machine; None: it is placed."""
 
 
 class AdmissionGate:
@@ -154,17 +151,20 @@ class AdmissionGate:
         plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
         resizes_preempt: bool = True,
     ) -> None:
-        """Args:
-        node: the node as the API last showed it.
-        newest_node: reads it from the API; None when it does not answer.
-        kill: kills a pod and waits until it has ended; raises TimeoutError.
-        place: gives a pod its place on the machine. Others are admitted meanwhile: a pod that waits
-            for a plugin blocks no other.
-        plugins: what a pod waits for before it is given its place: plugins that come back after the
-            start of the agent; None: nothing.
-        resizes_preempt: whether others give way for a resize of a critical pod; False: the
-            scheduler preempts for resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
-        held: how many devices are in use, by resource, if the pod with this uid has some of them.
+        """Collect what admission reads, and what it calls to make room.
+
+        Args:
+            node: the node as the API last showed it.
+            newest_node: reads it from the API; None when it does not answer.
+            kill: kills a pod and waits until it has ended; raises TimeoutError.
+            place: places a pod on the machine. Others are admitted meanwhile: a pod that waits for
+                a plugin blocks no other.
+            plugins: what a pod waits for before it is placed: plugins that come back after the
+                start of the agent; None: nothing.
+            resizes_preempt: whether others give way for a resize of a critical pod; False: the
+                scheduler preempts for resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
+            held: how many devices are in use, by resource, if the pod with this uid has some of
+                them.
         """
         self._state = state
         self._recorder = recorder
@@ -364,15 +364,8 @@ class AdmissionGate:
             self._needs = {uid: kept for uid, kept in self._needs.items() if uid in uids}
 
 
-# Lets pods in: has them judged as they are allocated, holds what takes a while, refuses the rest.
-#
-# The decisions are made by the ``Admit`` it is given. Must never let a pod start that is held or
-# was refused, nor count a pod as allocated before it is admitted. Source:
-# docs/reference/behaviour.md, l.
-
-
 class Admitting:
-    """For pods other than mirrors."""
+    """Admits pods other than mirrors, as they are allocated: the sync loop's side of admission."""
 
     def __init__(
         self,
@@ -387,13 +380,15 @@ class Admitting:
         show_held: Callable[[Pod], None],
         on_admitted: Callable[[Pod], None],
     ) -> None:
-        """Args:
-        reject: has the pod's worker report a refusal.
-        active: the pods that use the node.
-        current: the newest object of a pod in the configuration.
-        show_held: called with each pod that is held.
-        on_admitted: called with each pod that is admitted.
-        start: called with the uid of a pod that was held and may run now.
+        """Judge with ``admit``, and pass the outcomes on.
+
+        Args:
+            reject: has the pod's worker report a refusal.
+            active: the pods that use the node.
+            current: the newest object of a pod in the configuration.
+            show_held: called with each pod that is held.
+            on_admitted: called with each pod that is admitted.
+            start: called with the uid of a pod that was held and may run now.
         """
         self._admit = admit
         self._allocations = allocations

@@ -1,8 +1,8 @@
-"""Follows the runtime's own events, so that an exit is known in milliseconds.
+"""Notices exits between two relists: by the runtime's own events, or else by early polls.
 
-Events make us fast; relists keep us right. A runtime without events (Unimplemented) is relisted
-every second; a broken stream is retried with backoff, with relists meanwhile. It must never believe
-an event against better knowledge (:mod:`.event_merge`).
+Events make the agent fast; relists keep it correct. A runtime without events (Unimplemented) is
+relisted every second; a broken stream is retried with backoff, with relists meanwhile. An event
+never replaces a newer status (:func:`~kubeletpy.syncloop.lifecycle.goes_forward`).
 """
 
 from __future__ import annotations
@@ -205,13 +205,6 @@ def _is_late_changes(known: PodRuntimeStatus | None, status: PodRuntimeStatus) -
     )
 
 
-# Checks on init containers soon after their start, where the runtime has no events.
-#
-# The next container waits for this one to end, which most often happens soon; a relist every
-# second would set the pace of every pod with init containers. So one container at a time is
-# polled after growing pauses, until the relist is as good. Must never poll while events flow, nor
-# anything else that runs: it may run forever.
-
 FIRST_PAUSE_S = 0.02
 LAST_PAUSE_S = 1.0
 """Pauses before polls, each twice as long as the previous one."""
@@ -220,7 +213,13 @@ CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
 
 class EarlyPolls:
-    """Follows the status cache; at most one task per init container that has just started."""
+    """Polls init containers soon after their start, where the runtime has no events.
+
+    The next container waits for this one to end, which most often happens soon; a relist every
+    second would set the pace of every pod with init containers. So one container of a pod at a time
+    is polled after growing pauses, until the relist is as good. Nothing else is polled: it may run
+    forever.
+    """
 
     def __init__(
         self, runtime: RuntimeService, cache: PodStatusCache, pleg: Pleg, current_pod: CurrentPod
@@ -253,7 +252,7 @@ class EarlyPolls:
         task.add_done_callback(lambda done: self._ended(uid, done))
 
     async def close(self) -> None:
-        """Stop polling."""
+        """Cancel all polls and wait for their end."""
         await cancel_tasks(self._polls.values())
 
     def _ended(self, uid: str, task: asyncio.Task[None]) -> None:

@@ -1,7 +1,9 @@
-"""The pass that keeps memory, workers, runtime and API in step (docs/reference/behaviour.md, a6).
+"""Housekeeping: the pass that keeps memory, workers, runtime and API in step, and its rules.
 
-Reads only memory, so that a pass over a quiet node costs microseconds. It must never
-run before all sources have delivered and the runtime has been listed: it ends what no source has.
+A pass reads only memory, so that it costs microseconds on a quiet node
+(docs/reference/behaviour.md, a6). It must never run before all sources have delivered and the
+runtime has been listed: it ends what no source has. The other classes answer what of a pod must
+stay, and remove dead containers.
 """
 
 from __future__ import annotations
@@ -179,15 +181,14 @@ def _labels(view: WorkerSummary) -> tuple[str, str, str]:
     return lifecycle.value, "orphan" if view.orphan else "desired", "true" if view.static else ""
 
 
-# Pods for which a source has something that can't be read: they are left as they are.
-#
-# An API object at least has the identity of its pod. An invalid manifest has none: any pod from
-# such a source that no readable manifest accounts for may be its earlier version. Must never hold
-# back a pod whose place a readable manifest has taken.
-
-
 class UnreadPods:
-    """Determined anew at each call; costs nothing while every manifest can be read."""
+    """Pods for which a source has something that can't be read: they are left as they are.
+
+    An API object at least has the identity of its pod. An invalid manifest has none: any pod from
+    such a source that no readable manifest accounts for may be its earlier version. A pod that a
+    readable manifest has replaced is not held. Determined anew at each call, at no cost while every
+    manifest can be read.
+    """
 
     def __init__(
         self,
@@ -196,7 +197,7 @@ class UnreadPods:
         cache: PodStatusCache,
         worker: Callable[[str], object],
     ) -> None:
-        """``worker(uid)``: not None for a pod that this agent has known, thus no riddle."""
+        """``worker(uid)``: not None for a pod that this agent has known, which needs no guess."""
         self._merge = merge
         self._pods = pods
         self._cache = cache
@@ -208,7 +209,7 @@ class UnreadPods:
         return uid in self._merge.unknown or self._may_be_nameless(uid)
 
     def uids(self) -> frozenset[str]:
-        """All of them."""
+        """The uids of the pods that are left as they are."""
         if not self._merge.nameless:
             self._reported = frozenset()
             return self._merge.unknown
@@ -231,13 +232,8 @@ class UnreadPods:
         return successor is None or not successor.is_static
 
 
-# Which data of a pod may still be needed: for everything that cleans up after pods.
-#
-# Combines memory, sources and workers; keeps nothing of its own.
-
-
 class Remains:
-    """Answers about pods, by uid."""
+    """Which data of a pod (by uid) may still be needed, for what cleans up after pods."""
 
     def __init__(
         self,
@@ -269,11 +265,6 @@ class Remains:
         return self._workers.should_content_be_removed(uid) and self._is_reported(uid)
 
 
-# Removes dead containers soon after a newer one of their name has died.
-#
-# Keeps the newest record of each name, from which restarts and last states are read; all go only
-# when the pod's content may go. Source: docs/reference/behaviour.md, p2.
-
 QUEUE = 500
 WAITS_AT_MOST_S = 10.0
 """A removal waits so long for pods that wait to start or stop."""
@@ -301,7 +292,12 @@ def dead_to_remove(
 
 
 class DeadContainers:
-    """One remover for the node; what does not fit in its queue is left to garbage collection."""
+    """Removes dead containers soon after a newer one of their name has died.
+
+    The newest record of each name stays, from which restarts and last states are read; all are
+    removed only when the pod's content may go. One remover works for the node; what does not fit in
+    its queue is left to garbage collection. Source: docs/reference/behaviour.md, p2.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Events of a pod between two relists of the runtime (docs/reference/behaviour.md, a3).
+"""The events in the life of a pod, and which pods use the node (docs/reference/behaviour.md, a3).
 
 Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 """
@@ -97,13 +97,6 @@ def _kinds(old: ContainerState | None, new: ContainerState | None) -> tuple[Life
             return (LifecycleType.CHANGED,)
 
 
-# Merges a CRI event into the known status of a pod.
-#
-#  An event carries the pod's status as it was just before the event was stamped, and only the
-# containers of one sandbox; a status read meanwhile may contain more. So an event's status is
-# trusted only where it moves forward; in all other cases the runtime is queried. It must never let
-# a running container vanish or an exited one come back.
-
 _ORDER = (
     ContainerState.UNKNOWN,
     ContainerState.CREATED,
@@ -113,7 +106,12 @@ _ORDER = (
 
 
 def goes_forward(known: PodRuntimeStatus | None, event: PodRuntimeStatus) -> bool:
-    """Whether the status of an event can follow what is known."""
+    """Whether the status of a CRI event can follow the known status; if not, query the runtime.
+
+    An event carries the pod's status as it was just before the event was stamped, and only the
+    containers of one sandbox; a status read meanwhile may contain more. A running container must
+    never vanish, nor an exited one come back.
+    """
     if known is None:
         return True
     sandboxes = {sandbox.id: sandbox for sandbox in event.sandboxes}
@@ -142,11 +140,8 @@ def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStat
     )
 
 
-# Which pods use the node: those that have not ended and were not refused.
-
-
 class ActivePods:
-    """Determined anew at each call."""
+    """The pods that use the node, as of each call: those that have not ended or been refused."""
 
     def __init__(self, pods: PodManager, workers: WorkerQueries, statuses: StatusManager) -> None:
         self._pods = pods
@@ -154,11 +149,11 @@ class ActivePods:
         self._statuses = statuses
 
     def __call__(self) -> list[Pod]:
-        """All of them."""
+        """The active pods of the node."""
         return self.active(self._pods.pods())
 
     def active(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Those among some pods."""
+        """The active ones among some pods."""
         return [pod for pod in pods if self._is_active(pod)]
 
     def _is_active(self, pod: Pod) -> bool:

@@ -1,8 +1,8 @@
-"""The sync loop: everything that happens goes through here to the pods' workers.
+"""The sync loop: passes everything that happens to the pods' workers.
 
 Sources deliver, the PLEG and the probes notify, worker timers fire by themselves, and housekeeping
-runs periodically. Handlers never wait: they leave a message for a worker. Source: docs reference,
-sync loop: inputs, handlers. It must never kill anything before all sources have spoken.
+runs periodically. Handlers never wait: they leave a message for a worker. Nothing is killed before
+all sources have delivered. Source: docs/reference/behaviour.md, a3, a4.
 """
 
 from __future__ import annotations
@@ -34,11 +34,6 @@ from kubeletpy.syncloop.lifecycle import ActivePods, LifecycleEvent, LifecycleTy
 from kubeletpy.syncloop.merge import Merge, MergedDelivery, Op, object_uid
 from kubeletpy.syncloop.sources.manifest import ReadySources, priority_warning
 
-# Holds the inputs back while the runtime can't be used (docs/reference/behaviour.md, a3).
-#
-# Keeps only the newest full set of each source and the uids of changed pods, however long the
-# outage lasts. Workers go on by themselves: what is ending ends, as far as the runtime lets it.
-
 log = logging.getLogger(__name__)
 
 FIRST_WAIT = 0.1
@@ -51,9 +46,15 @@ Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
 
 
 class Pause:
-    """While ``error`` gives a reason, inputs are held; afterwards ``resume`` gets them."""
+    """Holds the inputs while the runtime can't be used (docs/reference/behaviour.md, a3).
+
+    Only the newest full set of each source and the uids of changed pods are kept, however long the
+    outage lasts. Workers go on by themselves: a pod that terminates still ends, as far as the
+    runtime permits it.
+    """
 
     def __init__(self, merge: Merge, error: Callable[[], str], resume: Resume) -> None:
+        """Inputs are held while ``error`` returns a reason; ``resume`` gets them afterwards."""
         self._merge = merge
         self._error = error
         self._resume = resume
@@ -155,16 +156,21 @@ class SyncLoop:
         runtime_error: Callable[[], str],
         show_held: Callable[[Pod], None] = lambda pod: None,
     ) -> None:
-        """Args:
-        sources: all must deliver before anything is killed.
-        unread: what ``merge`` could not read.
-        allocations: what pods have been given; without it they keep what they were admitted with.
-        runtime_error: why the runtime can't be used now; the inputs wait while there is a reason.
-        on_api_object: called with the pod that runs whenever its object in the API has changed
-            (for a mirror: the static pod), after the pod manager has it.
-        show_held: called with each pod whose admission takes a while.
-        on_admitted: called with each pod that is admitted.
-        on_updated: called with a pod of the configuration before and after a change of its spec.
+        """Connect the sources with the workers.
+
+        Args:
+            sources: all must deliver before anything is killed.
+            unread: what ``merge`` could not read.
+            allocations: the allocated resources of pods; without it they keep those they were
+                admitted with.
+            runtime_error: why the runtime can't be used now; the inputs wait while there is a
+                reason.
+            on_api_object: called with the pod that runs whenever its object in the API has changed
+                (for a mirror: the static pod), after the pod manager has it.
+            show_held: called with each pod whose admission takes a while.
+            on_admitted: called with each pod that is admitted.
+            on_updated: called with a pod of the configuration before and after a change of its
+                spec.
         """
         self._sources = sources
         self._merge = merge

@@ -24,8 +24,6 @@ from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Malfor
 from kubeletpy.pods.resources import without_claims
 from kubeletpy.pods.shape import pod_problem
 
-# Operations on pods: the merged sources pass them to the loop. Plain data.
-
 
 class Op(StrEnum):
     """The kinds of change to a source's pods (docs/reference/behaviour.md, a2)."""
@@ -351,9 +349,9 @@ def _with_deletion(known: Pod, obj: api.Pod) -> Pod:
     fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
     metadata: Mapping[str, object] = obj["metadata"]
     new = {field: metadata[field] for field in fields if field in metadata}
-    going = {**known.object, "metadata": {**known.metadata, **new}}
+    deleted = {**known.object, "metadata": {**known.metadata, **new}}
     try:
-        return _checked(going)  # type: ignore[arg-type]
+        return _checked(deleted)  # type: ignore[arg-type]
     except MalformedPod:
         return known
 

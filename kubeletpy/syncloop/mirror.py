@@ -1,7 +1,7 @@
 """The API's mirrors of static pods: made, replaced and removed in the background.
 
 A static pod never waits for the API: it starts without its mirror. One request per mirror is in
-flight at a time; the newest wish wins. Source: docs/reference/behaviour.md, a8.
+flight at a time; the newest request wins. Source: docs/reference/behaviour.md, a8.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
 
 
 class ApiMirrorKeeper:
-    """Implements :class:`~kubeletpy.podworkers.steps.runtime.MirrorKeeper` over the API."""
+    """A :class:`~kubeletpy.podworkers.steps.runtime.MirrorKeeper` over the API."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ApiMirrorKeeper:
         self._node_uid = node_uid
         self._desired = desired
         self._rng = rng or random.Random()
-        self._wishes: dict[str, tuple[Pod | None, Pod | None]] = {}
+        self._requests: dict[str, tuple[Pod | None, Pod | None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
@@ -85,18 +85,18 @@ class ApiMirrorKeeper:
         if mirror is not None and is_current(pod, mirror):
             return
         if self._node_uid() is not None:
-            self._wish(pod.full_name, pod, mirror)
+            self._request(pod.full_name, pod, mirror)
 
     def delete(self, mirror: Pod) -> None:
         """Remove a mirror whose static pod was removed. Never blocks."""
-        self._wish(mirror.full_name, None, mirror)
+        self._request(mirror.full_name, None, mirror)
 
     async def close(self) -> None:
         """Stop the requests in flight."""
         await cancel_tasks(self._tasks.values())
 
-    def _wish(self, full_name: str, pod: Pod | None, mirror: Pod | None) -> None:
-        self._wishes[full_name] = (pod, mirror)
+    def _request(self, full_name: str, pod: Pod | None, mirror: Pod | None) -> None:
+        self._requests[full_name] = (pod, mirror)
         if full_name not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._work(full_name))
             self._tasks[full_name] = task
@@ -104,8 +104,8 @@ class ApiMirrorKeeper:
 
     async def _work(self, full_name: str) -> None:
         delay = FIRST_RETRY
-        while (wish := self._wishes.pop(full_name, None)) is not None:
-            pod, mirror = wish
+        while (request := self._requests.pop(full_name, None)) is not None:
+            pod, mirror = request
             if pod is not None and not self._desired(pod):
                 continue
             try:
@@ -113,7 +113,7 @@ class ApiMirrorKeeper:
                 delay = FIRST_RETRY
             except ApiError as error:
                 log.info("mirror pod not written", extra={"pod": full_name, "error": str(error)})
-                self._wishes.setdefault(full_name, wish)
+                self._requests.setdefault(full_name, request)
                 await asyncio.sleep(delay * self._rng.uniform(1.0, 1.5))
                 delay = min(delay * 2, LAST_RETRY)
 

@@ -69,7 +69,7 @@ class Pleg:
     # -- the loop ----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Relist until cancelled."""
+        """Relist periodically, and when requested, until cancelled."""
         try:
             while True:
                 self._wake.clear()

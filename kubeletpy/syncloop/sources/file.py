@@ -1,11 +1,6 @@
-"""The source *file*: static pods from a manifest directory, or from one manifest file.
+"""The sources of pods but for a URL: the API, manifest files, and a program's own source.
 
-The kernel notifies of changes; an occasional rescan catches what it missed. A bad file is logged
-once and left out. The other files keep their pods, and so does a file that was good before, until
-it is good again or removed. For a file that was never good while this agent ran, NAMELESS is
-delivered: its pod is unknown, and a running pod may be that pod. A file that was deleted and
-reappears is a new order, however quickly and whatever its content: its pod is withdrawn first.
-Must never read files below a subdirectory.
+Each delivers its full set, and changes of it, to the sync loop (:class:`Deliveries`).
 """
 
 from __future__ import annotations
@@ -40,12 +35,7 @@ if TYPE_CHECKING:
     from kubeletpy.syncloop.sources.static_uids import StaticUids
 
 
-# The source *api*: the pods that the cluster has bound to this node, and the mirrors.
-#
-# Lists once, then watches; hands on everything as it comes. Must never list another node's pods:
-# the Node authorizer would refuse.
-
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Deliveries(Protocol):
@@ -65,7 +55,11 @@ class Deliveries(Protocol):
 
 
 class ApiSource:
-    """Follows ``spec.nodeName={node}``."""
+    """The source *api*: the pods that the cluster has bound to this node, and the mirrors.
+
+    Lists once, then watches. The pods of other nodes are not listed: the Node authorizer would
+    refuse.
+    """
 
     def __init__(
         self,
@@ -87,7 +81,7 @@ class ApiSource:
         )
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """List and watch until cancelled."""
         await self.reflector.run()
 
     def _replace(self, objects: list[Any]) -> None:
@@ -101,7 +95,7 @@ class ApiSource:
             return True
         metadata = pod["metadata"]
         about = {"pod": metadata.get("name"), "namespace": metadata.get("namespace"), "node": node}
-        logger.warning("ignoring a pod that is not bound to this node", extra=about)
+        log.warning("ignoring a pod that is not bound to this node", extra=about)
         return False
 
     def _event(self, event: WatchEvent) -> None:
@@ -110,10 +104,8 @@ class ApiSource:
         self._deliveries.deliver_event(SOURCE_API, event.type, cast("api.Pod", event.object))
 
 
-log = logging.getLogger(__name__)
-
 RETRY = 1.0
-"""Seconds until the runtime is queried again for static pods that run."""
+"""Seconds until the runtime is queried again for the static pods that run."""
 SETTLE = 0.05
 """Seconds to wait after a change: a file being written is read once, when it is complete."""
 MOST_NOTIFIED = 10
@@ -121,7 +113,15 @@ MOST_NOTIFIED = 10
 
 
 class FileSource:
-    """Reads ``path`` at once, at every change and every ``check_frequency`` seconds."""
+    """The source *file*: static pods from a manifest directory, or from one manifest file.
+
+    ``path`` is read at once, at every change that the kernel reports, and every ``check_frequency``
+    seconds, but not below a subdirectory. A bad file is logged once and left out. The other files
+    keep their pods, and so does a file that was good before, until it is good again or removed. For
+    a file that was never good while this agent ran, NAMELESS is delivered: its pod is unknown, and
+    a running pod may be that pod. A file that was deleted and reappears is a new pod, however
+    quickly and whatever its content: the old one is withdrawn first.
+    """
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class FileSource:
         self._signature: Signature | None = None
 
     async def run(self) -> None:
-        """Follow the path until cancelled."""
+        """Read the path, and again at each change, until cancelled."""
         try:
             while True:
                 self._watch.start()
@@ -309,15 +309,11 @@ def _read_manifest(file: Path) -> bytes:
         return stream.read(MAX_MANIFEST + 1)
 
 
-# A source of static pods that a program brings itself: one that embeds an agent.
-#
-# Its pods pass the same checks, defaults and computation of uids as a manifest from a URL.
-
 Show = Callable[[Sequence[JSON]], None]
 """Takes all pods of a source, each a v1 Pod as JSON; previous pods that are not among them end.
 
-Raises ValueError, which states what is wrong, if any of them can't be a static pod; then the pods
-previous ones stay."""
+Raises ValueError, which states what is wrong, if any of them can't be a static pod; then the
+previous pods stay."""
 
 
 class PodSource(Protocol):
@@ -339,7 +335,10 @@ class PodSource(Protocol):
 
 
 class SuppliedSource:
-    """Delivers what a PodSource shows."""
+    """Delivers the pods of a PodSource, a program that embeds an agent.
+
+    They pass the same checks, defaults and computation of uids as a manifest from a URL.
+    """
 
     def __init__(self, source: PodSource, node_name: str, deliveries: Deliveries) -> None:
         """Raises ValueError for a name that one of the agent's own sources has."""

@@ -1,7 +1,7 @@
 """The source *http*: static pods from a URL, polled at intervals.
 
 The pods last read stay in force while the URL returns none that can be read; an empty answer means
-that there are none. Must never log the headers: they may hold credentials.
+that there are none. The headers are never logged: they may hold credentials.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class HttpSource:
         self._problem = ""
 
     async def run(self) -> None:
-        """Poll until cancelled."""
+        """Poll the URL periodically until cancelled."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         try:
             async with aiohttp.ClientSession(timeout=timeout) as session:

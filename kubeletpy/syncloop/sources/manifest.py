@@ -1,4 +1,4 @@
-"""From the text of a manifest to static pods (docs/reference/behaviour.md, s).
+"""Decodes manifests into static pods (docs/reference/behaviour.md, s).
 
 Pure. A manifest is written by people and programs that may be wrong or hostile: whatever it holds,
 the result is pods or one ManifestError that states what is wrong.
@@ -25,9 +25,7 @@ from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
 from kubeletpy.pods.shape import container_problem, pod_problem
 from kubeletpy.pods.shape import unknown_value as value_problem
 
-# Which API objects a static pod may not reference (docs/reference/behaviour.md, s).
-#
-#  A static pod starts without an API, so nothing that only the API has may be needed.
+# -- references that a static pod may not have: it starts without an API -----------------------
 
 _VOLUMES = {
     "configMap": "configmaps",
@@ -101,12 +99,12 @@ def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
         yield from (item for item in value if isinstance(item, Mapping))
 
 
+# -- decoding --------------------------------------------------------------------------------
+
 MAX_MANIFEST = 10 * 1024 * 1024
 """Bytes."""
 MAX_NODES = 200_000
 """Values in one manifest once its YAML aliases are expanded."""
-
-
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9]{0,127}")
 
 
@@ -316,9 +314,7 @@ def _check(pod: Mapping[str, Any]) -> None:
         raise ManifestError(f"static pods may not reference {what}")
 
 
-# Log messages about the priority of a static pod.
-#
-# Source: docs/reference/behaviour.md, s.
+# -- priority --------------------------------------------------------------------------------
 
 NODE_CRITICAL = 2_000_001_000
 _MIRROR = "the API server may refuse the mirror pod"
@@ -345,13 +341,11 @@ def priority_warning(pod: Pod) -> str:
     return f"{why}; {_REMEDY}"
 
 
-# Which sources of pods there are, and whether all of them have spoken.
-#
-# Until then it is not known which pods should run, and nothing may be ended or given away.
-
-
 class ReadySources:
-    """The configured sources by name."""
+    """The configured sources by name, and whether all have delivered their full set.
+
+    Until then it is not known which pods should run, and nothing may be ended or released.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._expected = frozenset(names)

@@ -1,6 +1,6 @@
 """Finds the uids of static pods whose manifests have none: see :mod:`.static_uid`.
 
-Reads the runtime and the API when a source first shows its pods, and a file that keeps adopted
+Reads the runtime and the API when a source first delivers its pods, and a file that keeps adopted
 uids. A manifest that was adopted once keeps its uid over restarts, reboots and switches.
 """
 
