@@ -14,7 +14,7 @@ import sys
 LAZY = {
     "cryptography": {
         "kubeletpy.base.host.x509",
-        "kubeletpy.volumes.projected.pod_certificates.certificates",
+        "kubeletpy.volumes.projected.pod_certificates.keys",
     },
     "h2": {
         "kubeletpy.kubeapi.http2.connection",

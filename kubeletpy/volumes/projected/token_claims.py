@@ -89,7 +89,7 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _field(about: Mapping[str, Any], kind: str, name: str) -> object:
-    """Whatever was written there; None for nothing."""
+    """A field of the claims about an object; None if it is empty or absent."""
     of_kind = about.get(kind)
     return of_kind.get(name) or None if isinstance(of_kind, dict) else None
 

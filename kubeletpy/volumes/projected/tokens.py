@@ -94,7 +94,7 @@ class PodTokens:
         self._api = api
         self._clock = clock
         self._rng = rng or random.Random()
-        self._asking = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._kept: dict[str, dict[TokenKey, _CachedToken]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
 
@@ -157,7 +157,7 @@ class PodTokens:
                 kept.timer.cancel()
 
     def close(self) -> None:
-        """Forget all tokens."""
+        """Forget the tokens of all pods, and cancel their timers."""
         for uid in list(self._kept):
             self.forget(uid)
 
@@ -182,7 +182,7 @@ class PodTokens:
             request["metadata"] = {"uid": key.account_uid}
 
         async def create() -> JSON:
-            async with self._asking:
+            async with self._slots:
                 return await api.create(
                     SERVICEACCOUNTS, request, pod.namespace, subresource="token", name=key.account
                 )
@@ -227,13 +227,11 @@ def _why(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else "the answer cannot be read"
 
 
-# Service accounts of the cluster, for credential providers: read by name, tokens per pod.
-#
-# Must never keep an account or show a token.
-
-
 class ClusterAccounts:
-    """Implements images.providers.accounts.ServiceAccounts on the API."""
+    """Service accounts for credential providers, read from the API by name; tokens per pod.
+
+    Must never keep an account or show a token.
+    """
 
     def __init__(self, api: KubeApi | None, tokens: PodTokens) -> None:
         """``api`` None: standalone, no accounts."""

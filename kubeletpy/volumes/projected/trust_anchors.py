@@ -1,4 +1,4 @@
-"""The certificates of ClusterTrustBundles: which bundles a source means, and its one file. Pure.
+"""The certificates of ClusterTrustBundles: which bundles a source selects, and its one file. Pure.
 
 Source: k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; KEP-3257.
 """
@@ -16,13 +16,11 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import meets
 from kubeletpy.volumes.files.paths import PayloadError
 
-# Certificates as PEM text and as DER.
-
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 def certificates(text: str) -> Iterator[bytes]:
-    """The certificates (DER) of a text in their order; headers and all else are left out."""
+    """The certificates (DER) in a PEM text, in order; headers and everything else are left out."""
     lines: list[str] | None = None
     for line in map(str.strip, text.splitlines()):
         if line == _BEGIN:
@@ -57,7 +55,7 @@ class Bundle(Struct, frozen=True):
 
 
 def bundle_of(obj: JSON) -> Bundle:
-    """An API object; blocks of its text that are no certificate are left out, as by the kubelet."""
+    """The bundle of an API object; PEM blocks that are no certificate are skipped, as upstream."""
     metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
     return Bundle(
         metadata.get("name") or "",

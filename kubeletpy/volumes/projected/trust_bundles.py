@@ -1,6 +1,6 @@
 """The cluster's ClusterTrustBundles, followed from the first pod that projects one.
 
-Must never keep what no pod requests, nor more than MAX_BYTES.
+Must never keep what no pod requests, nor more than MAX_BYTES. Source: KEP-3257.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class TrustBundles:
         return anchors_of(source, self._bundles)
 
     def release(self, uid: str) -> None:
-        """A pod has ended."""
+        """Forget a pod that has ended; stop following after the last one."""
         self._users.discard(uid)
         if not self._users:
-            self._rest()
+            self._stop_watch()
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop following the bundles, and wait for the watch to end."""
         task = self._task
-        self._rest()
+        self._stop_watch()
         await cancel_tasks((task,))
 
     async def _followed(self) -> Reflector:
@@ -91,7 +91,7 @@ class TrustBundles:
         self._task = asyncio.create_task(self._reflector.run(), name="watch trust bundles")
         return self._reflector
 
-    def _rest(self) -> None:
+    def _stop_watch(self) -> None:
         if self._task is not None:
             self._task.cancel()
         self._task = self._reflector = None

@@ -17,17 +17,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
-
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.pki import CertificateError
-from kubeletpy.base.host.x509 import digest
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
@@ -46,6 +40,9 @@ from kubeletpy.volumes.projected.pod_certificates.state import (
     request_object,
 )
 from kubeletpy.volumes.projected.tokens import call_for_new_pod
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.projected.pod_certificates.keys import ProvenKey
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +68,8 @@ class _CertificateSource(HidesFields, Struct):
     state: SourceState = field(default_factory=SourceState)
     key: Hidden[ProvenKey | None] = None
     """Made for a request that could not be created yet."""
-    asking: bool = False
+    requesting: bool = False
+    """A request is being created."""
     changes: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is a certificate or a refusal."""
@@ -195,7 +193,7 @@ class PodCertificates:
     async def _request(self, source: _CertificateSource) -> None:
         """Create a request; what goes wrong is part of the state."""
         pod, signer = source.pod, source.spec.get("signerName")
-        source.asking = True
+        source.requesting = True
         try:
             await self._followed()
             key = await self._key(source)
@@ -216,7 +214,7 @@ class PodCertificates:
             source.state = states.requested(source.state, name, key.key, now, jitter)
             source.key = None
         finally:
-            source.asking = False
+            source.requesting = False
 
     async def _create(self, source: _CertificateSource, key: ProvenKey) -> JSON:
         pod = source.pod
@@ -283,12 +281,12 @@ class PodCertificates:
         """Whether a request is one of ours; its name is only known when its creation has ended."""
         of_pod = self._sources.get((obj.get("spec") or {}).get("podUID") or "", {})
         name = obj["metadata"].get("name")
-        return any(each.asking or _request_name(each) == name for each in of_pod.values())
+        return any(each.requesting or _request_name(each) == name for each in of_pod.values())
 
     def _prune(self) -> None:
         """Drop the answers that nobody waits for."""
         sources = [each for of_pod in self._sources.values() for each in of_pod.values()]
-        if not any(each.asking for each in sources):
+        if not any(each.requesting for each in sources):
             names = {(each.pod.namespace, _request_name(each)) for each in sources}
             self._answers = {key: each for key, each in self._answers.items() if key in names}
 
@@ -311,6 +309,7 @@ class PodCertificates:
 
 
 def _new_key(key_type: str) -> ProvenKey:
+    from kubeletpy.volumes.projected.pod_certificates.keys import new_key
 
     return new_key(key_type)
 
@@ -327,46 +326,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, ApiError):
         return error.message
     return str(error) if isinstance(error, CertificateError) else "the answer cannot be read"
-
-
-# Keys of pods, and the proof that the node has them.
-#
-# Loads the X.509 library, and an RSA key takes seconds: import and call this on a thread. Must
-# never write, print or log a key.
-
-_RSA_EXPONENT = 65537
-_KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
-    "RSA3072": lambda: rsa.generate_private_key(_RSA_EXPONENT, 3072),
-    "RSA4096": lambda: rsa.generate_private_key(_RSA_EXPONENT, 4096),
-    "ECDSAP256": lambda: ec.generate_private_key(ec.SECP256R1()),
-    "ECDSAP384": lambda: ec.generate_private_key(ec.SECP384R1()),
-    "ECDSAP521": lambda: ec.generate_private_key(ec.SECP521R1()),
-    "ED25519": ed25519.Ed25519PrivateKey.generate,
-}
-
-
-class ProvenKey(HidesFields, Struct, frozen=True):
-    """A private key and a request that it has signed."""
-
-    key: Hidden[bytes]
-    """PKCS #8, PEM."""
-    proof: Hidden[bytes]
-    """PKCS #10 without subject or extensions, DER."""
-
-
-def new_key(key_type: str) -> ProvenKey:
-    """A new key of that ``keyType``. Raises CertificateError: there is no such type."""
-    make = _KEY_TYPES.get(key_type)
-    if make is None:
-        known = ", ".join(_KEY_TYPES)
-        raise CertificateError(f"keyType {key_type!r} is none of {known}")
-    key = make()
-    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
-    return ProvenKey(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-        request.sign(key, digest(key)).public_bytes(serialization.Encoding.DER),
-    )

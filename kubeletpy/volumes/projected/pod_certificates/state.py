@@ -1,4 +1,4 @@
-"""One podCertificate source: what to do next, and what is known of it. Pure.
+"""One podCertificate source: its requests, its state, and the next step. Pure.
 
 A request is sent, its answer waited for, its certificate used, and a new one requested when that is
 due to be refreshed. A refusal is final for the pod. Times are Unix seconds.
@@ -19,10 +19,6 @@ from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.trust_anchors import block, certificates
-
-# PodCertificateRequests: makes the object to create, and reads the status of one.
-#
-# Source: docs/reference/behaviour-storage.md, sx.
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"
 MAX_CHAIN_CHARACTERS = 256 * 1024
@@ -162,7 +158,7 @@ class Refusal(Struct, frozen=True):
 
 
 class SourceState(Struct, frozen=True):
-    """All that is known of one source."""
+    """The state of one source: its certificate, its request, or its refusal."""
 
     held: HeldCertificate | None = None
     sent: SentRequest | None = None
@@ -181,9 +177,9 @@ class SourceStep(Struct, frozen=True):
     """The next step of a source.
 
     Attributes:
-        state: what is known now.
+        state: the state from now on.
         request: whether a request is to be sent now.
-        until: when to check again at the latest; None: only news can change anything.
+        until: when to check again at the latest; None: only a change of the request matters.
         events: reason and message of each event to emit.
         reason: why.
     """
@@ -205,7 +201,7 @@ def advance(
     """The next step of a source.
 
     Args:
-        state: what was known.
+        state: the state so far.
         found: the status of the request that was created; None: the API does not show one.
         namespace: the pod's, for messages.
         now: Unix seconds.
@@ -236,13 +232,13 @@ def advance(
 
 
 def requested(state: SourceState, name: str, key: bytes, now: float, jitter: float) -> SourceState:
-    """After a request was created with that name for that key (PEM)."""
+    """The state after a request was created with that name for that key (PEM)."""
     sent = SentRequest(name, key, now, now + ABANDON_S + jitter * JITTER_S)
     return replace(state, sent=sent, failures=0, problem="", retry_at=0.0)
 
 
 def not_requested(state: SourceState, why: str, now: float, jitter: float) -> SourceState:
-    """After a request could not be created."""
+    """The state after a request could not be created."""
     first, longest = RETRY_S
     wait = min(first * 2.0 ** min(state.failures, 30), longest) * (1 + jitter / 2)
     problem = f"the PodCertificateRequest could not be created: {why}"
@@ -250,7 +246,7 @@ def not_requested(state: SourceState, why: str, now: float, jitter: float) -> So
 
 
 def condition(state: SourceState, now: float) -> str:
-    """The state as the metric ``kubelet_podcertificate_states`` names it."""
+    """The name of a state in the metric ``kubelet_podcertificate_states``."""
     if state.refusal is not None:
         return _past(state.refusal.outcome)
     if state.held is None:

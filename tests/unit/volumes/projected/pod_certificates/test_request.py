@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.projected.pod_certificates.certificates import new_key
+from kubeletpy.volumes.projected.pod_certificates.keys import new_key
 from kubeletpy.volumes.projected.pod_certificates.state import (
     FAILED,
     MAX_CHAIN_CHARACTERS,
