@@ -273,7 +273,7 @@ def build_admission(
             always,
             shutting_down=shutdown.shutting_down,
             pressures=pressures,
-            let_in=frozenset(state.cache) if pressures else frozenset(),
+            in_runtime=frozenset(state.cache) if pressures else frozenset(),
         )
 
     gate = AdmissionGate(

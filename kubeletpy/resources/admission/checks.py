@@ -117,7 +117,7 @@ class NodeState(Struct, frozen=True):
     """The one whose features a pod may need."""
     pressures: Sequence[str] = ()
     """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
-    let_in: Collection[str] = ()
+    in_runtime: Collection[str] = ()
     """Uids of pods that have anything in the runtime; known while there is pressure."""
     shutting_down: bool = False
 

@@ -77,7 +77,7 @@ def _pressure(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     conditions = list(state.pressures)
     if not conditions or is_critical(pod):
         return None
-    if pod.status.get("startTime") or pod.uid in state.let_in:
+    if pod.status.get("startTime") or pod.uid in state.in_runtime:
         return None
     if conditions == ["MemoryPressure"] and (
         qos_class(pod) is not QoSClass.BEST_EFFORT or checks.tolerates(pod, MEMORY_PRESSURE_TAINT)

@@ -372,7 +372,7 @@ def _refusals(
     return refused_at_start(
         [_as_allocated(pod, state) for pod in pods],
         admission.node,
-        replace(admission.state, let_in=here),
+        replace(admission.state, in_runtime=here),
         held=lambda uid: state.held.get(uid) or NOTHING,
         place=admission.place,
     )
