@@ -27,6 +27,14 @@ def test_every_package_has_a_layer() -> None:
     assert packages <= known
 
 
+def test_the_table_of_the_page_has_the_packages_in_the_order_of_the_layers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    table = page.partition("| package | task and parts | pure parts |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", table, re.M)
+    known = [name for row in layers((ROOT / "pyproject.toml").read_text()) for name in row]
+    assert rows == [name for name in known if name != "kubeletpy_up"]
+
+
 def test_names_that_do_not_fit_into_a_line_continue_in_the_next() -> None:
     names = [f"package_{number}" for number in range(20)]
     assert [name for line in lines(names) for name in line] == names
