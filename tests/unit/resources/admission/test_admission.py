@@ -430,9 +430,9 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
 
 def test_a_pod_that_the_runtime_has_is_not_refused_for_pressure() -> None:
     """The agent that admitted the pod may have exited before the API stored its startTime."""
-    state = NodeState(pressures=["DiskPressure"], let_in=[pod().uid])
+    state = NodeState(pressures=["DiskPressure"], in_runtime=[pod().uid])
     assert judge(pod(), [], NODE, state) == Admitted()
-    other = NodeState(pressures=["DiskPressure"], let_in=["another"])
+    other = NodeState(pressures=["DiskPressure"], in_runtime=["another"])
     assert isinstance(judge(pod(), [], NODE, other), Refused)
 
 
