@@ -1,1 +1,1 @@
-"""Talking to the Kubernetes API: a Protocol, its errors, the real client, list+watch, Events."""
+"""The Kubernetes API: a Protocol, its errors, the real client, list and watch, objects, Events."""

@@ -1,8 +1,8 @@
 """The real Kubernetes API over HTTP: objects in and out, errors as types.
 
-The official client loads the credentials (:mod:`kubeletpy.kubeapi.kubeconfig`); requests go
-over our own transports (:mod:`kubeletpy.kubeapi.sessions`) because building the client's models
-costs more than the request. Must never log a header or a body.
+The official client loads the credentials (:mod:`kubeletpy.kubeapi.kubeconfig`). Requests use our
+own transports (:mod:`kubeletpy.kubeapi.sessions`): building the client's models costs more than
+the request. Must never log a header or a body, nor put one into an error.
 
 Bounds: a client has at most CONCURRENT_REQUESTS in flight besides its watches. So a burst opens few
 connections on HTTP/1.1 (each costs a handshake and 0.2 MB) and is fair to other nodes. Every
@@ -35,9 +35,7 @@ from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, s
 from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
-# The encoding of objects in requests and answers: JSON, unless a client is given another format.
-#
-# Must never put anything of a body into an error.
+# Encodings of objects: JSON, unless a client gets another format.
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +77,7 @@ class JsonFormat:
     """JSON, whatever the Content-Type is; a watch has one event a line."""
 
     def headers(self, resource: kubeapi_protocol.Resource) -> Mapping[str, str]:
-        """None."""
+        """Return no headers: a server answers JSON unless another format is requested."""
         return {}
 
     def encode(self, obj: JSON | kubeapi_protocol.JSONPatch) -> tuple[bytes, str]:
@@ -170,10 +168,8 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise ended_inside()
 
 
-# Turns calls into HTTP requests, and refusals into errors.
-#
+# HTTP requests of calls, and errors of refusals.
 # Source: the Kubernetes API conventions and ``k8s.io/apimachinery`` (ListOptions, DeleteOptions).
-# Must never send anything, and never put a header or a body into an error.
 
 MAX_ERROR_BYTES = 1024 * 1024
 METHODS = {
@@ -296,16 +292,18 @@ class KubeClient(kubeapi_protocol.KubeApi):
         form: WireFormat = JSON_FORMAT,
         rng: random.Random | None = None,
     ) -> None:
-        """Args:
-        connection: where to connect and as whom; None: requests wait for ``renew_credentials``.
-        reconnect: returns fresh credentials after a 401, and when requested to renew them.
-        qps: requests per second (0: no limit); ``burst`` at once.
-        timeout: seconds for one attempt of a request.
-        observer: counts requests and responses.
-        tracer: where requests are sent as spans.
-        open_transport: what carries the requests; None: HTTP/2 or HTTP/1.1 over TCP.
-        form: how objects are written and read.
-        rng: for jitter.
+        """Use a connection, or wait for one.
+
+        Args:
+            connection: where to connect and as whom; None: requests wait for ``renew_credentials``.
+            reconnect: returns fresh credentials after a 401, and when requested to renew them.
+            qps: requests per second (0: no limit); ``burst`` at once.
+            timeout: seconds for one attempt of a request.
+            observer: counts requests and responses.
+            tracer: where requests are sent as spans.
+            open_transport: what carries the requests; None: HTTP/2 or HTTP/1.1 over TCP.
+            form: how objects are written and read.
+            rng: for jitter.
         """
         self._form = form
         self._sessions = Sessions(

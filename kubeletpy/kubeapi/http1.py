@@ -104,7 +104,7 @@ class Http1Transport:
         """Idle connections end by themselves."""
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """Drop the connections; readers of their answers get an error."""
         # the session's own close would leave a reader waiting until its timeout
         for answer in list(self._answers):
             answer.close()
@@ -112,7 +112,7 @@ class Http1Transport:
 
 
 class Http1Response:
-    """A response (:class:`~kubeletpy.kubeapi.transport.Response`)."""
+    """Implements :class:`~kubeletpy.kubeapi.transport.Response` by an answer of aiohttp."""
 
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer

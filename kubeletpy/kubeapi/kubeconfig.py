@@ -1,6 +1,6 @@
-"""The current context of a kubeconfig: its server and its credentials, as the file has them.
+"""Kubeconfig files: the current context as written, and the credentials of a connection from it.
 
-Blocking. Must never log what is in a file.
+Blocking. Must never log what is in a file, nor show a credential.
 """
 
 from __future__ import annotations
@@ -118,12 +118,9 @@ def read_kubeconfig(path: Path) -> CurrentContext:
     return CurrentContext(path, cluster, user)
 
 
-# From a kubeconfig file to what a connection needs.
-#
-# A plain kubeconfig (certificates, a token) is read here. Token files, exec plugins, faults and
-# everything unusual are the job of the official client's own loader, which runs in its own
-# process (:mod:`.kubeconfig_loader`) each time credentials are needed. Must never log or show a
-# credential.
+# Credentials. A plain kubeconfig (certificates, a token) is read here. Token files, exec plugins,
+# faults and everything unusual are the job of the official client's own loader, which runs in its
+# own process (:mod:`.kubeconfig_loader`) each time credentials are needed.
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
-"""Objects that pods use, by name: each followed once, however many pods share it.
+"""Objects that pods use, followed by name with a watch or by polling, once for all pods.
 
 Objects are requested by name only, as the Node authorizer demands, and dropped with the last pod
 that uses them. An object that only environments need is followed while it is being read, and for a
 while after. Immutable objects have no watch, nor have those beyond the limit. They are read again
-for each pod that is new to them, because the name may be another object's by then. How an object is
-followed: :mod:`kubeletpy.kubeapi.objects`. Must never log what an object holds.
+for each pod that is new to them, because the name may be another object's by then. Must never log
+what an object holds.
 
 Source: docs/reference/constants.csv: objects; docs/reference/api-server.md, ae.
 """
@@ -25,15 +25,11 @@ from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.kubeapi.watch_state import WatchSlots
 
-# Follows objects by name: with a watch where one is available, else by polling.
-#
-# The number of watches is limited (:mod:`kubeletpy.kubeapi.watch_state`). The limit depends on
-# the protocol among other things, so it may fall while they last. All other objects are read
-# every POLL_S, a few at a time, until a watch is free. Where watching is forbidden (a node may
-# only read claims and volumes), objects are polled instead: frequently while a pod waits, else
-# now and then. Must never log what an object holds.
-#
-# Source: docs/reference/constants.csv: objects; docs/reference/api-server.md, ae.
+# Following. The number of watches is limited (:mod:`kubeletpy.kubeapi.watch_state`). The limit
+# depends on the protocol among other things, so it may fall while they last. All other objects are
+# read every POLL_S, a few at a time, until a watch is free. Where watching is forbidden (a node may
+# only read claims and volumes), objects are polled instead: frequently while a pod waits, else now
+# and then.
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +63,15 @@ class ObjectFollower:
         slots: WatchSlots,
         read_when_forbidden: bool,
     ) -> None:
-        """Args:
-        replaced: called with the object that the API returned, or with none.
-        changed: called with what a watch shows of it later.
-        failed: called when the API could not be reached, or refused.
-        rng: for jitter.
-        slots: limits the number of watches.
-        read_when_forbidden: poll objects that may not be watched.
+        """Follow objects of an API.
+
+        Args:
+            replaced: called with the object that the API returned, or with none.
+            changed: called with what a watch shows of it later.
+            failed: called when the API could not be reached, or refused.
+            rng: for jitter.
+            slots: limits the number of watches.
+            read_when_forbidden: poll objects that may not be watched.
         """
         self._api = api
         self._replaced = replaced
@@ -235,12 +233,14 @@ class WatchedObjects:
         keep: Callable[[JSON], JSON] | None = None,
         read_when_forbidden: bool = False,
     ) -> None:
-        """Args:
-        api: None: standalone, there are no objects.
-        rng: for jitter.
-        slots: limits the number of watches.
-        keep: the part of an object to keep in memory; by default what files are made of.
-        read_when_forbidden: poll objects that may not be watched.
+        """Keep objects of an API for pods.
+
+        Args:
+            api: None: standalone, there are no objects.
+            rng: for jitter.
+            slots: limits the number of watches.
+            keep: the part of an object to keep in memory; by default what files are made of.
+            read_when_forbidden: poll objects that may not be watched.
         """
         self._keep = keep or tracked_object.worth_keeping
         self._slots = slots or WatchSlots()
@@ -322,7 +322,7 @@ class WatchedObjects:
         return tracked.object
 
     async def close(self) -> None:
-        """Stop following everything."""
+        """Stop following all objects and forget them."""
         tasks = [t.task for t in self._tracked.values()]
         for tracked in list(self._tracked.values()):
             self._rest(tracked)

@@ -73,7 +73,7 @@ class _Item(HidesFields, Struct):
 
 
 class ObjectsOnRequest:
-    """:class:`~kubeletpy.kubeapi.tracked_object.PodObjects` without watches."""
+    """Implements :class:`~kubeletpy.kubeapi.tracked_object.PodObjects` without watches."""
 
     def __init__(self, api: KubeApi, *, ttl: Callable[[], float] | None) -> None:
         """``ttl``: for how many seconds an object counts as current; None: not at all (``Get``)."""
@@ -130,7 +130,7 @@ class ObjectsOnRequest:
         return item.object
 
     async def close(self) -> None:
-        """Stop all requests."""
+        """Cancel all requests and forget the objects."""
         reads = [item.reading for item in self._items.values() if item.reading is not None]
         self._items.clear()
         self._keys.clear()

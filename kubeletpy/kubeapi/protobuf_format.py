@@ -49,7 +49,7 @@ class ProtobufFormat:
             return JSON_FORMAT.encode(obj)
 
     async def decode(self, content_type: str, body: bytes) -> Any:
-        """Decode an object."""
+        """Decode an object from protobuf, or from JSON if the server has sent that."""
         if not _is_protobuf(content_type):
             return await JSON_FORMAT.decode(content_type, body)
         return await _decode_off_loop(self._objects.decode, body)

@@ -168,7 +168,7 @@ class KubeApi(ABC):
 
     @abstractmethod
     def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
-        """Answer a ``watch``."""
+        """Answer a ``watch`` call with its events."""
 
     async def get(
         self,
@@ -318,7 +318,7 @@ class KubeApi(ABC):
         )
 
 
-# Paths of the Kubernetes API. Names that could escape to another path are refused.
+# Paths of the API. Names that could escape to another path are refused.
 
 
 def resource_path(

@@ -1,10 +1,11 @@
 """Keeps a receiver informed about one API collection: list once, then watch forever.
 
-The list comes over the watch itself where the server does so (:mod:`.streamed_lists`), else as
-pages. A watch that ends is resumed after the last change or bookmark that it has brought.
+The list comes over the watch itself where the server does so (:mod:`.watch_state`), else as pages.
+A watch that ends is resumed after the last change or bookmark that it has brought. The collection
+of services, and the choice of a kind's version, are here, too.
 
-Works against any KubeApi and on virtual time. Must never keep the objects itself, nor let one
-malformed object, one failed request or one failing callback end it.
+Works against any KubeApi and on virtual time. A reflector keeps no objects itself. No malformed
+object, failed request or failing callback ends it.
 """
 
 from __future__ import annotations
@@ -67,16 +68,18 @@ class Reflector:
         before_watch: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
     ) -> None:
-        """Args:
-        on_replace: receives all objects after each list.
-        on_event: receives each later ADDED, MODIFIED and DELETED event, in order.
-        forbidden_waits: seconds before each retry while the first list is refused: the authorizer
-            may learn of a new relation some milliseconds after we do.
-        on_error: called each time the API cannot be followed.
-        foreseen: errors that the user of this reflector expects and reports.
-        watch_seconds: the shortest and the longest that a watch lasts.
-        before_watch: called before each watch; may refuse it with an ApiError.
-        rng: for jitter.
+        """Follow a collection once :meth:`run` is called.
+
+        Args:
+            on_replace: receives all objects after each list.
+            on_event: receives each later ADDED, MODIFIED and DELETED event, in order.
+            forbidden_waits: seconds before each retry while the first list is refused: the
+                authorizer may learn of a new relation some milliseconds after we do.
+            on_error: called each time the API cannot be followed.
+            foreseen: errors that the user of this reflector expects and reports.
+            watch_seconds: the shortest and the longest that a watch lasts.
+            before_watch: called before each watch; may refuse it with an ApiError.
+            rng: for jitter.
         """
         self._api = api
         self._resource = resource
@@ -125,7 +128,7 @@ class Reflector:
             raise self.last_error or Unavailable(text)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the collection until canceled."""
         try:
             await self._follow()
         finally:
@@ -315,10 +318,8 @@ class Reflector:
         return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)
 
 
-# The services of the cluster, followed with one watch, for the environment of containers.
-#
-# Keeps only what the variables need. Must never keep a container from starting because of a
-# malformed service.
+# Services, followed with one watch for the environment of containers. Only the fields that
+# variables need are kept, and a malformed service keeps no container from starting.
 
 FIRST_LIST_S = 2.0
 """How long a reader waits for the first list."""
@@ -326,7 +327,7 @@ _MASTER = ("default", "kubernetes")
 
 
 class ServiceList:
-    """The cluster's services."""
+    """The services of the cluster, by namespace."""
 
     def __init__(self, kube_api: KubeApi, *, rng: random.Random | None = None) -> None:
         self._services: dict[str, dict[str, api.Service]] = {}
@@ -335,7 +336,7 @@ class ServiceList:
         )
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Follow the collection until canceled."""
         await self._reflector.run()
 
     async def of_namespace(self, namespace: str, *, wait: bool = True) -> list[api.Service] | None:
@@ -380,7 +381,7 @@ class ServiceList:
         by_name[metadata["name"]] = cast(api.Service, kept)
 
 
-# Which version of a kind a server has: for servers of several Kubernetes versions.
+# Versions of a kind, for servers of several Kubernetes versions.
 
 
 async def first_served(

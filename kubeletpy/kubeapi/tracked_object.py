@@ -1,4 +1,4 @@
-"""One object that pods use: which pods use it, and what is known about it.
+"""Objects that pods use: which pods use each, how it is read, and the interface for readers.
 
 Must never log what an object holds.
 """
@@ -18,7 +18,7 @@ _KEPT_FIELDS = ("data", "binaryData", "immutable", "type")
 
 
 class ObjectKey(Struct, frozen=True):
-    """One object."""
+    """Identifies an object of the API."""
 
     resource: Resource
     namespace: str
@@ -104,7 +104,7 @@ def reported(key: ObjectKey) -> str:
     return f'{key.resource.kind.lower()} "{name}"'
 
 
-# Reads objects by name, a few at a time. Must never log what an object holds.
+# Reads by name, a few at a time.
 
 READS_AT_ONCE = 4
 """Others use the API too: each of their requests waits for at most a few of these."""
@@ -152,11 +152,9 @@ class ObjectReader:
         return found
 
 
-# Access of volumes and environments to the configMaps and secrets of pods.
-#
-# How changes are noticed is ``configMapAndSecretChangeDetectionStrategy``: objects are watched
-# (:mod:`kubeletpy.kubeapi.objects`), or read when they are requested
-# (:mod:`kubeletpy.kubeapi.objects_on_request`).
+# The interface for volumes and environments. ``configMapAndSecretChangeDetectionStrategy`` selects
+# how changes are noticed: objects are watched (:mod:`kubeletpy.kubeapi.objects`), or read when they
+# are requested (:mod:`kubeletpy.kubeapi.objects_on_request`).
 
 
 class PodObjects(Protocol):
@@ -197,5 +195,5 @@ class PodObjects(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop all requests."""
+        """Stop all requests and watches."""
         ...

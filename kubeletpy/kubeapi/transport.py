@@ -1,6 +1,7 @@
-"""Carries requests to an API server: one interface for HTTP/1.1 and HTTP/2.
+"""Carries requests to an API server: TCP, names, gzip and rate limits of HTTP/1.1 and HTTP/2.
 
-Neither retries, and neither interprets a status. Must never put a header or a body into an error.
+One interface hides the protocol. Neither implementation retries or interprets a status. Must never
+put a header or a body into an error.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Transport(Protocol):
         ...
 
 
-# TCP connections to an API server: options that notice when it has vanished.
+# TCP: options that notice when the server has vanished.
 
 _OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -153,10 +154,9 @@ def new_socket(address: Any) -> socket.socket:
     return new
 
 
-# Resolves the API server's name in its own threads.
-#
-# The event loop's lookup shares its threads with all file work. If those are busy, or blocked by
-# a name server that does not answer, a heartbeat would wait with everything else.
+# Names are resolved in threads of their own. The event loop's lookup shares its threads with all
+# file work. If those are busy, or blocked by a name server that does not answer, a heartbeat would
+# wait with everything else.
 
 CHECK_UPS = 2
 """At once, for one set of connections; aiohttp looks up a name only once at a time."""
@@ -200,7 +200,7 @@ def _resolve_name(host: str, port: int, family: socket.AddressFamily) -> list[Re
     ]
 
 
-# Loads the code of a transport when a server turns out to need it.
+# Code of a transport, loaded when a server turns out to need it.
 
 _code: dict[str, Any] = {}
 _threads = PatientThreads(1)
@@ -221,12 +221,10 @@ async def loaded(name: str) -> Any:
     return _code[name]
 
 
-# Decompresses a gzip body as it arrives, in pieces of a bounded size.
-#
-# An API server compresses answers of 128 KiB and more. From Kubernetes 1.37 on it also compresses
-# a watch that begins with a list (gate WatchListCompression). Such a body is a series of gzip
-# members, one for each flush, so a body may contain any number of them. Must never hold back
-# decompressed bytes, also when their member has not ended yet.
+# Gzip. An API server compresses answers of 128 KiB and more. From Kubernetes 1.37 on it also
+# compresses a watch that begins with a list (gate WatchListCompression). Such a body is a series
+# of gzip members, one for each flush, so a body may contain any number of them. No decompressed
+# byte is held back, also when its member has not ended yet.
 
 PIECE_BYTES = 64 * 1024
 """Decompressed bytes that are returned at once at most, however well they were compressed."""
@@ -306,10 +304,8 @@ async def decompressed(encoding: str, chunks: AsyncIterator[bytes]) -> AsyncIter
     inflater.end()
 
 
-# Client-side rate limiting: a token bucket, and how long to wait after failures.
-#
-# Decisions take the time as an argument; only :meth:`RateLimiter.wait` waits, on the loop's
-# clock.
+# Rate limits: a token bucket, and backoff after failures. Decisions take the time as an argument;
+# only :meth:`RateLimiter.wait` waits, on the loop's clock.
 
 
 class RateLimiter:

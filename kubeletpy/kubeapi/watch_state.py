@@ -1,7 +1,8 @@
-"""Which watches of an API keep failing, why and since when. Pure.
+"""The state of watches: which fail, which lists come over one, which objects may have one. Pure.
 
 Each reflector reports its failures here, so that `kubeletpy explain` can name a watch whose failure
-would otherwise be one line in the log.
+would otherwise be one line in the log. The load of connections and the interface for counting
+requests stand beside it.
 """
 
 from __future__ import annotations
@@ -100,12 +101,9 @@ class FailingWatches:
         return sorted(found, key=lambda row: (row.since, row.target))
 
 
-# Lists that come over a watch: one request instead of a LIST and a WATCH.
-#
-# The watch begins with an ADDED event for each object. A bookmark with an annotation marks that
-# all have been sent, and at which version; what follows are changes. Servers that can't do so are
-# listed.
-#
+# Streamed lists: one request instead of a LIST and a WATCH. The watch begins with an ADDED event
+# for each object. A bookmark with an annotation marks that all have been sent, and at which
+# version; changes follow. Servers that can't do so are listed.
 # Source: docs/reference/api-server.md, ad; the Kubernetes API concepts, "Streaming lists".
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -159,7 +157,7 @@ class InitialEvents:
 
     @property
     def objects(self) -> list[JSON]:
-        """Those that exist."""
+        """The objects that exist now."""
         return list(self._objects.values())
 
     def add_event(self, kind: str, obj: JSON) -> bool:
@@ -187,10 +185,9 @@ class InitialEvents:
         return True
 
 
-# Which objects get a watch: limited per pod and per node.
-#
-# On HTTP/1.1 a watch costs a connection, and so a file descriptor, on both sides; on HTTP/2 a
-# stream, of which a server allows 100 or so on a connection. Objects without a watch are polled.
+# Limits of watches, per pod and per node. On HTTP/1.1 a watch costs a connection, and so a file
+# descriptor, on both sides; on HTTP/2 a stream, of which a server allows 100 or so on a connection.
+# Objects without a watch are polled.
 
 MAX_POD_WATCHES = 64
 """Watches on behalf of one pod. A pod of an ordinary cluster uses fewer than ten objects."""
@@ -253,7 +250,7 @@ class WatchSlots:
         self._counts[uid] += 1
 
 
-# The load of the connections to an API server, and how the last one was lost.
+# Load of the connections to an API server, and how the last one was lost.
 
 HTTP1, HTTP2 = "HTTP/1.1", "HTTP/2"
 
@@ -313,9 +310,7 @@ class Losses:
         return replace(usage, lost=self._count, lost_at=self._at, lost_why=self._why)
 
 
-# The interface for counting a client's requests.
-#
-# Must never import a metrics library, nor get a path.
+# Counting of requests. No metrics library is imported here, and no path is passed.
 
 
 class RequestObserver(Protocol):
@@ -345,4 +340,4 @@ class RequestObserver(Protocol):
 
 
 class NoObserver(RequestObserver):
-    """Counts nothing."""
+    """Counts no requests; for clients without metrics."""

@@ -54,7 +54,7 @@ class Count(Struct, frozen=True):
 
 
 class Drop(Struct, frozen=True):
-    """Write nothing."""
+    """The event is not written, for a reason."""
 
     reason: str
 

@@ -69,9 +69,8 @@ def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
     return {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": uid or node_name}
 
 
-# Gives events about the node the uid of the Node object, once the node is registered.
-#
-# Source: docs/reference/behaviour.md, u: ka54. Must never wait for the API.
+# Events about the node get the uid of the Node object, once it is registered. They never wait for
+# the API. Source: docs/reference/behaviour.md, u: ka54.
 
 
 class NodeUidRecorder:

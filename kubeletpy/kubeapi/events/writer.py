@@ -1,7 +1,7 @@
-"""Writes Kubernetes Events: accepts them without ever blocking, sends those of a type one by one.
+"""Sinks of Kubernetes Events: the API, the log, and the latest ones of each pod in memory.
 
-Must never hold up or fail its callers: what does not fit into the queue, or cannot be written, is
-counted and dropped. :mod:`kubeletpy.kubeapi.events.correlate` decides what is written.
+Must never hold up or fail its callers: events that do not fit into the queue, or cannot be written,
+are counted and dropped. :mod:`kubeletpy.kubeapi.events.correlate` decides which are written.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _namespace_ends(error: ApiError) -> bool:
     )
 
 
-# Events of an agent without an API go to the log.
+# An agent without an API writes its events to the log.
 
 log = logging.getLogger(__name__)
 
@@ -176,10 +176,9 @@ class LogRecorder:
         )
 
 
-# The latest events of each pod, kept in memory for explain and the view; bounded.
-#
-# The API keeps events for an hour and counts similar ones; an agent without an API has no other
-# place for them. Recording stays what it is for everybody else: an event is kept and handed on.
+# The latest events of each pod, for explain and the view; bounded. The API keeps events for an hour
+# and counts similar ones; an agent without an API has no other place for them. Each event is kept
+# and passed on.
 
 MAX_PODS = 200
 MAX_EVENTS = 20

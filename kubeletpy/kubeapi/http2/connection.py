@@ -46,9 +46,11 @@ class Http2Connection(asyncio.Protocol):
     def __init__(
         self, changed: Callable[[], None], lost: Callable[[str], None] = lambda why: None
     ) -> None:
-        """Args:
-        changed: called when a stream has ended, or when the connection is lost.
-        lost: called once with the reason when it breaks, or when the server ends it.
+        """Make the protocol of a connection that is being opened.
+
+        Args:
+            changed: called when a stream has ended, or when the connection is lost.
+            lost: called once with the reason when it breaks, or when the server ends it.
         """
         self._loop = asyncio.get_running_loop()
         self._changed = changed
@@ -186,7 +188,7 @@ class Http2Connection(asyncio.Protocol):
     # asyncio's part
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send our settings."""
+        """Send our settings on the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._h2.initiate_connection()
         self._h2.increment_flow_control_window(limits.CONNECTION_WINDOW - 65535)
@@ -225,15 +227,15 @@ class Http2Connection(asyncio.Protocol):
         """The server sends no more: the connection closes."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """All streams fail."""
+        """Make all streams fail."""
         self._give_up(str(exc) if exc is not None and str(exc) else "the server closed it")
 
     def pause_writing(self) -> None:
-        """Bodies wait."""
+        """Stop sending bodies: the transport's buffer is full."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """They go on."""
+        """Continue to send bodies."""
         self._paused = False
         self._wake_senders()
 

@@ -1,4 +1,4 @@
-"""Bounds of an HTTP/2 connection: what a server may send, and what waits for it. Pure."""
+"""Bounds of HTTP/2 connections, and the selection of one for the next stream. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FloodGuard:
         return self._left < 0
 
 
-# Which connection takes the next stream.
+# Selection of a connection for a stream.
 
 
 class Load(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The HTTP/2 connections to one server with one set of credentials."""
+"""The HTTP/2 connections to one server with one set of credentials, and how they are opened."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kubeletpy.kubeapi.http2.connection import Http2Connection
 
 
-# Opens connections: TCP, TLS, and what the server has chosen to speak.
+# Opening: TCP, TLS, and the protocol that the server has chosen.
 
 _NEXT_ADDRESS_S = 0.25
 """RFC 8305: how long one address is tried alone."""
@@ -190,7 +190,7 @@ class Http2Pool:
             each.retire()
 
     async def close(self) -> None:
-        """Drop all connections."""
+        """Drop all connections; their requests fail."""
         self._closed = True
         await cancel_tasks((self._dialing,))
         for each in list(self._connections):
