@@ -1,7 +1,8 @@
 """Runs the probes of all pods: keeps the state of each, its next run, and its settled result.
 
-A task exists only while a probe runs; one timer does all the waiting. :mod:`.schedule` decides when
-to run and what a result means, :mod:`.prober` runs it.
+A task exists only while a probe runs; one timer does all the waiting (:class:`Timetable`), and a
+queue limits how many run at once (:class:`ProbeSlots`). :mod:`.schedule` decides when to run and
+what a result means, :mod:`.prober` runs it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,16 @@ from kubeletpy.probes import schedule
 from kubeletpy.probes.handlers.outcome import LOOPBACK
 from kubeletpy.probes.prober import Prober, Target
 
-# One timer for everything that is due: a heap on the event loop's clock.
-#
-# With a timer each, hundreds of probes would wake the loop each time; here those due within the
-# same SLOT_S run together, at most that much late.
+logger = logging.getLogger(__name__)
 
 SLOT_S = 0.02
+"""Seconds within which runs that are due start together."""
 
 T = TypeVar("T")
 
 
 class TimetableEntry(Generic[T]):
-    """Something that is due."""
+    """An item of a :class:`Timetable`, and when it is due."""
 
     __slots__ = ("at", "item")
 
@@ -47,7 +46,11 @@ class TimetableEntry(Generic[T]):
 
 
 class Timetable(Generic[T]):
-    """Calls ``on_due`` with each item when its time has come."""
+    """Calls ``on_due`` with each item when its time has come, with one timer for all of them.
+
+    With a timer each, hundreds of probes would wake the event loop each time; those due within the
+    same SLOT_S run together, at most that much late.
+    """
 
     def __init__(self, on_due: Callable[[T], None]) -> None:
         self._on_due = on_due
@@ -67,7 +70,7 @@ class Timetable(Generic[T]):
         self._arm()
         return entry
 
-    def take_back(self, entry: TimetableEntry[T]) -> None:
+    def cancel(self, entry: TimetableEntry[T]) -> None:
         """Cancel an entry; its slot is removed when its time comes, or when too many are empty."""
         if entry.item is None:
             return
@@ -79,7 +82,7 @@ class Timetable(Generic[T]):
             heapq.heapify(self._heap)
 
     def close(self) -> None:
-        """Cancel everything."""
+        """Cancel all entries, and the timer."""
         for _, _, entry in self._heap:
             entry.item = None
         self._heap.clear()
@@ -114,11 +117,8 @@ class Timetable(Generic[T]):
         self._arm()
 
 
-# One probe of one container: its definition and state. Must never run anything itself.
-
-
 class Probe:
-    """One probe of one container."""
+    """One probe of one container: its definition and its state."""
 
     __slots__ = (
         *("container", "entry", "killed_with", "kind", "last", "last_at", "pod", "pod_ip"),
@@ -143,13 +143,13 @@ class Probe:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Its labels in metrics."""
+        """The labels of the probe in metrics."""
         pod = self.pod
         return (self.spec.kind.value, self.container["name"], pod.name, pod.namespace, pod.uid)
 
 
 def probes_of(pod: Pod) -> Iterator[Probe]:
-    """The probes of regular containers and sidecars."""
+    """Yield the probes of regular containers and sidecars."""
     for container_kind, container in pod.all_containers():
         if container_kind is ContainerKind.EPHEMERAL:
             continue
@@ -164,7 +164,7 @@ def probes_of(pod: Pod) -> Iterator[Probe]:
 
 
 def report(probe: Probe) -> schedule.ProbeReport:
-    """Its last finding."""
+    """Return the last finding and the settled result of a probe, for people."""
     state, spec = probe.state, probe.spec
     succeeded = state.last is ProbeOutcome.SUCCESS
     return schedule.ProbeReport(
@@ -181,31 +181,31 @@ def report(probe: Probe) -> schedule.ProbeReport:
 
 
 def field_of(probe: Probe) -> api.Probe:
-    """The probe from the container's spec."""
+    """Return the probe as the container's spec has it."""
     found: api.Probe = probe.container.get(schedule.FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
     return found
 
 
-# How many probes run at once: a queue that no probe can block for long.
-#
-# A command costs the machine a process, a connection costs little: each has its own limit. A slot
-# is released after HOLD_S even while its probe still runs: a probe that takes so long is waiting,
-# not working. So hanging probes delay others by that much, not by their timeouts. Each probe runs
-# at most once at a time, which bounds all of them together.
-
 HOLD_S = 1.0
+"""Seconds after which a probe that still runs no longer keeps its slot."""
 
 
 class ProbeSlots:
-    """Slots for runs, granted in order of request."""
+    """Slots for runs of probes, granted in order of request.
 
-    def __init__(self, places: int) -> None:
-        self._free = places
+    A command costs the machine a process, a connection costs little: each has its own limit. A slot
+    is released after HOLD_S even while its probe still runs: a probe that takes so long is waiting,
+    not working. So hanging probes delay others by that much, not by their timeouts. Each probe runs
+    at most once at a time, which bounds all of them together.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
         self._waiting: deque[Callable[[], bool]] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slot."""
+        """Number of probes that wait for a slot."""
         return len(self._waiting)
 
     def start_when_free(self, start: Callable[[], bool]) -> None:
@@ -214,7 +214,7 @@ class ProbeSlots:
         self._next()
 
     def acquire(self) -> Callable[[], None]:
-        """For the one started: call what is returned to release the slot, once or repeatedly."""
+        """Keep the slot for the probe that was started; returns the function that releases it."""
         loop = asyncio.get_running_loop()
         held = True
 
@@ -236,14 +236,12 @@ class ProbeSlots:
                 self._free += 1
 
 
-logger = logging.getLogger(__name__)
-
 COMMANDS_PER_CORE = 8
 CONNECTIONS = 256
 CLOSE_S = 1.0
 
 NO_RESULTS = ProbeResults()
-_PARTS = {
+_RESULT_LABELS = {
     ProbeOutcome.SUCCESS: "successful",
     ProbeOutcome.FAILURE: "failed",
     ProbeOutcome.UNKNOWN: "unknown",
@@ -391,7 +389,7 @@ class KubeProbeManager:
         if probe.entry is not None:
             if probe.entry.item is not None and probe.entry.at == due:
                 return
-            self._timetable.take_back(probe.entry)
+            self._timetable.cancel(probe.entry)
             probe.entry = None
         if due is not None and probe.task is None and not probe.queued:
             probe.entry = self._timetable.add(due, probe)
@@ -454,7 +452,7 @@ class KubeProbeManager:
             probe.last, probe.last_at = task.result(), now
             found = probe.last.outcome
         if found is not None:
-            self._metrics.probed(probe.labels, _PARTS[found], seconds)
+            self._metrics.probed(probe.labels, _RESULT_LABELS[found], seconds)
         before = probe.state.result
         self._set(probe, schedule.finished(probe.spec, probe.state, found, now))
         after = probe.state.result

@@ -1,4 +1,4 @@
-"""One run of one probe: probes the container and reports the result as an event and a metric.
+"""One run of one probe: probes the container, and reports a failure as an event.
 
 Must never decide what a result means for the container: that is :mod:`.schedule`.
 """
@@ -35,14 +35,6 @@ from kubeletpy.remote.protocol import RuntimeService
 if TYPE_CHECKING:
     from kubeletpy.remote.unary_call import Turns
 
-
-# Commands of exec probes: the agent keeps the deadline, whatever the runtime's call does.
-#
-# A runtime answers ExecSync only when every process that holds the command's output has ended,
-# also after it has killed the command at its timeout. Such a call goes on here after its
-# deadline, and no other command of the same probe runs beside it: at most one process and one
-# call per probe hang. Must never decide what a result means.
-
 logger = logging.getLogger(__name__)
 
 SLACK_S = 2.0
@@ -69,7 +61,13 @@ class _Call(Struct):
 
 
 class ProbeCommands:
-    """Runs the commands of exec probes, one at a time for each probe."""
+    """Runs the commands of exec probes, one at a time for each probe, and keeps their deadlines.
+
+    A runtime answers ExecSync only when every process that holds the command's output has ended,
+    also after it has killed the command at its timeout. Such a call goes on here after its
+    deadline, and no other command of the same probe runs beside it: at most one process and one
+    call per probe hang.
+    """
 
     def __init__(self, runtime: RuntimeService) -> None:
         self._runtime = runtime
@@ -169,7 +167,7 @@ EVENT_TEXT = 1024
 
 
 class Target(Struct, frozen=True):
-    """Whom to probe, and how."""
+    """The container to probe, and its probe."""
 
     pod: Pod
     kind: ContainerKind
@@ -180,7 +178,7 @@ class Target(Struct, frozen=True):
 
 
 class Prober:
-    """Runs probes."""
+    """Runs the probes of containers, by the handler that each one names."""
 
     def __init__(
         self,
@@ -191,12 +189,12 @@ class Prober:
         grpc_tls: bool = False,
         version: KubernetesVersion = NEWEST,
     ) -> None:
-        """Args:
-        runtime: runs commands in containers.
-        recorder: of failures.
-        http2: whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe).
-        grpc_tls: whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS).
-        version: in the User-Agent of probes.
+        """Commands are run through ``runtime``, and failures reported to ``recorder``.
+
+        Args:
+            http2: whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe).
+            grpc_tls: whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS).
+            version: in the User-Agent of probes.
         """
         self._agent = f"kube-probe/{version}"
         self._http2, self._grpc_tls = http2, grpc_tls

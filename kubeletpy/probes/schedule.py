@@ -1,4 +1,4 @@
-"""When a probe runs and what its result is: a state machine. Pure.
+"""When a probe runs and what its result is: a state machine, with its inputs and reports. Pure.
 
 ``with_container_state`` takes in the state of the container, ``finished`` the finding of a run. The
 state contains when the next run is due; no polling is needed in between. Sources:
@@ -222,21 +222,22 @@ def _again(spec: ProbeSpec, state: ProbeState, now: float, early: bool) -> Probe
     return replace(state, due=max(state.due + spec.period, now))
 
 
-# The last findings of a probe, for people. Plain data; output is truncated, not sanitized.
-
 KEPT_MESSAGE = 200
 """Characters kept of a run's output."""
 
 
 class ProbeFinding(NamedTuple):
-    """The finding of one run; no outcome: it could not be run."""
+    """The finding of one run; without an outcome if the probe could not be run."""
 
     outcome: ProbeOutcome | None
     message: str = ""
 
 
 class ProbeReport(Struct, frozen=True):
-    """One probe of one container. Times are seconds of the event loop."""
+    """The last findings of a probe, for people; output is truncated, not sanitized.
+
+    Times are seconds of the event loop.
+    """
 
     container: str
     kind: ProbeKind
@@ -255,9 +256,6 @@ class ProbeReport(Struct, frozen=True):
     """The run for which the previous container was killed; None: it was not."""
 
 
-# Derives the inputs of probes about each container from a pod and its API status.
-
-
 def container_state(
     pod: Pod,
     container: api.Container,
@@ -266,7 +264,10 @@ def container_state(
     now: float,
     agent_started_at: float,
 ) -> ProbedContainer:
-    """A container's state by the status. ``now`` and ``agent_started_at`` in Unix seconds."""
+    """Derive the state of a container for its probes from the API status of its pod.
+
+    ``now`` and ``agent_started_at`` are Unix seconds.
+    """
     phase = status.get("phase") or ""
     known = _find(status, container["name"])
     container_id = (known or {}).get("containerID", "").partition("://")[2]

@@ -1,9 +1,10 @@
-"""The httpGet handler: one GET on a connection of its own, redirects on the same host followed.
+"""The handlers httpGet, tcpSocket and exec, with the sockets and names that they need.
 
-No proxy, no keep-alive, no compression, no cookies, no check of certificates
-(docs/reference/behaviour.md, m3). We use our own client instead of aiohttp's: at hundreds of probes
-per second it takes a third of the time, and it sends the path as written. It also bounds what it
-reads (bytes and chunks) and the work that this causes (how often it reads a connection).
+httpGet is one GET on a connection of its own, redirects on the same host followed: no proxy, no
+keep-alive, no compression, no cookies, no check of certificates (docs/reference/behaviour.md, m3).
+We use our own client instead of aiohttp's: at hundreds of probes per second it takes a third of the
+time, and it sends the path as written. It also bounds what it reads (bytes and chunks) and the work
+that this causes (how often it reads a connection).
 """
 
 from __future__ import annotations
@@ -40,15 +41,11 @@ from kubeletpy.probes.handlers.outcome import (
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded
 from kubeletpy.remote.protocol import RuntimeService
 
-# Names and sockets for handlers: addresses, and the wording of their errors.
-#
-# Names are resolved in dedicated threads, so that an unresponsive name server delays only name
-# resolution. Must never block the event loop; that is why SO_LINGER is not set: on Linux closing
-# a lingering socket blocks, even if the socket is non-blocking.
+# Names, sockets, and the texts of their errors
 
 RESOLVER_THREADS = 4
 
-_PARTS = {
+_ERROR_TEXTS = {
     errno.ECONNREFUSED: "connect: connection refused",
     errno.EHOSTUNREACH: "connect: no route to host",
     errno.ENETUNREACH: "connect: network is unreachable",
@@ -58,20 +55,25 @@ _PARTS = {
 
 
 def raise_if_not_probed(error: Exception) -> None:
-    """A container's health is unknown when it could not be probed for lack of descriptors
-    or threads: nothing is restarted for that. Raises HandlerError."""
+    """Raise HandlerError if the machine lacked descriptors or threads for the probe.
+
+    The container's health is then unknown, and nothing is restarted for that.
+    """
     if (cause := exhausted(error)) is not None:
         raise HandlerError(f"the container could not be probed: {cause}") from error
 
 
 class Resolver:
-    """Resolves hosts to addresses."""
+    """Resolves hosts to addresses in threads of its own.
+
+    So an unresponsive name server delays only the resolution of names.
+    """
 
     def __init__(self) -> None:
         self._threads = PatientThreads(RESOLVER_THREADS)
 
     async def address(self, host: str) -> str:
-        """An IP address for a host; an address stays the same. Raises OSError if there is none."""
+        """Return an IP address of a host, or the host if it is one. Raises OSError without one."""
         return host if is_address(host) else await self._threads.run(_resolve_host, host)
 
 
@@ -85,17 +87,17 @@ def _resolve_host(host: str) -> str:
     return str(found[0][4][0])
 
 
-def in_parts(error: OSError) -> str:
-    """The text of a system call's error, as the kubelet words it."""
-    if error.errno in _PARTS:
-        return _PARTS[error.errno]
+def error_text(error: OSError) -> str:
+    """Return the message of a system call's error, as the kubelet words it."""
+    if error.errno in _ERROR_TEXTS:
+        return _ERROR_TEXTS[error.errno]
     if error.errno is None:
         return str(error) or type(error).__name__
     return (error.strerror or os.strerror(error.errno)).lower()
 
 
 async def connected(address: str, port: int) -> socket.socket:
-    """A non-blocking TCP socket that is connected to an address. Raises OSError."""
+    """Return a non-blocking TCP socket that is connected to an address. Raises OSError."""
     sock = new_socket(address)
     try:
         await asyncio.get_running_loop().sock_connect(sock, (address, port))
@@ -106,19 +108,22 @@ async def connected(address: str, port: int) -> socket.socket:
 
 
 def new_socket(address: str) -> socket.socket:
-    """A non-blocking TCP socket for an address. Raises OSError."""
+    """Return a non-blocking TCP socket for an address. Raises OSError.
+
+    SO_LINGER is not set: on Linux closing a lingering socket blocks, even a non-blocking one.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setblocking(False)
     return sock
 
 
-# TLS to containers, without verifying them: pods have certificates of their own.
-
-
 @functools.cache
 def unchecked_context(curve: str, protocol: str = "") -> ssl.SSLContext:
-    """A client's context that offers one elliptic curve, and ``protocol`` by ALPN if given."""
+    """Return a client's context that verifies nothing: pods have certificates of their own.
+
+    It offers one elliptic curve, and ``protocol`` by ALPN unless that is empty.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -128,6 +133,8 @@ def unchecked_context(curve: str, protocol: str = "") -> ssl.SSLContext:
         context.set_alpn_protocols([protocol])
     return context
 
+
+# httpGet
 
 MAX_REDIRECTS = 10
 TLS_CLOSE_S = 1.0
@@ -165,19 +172,19 @@ class HandlerResponse(Protocol):
 
     @property
     def status(self) -> int:
-        """Its status code."""
+        """The status code of the response."""
         ...
 
     @property
     def body(self) -> bytes | bytearray:
-        """Its first bytes, KEPT_OUTPUT at most."""
+        """The first bytes of the body, KEPT_OUTPUT at most."""
         ...
 
 
 Answered = tuple[HandlerResponse, HttpRequest | None]
 """A response, and the request after it where it redirects to the same host."""
 Exchange = Callable[[Resolver, HttpRequest], Awaitable[Answered]]
-"""Sends a request and reads its response. Raises ExchangeFailed, BadRequest."""
+"""Sends a request and reads its response. Raises HandlerExchangeFailed, BadHandlerRequest."""
 
 
 async def probe(
@@ -222,8 +229,8 @@ async def get(
     """The response, after redirects on the same host. The caller limits the time.
 
     Raises:
-        ExchangeFailed: there was none, or too many redirects.
-        BadRequest: the request, or a redirect, is invalid.
+        HandlerExchangeFailed: there was none, or too many redirects.
+        BadHandlerRequest: the request, or a redirect, is invalid.
     """
     for _ in range(MAX_REDIRECTS):
         response, following = await (exchange or _exchange)(resolver, request)
@@ -234,7 +241,10 @@ async def get(
 
 
 async def _exchange(resolver: Resolver, request: HttpRequest) -> Answered:
-    """One request and its response. Raises ExchangeFailed, BadRequest."""
+    """Send one request and read its response.
+
+    Raises HandlerExchangeFailed, BadHandlerRequest.
+    """
     *others, last = curves() if request.tls else ("",)
     for curve in others:
         with contextlib.suppress(_HandshakeRefused):
@@ -250,7 +260,7 @@ async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -
     except MalformedResponse as error:
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise HandlerExchangeFailed(f"read: {in_parts(error)}") from error
+        raise HandlerExchangeFailed(f"read: {error_text(error)}") from error
     finally:
         protocol.close()
     return protocol.reader, protocol.following
@@ -267,7 +277,7 @@ async def _connect(
         try:
             await loop.create_connection(lambda: protocol, sock=sock, **_tls(request, curve))
         except ConnectionError as error:
-            raise _HandshakeRefused(f"tls: {in_parts(error)}") from error
+            raise _HandshakeRefused(f"tls: {error_text(error)}") from error
     except ssl.SSLError as error:
         if error.reason in _ANSWERED_PLAINLY:
             raise NotTLS("http: server gave HTTP response to HTTPS client") from error
@@ -277,7 +287,7 @@ async def _connect(
         ) from error
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise HandlerExchangeFailed(f"dial tcp {where}: {in_parts(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {error_text(error)}") from error
 
 
 def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
@@ -291,7 +301,7 @@ def _tls(request: HttpRequest, curve: str) -> dict[str, Any]:
 
 
 def following(request: HttpRequest, status: int, location: str | None) -> HttpRequest | None:
-    """The request that follows a response; None: it is the last one. Raises BadRequest."""
+    """Return the request after a response, or None if it is the last. Raises BadHandlerRequest."""
     if status not in _REDIRECTS or not location:
         return None
     if len(location) > MAX_LOCATION:
@@ -306,7 +316,7 @@ class _Exchange(asyncio.Protocol):
     """
 
     def __init__(self, request: HttpRequest, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises BadRequest."""
+        """Encode the request. Raises BadHandlerRequest."""
         self.reader = ResponseReader(KEPT_OUTPUT, self._needs_body)
         self.finished: asyncio.Future[None] = loop.create_future()
         self.following: HttpRequest | None = None
@@ -340,7 +350,7 @@ class _Exchange(asyncio.Protocol):
         """Whether the body is read: that of a redirect that is followed is not.
 
         Raises:
-            BadRequest: the redirect is invalid.
+            BadHandlerRequest: the redirect is invalid.
         """
         location = reader.header("location")
         self.following = following(self._request, reader.status, location)
@@ -377,11 +387,13 @@ class _Exchange(asyncio.Protocol):
             self.finished.set_exception(ConnectionError(str(error)))
 
 
-# The tcpSocket handler: whether a connection can be made. Sends nothing.
+# tcpSocket and exec
 
 
 async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> Reply:
-    """Success if a connection is established within ``timeout`` seconds, else Failure.
+    """Return Success if a connection is made within ``timeout`` seconds, else Failure.
+
+    Sends nothing.
 
     Raises:
         HandlerError: the machine has run out of something, such as descriptors.
@@ -395,17 +407,16 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
         return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
     except OSError as error:
         raise_if_not_probed(error)
-        return Reply(HandlerResult.FAILURE, f"{where}: {in_parts(error)}")
+        return Reply(HandlerResult.FAILURE, f"{where}: {error_text(error)}")
     return Reply(HandlerResult.SUCCESS)
-
-
-# The exec handler: a command in the container, through the runtime. Never a shell of our own.
 
 
 async def run_command(
     runtime: RuntimeService, container_id: str, command: Sequence[str], timeout: float
 ) -> Reply:
-    """Success if the command exits with 0 within ``timeout`` seconds; 0: no limit.
+    """Run a command through the runtime: Success if it exits with 0 within ``timeout`` seconds.
+
+    A ``timeout`` of 0 is no limit.
 
     A command that ends otherwise, or does not end, is a Failure: its output has the details. The
     answer may come after the limit: a runtime waits for every process that holds the command's

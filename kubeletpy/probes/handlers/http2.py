@@ -1,7 +1,7 @@
 """httpGet probes over HTTP/2 in the clear, with prior knowledge: no upgrade, no HTTP/1.
 
-Each request has a new connection, as over HTTP/1.1; what a server sends is bounded. Must
-never be imported before it is needed: a node without such probes never loads it.
+A module of its own because a node without such probes never loads it: it must be imported only
+when needed. Each request has a new connection, as over HTTP/1.1; what a server sends is bounded.
 Source: docs/reference/behaviour.md, m3; RFC 9113, 3.3.
 """
 
@@ -18,8 +18,8 @@ from kubeletpy.probes.handlers.actions import (
     HandlerExchangeFailed,
     Resolver,
     connected,
+    error_text,
     following,
-    in_parts,
 )
 from kubeletpy.probes.handlers.http_messages import HttpRequest
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
@@ -39,7 +39,7 @@ class Http2Response(Struct, frozen=True):
 
 
 def exchange(turns: Turns) -> Exchange:
-    """Sends requests over HTTP/2; ``turns``: shared by all probes of the event loop."""
+    """Return a function that sends requests over HTTP/2; all probes of the loop share ``turns``."""
     return functools.partial(_exchange, turns)
 
 
@@ -48,17 +48,17 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
         raise HandlerExchangeFailed(
             "a probe over HTTP/2 in the clear does not follow redirects to https"
         )
-    requested = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
+    transfer = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
         sock = await connected(await resolver.address(request.host), request.port)
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise HandlerExchangeFailed(f"dial tcp {where}: {in_parts(error)}") from error
+        raise HandlerExchangeFailed(f"dial tcp {where}: {error_text(error)}") from error
     try:
-        await carry_out(requested, sock, turns)
+        await carry_out(transfer, sock, turns)
     except http2_exchange.ExchangeFailed as error:
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise HandlerExchangeFailed(f"read: {in_parts(error)}") from error
-    response = Http2Response(requested.status, bytes(requested.body[:KEPT_OUTPUT]))
-    return response, following(request, requested.status, requested.headers.get("location"))
+        raise HandlerExchangeFailed(f"read: {error_text(error)}") from error
+    response = Http2Response(transfer.status, bytes(transfer.body[:KEPT_OUTPUT]))
+    return response, following(request, transfer.status, transfer.headers.get("location"))

@@ -1,4 +1,4 @@
-"""Turns an httpGet action into the bytes of its request. Pure.
+"""The HTTP/1 messages of httpGet: bytes of a request, and a parser of responses. Pure.
 
 Nothing that a pod's author writes can end a line: such values are refused or encoded. Source:
 docs/reference/behaviour.md, m3; docs/reference/names.csv: prober.
@@ -44,12 +44,12 @@ class HttpRequest(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """For messages."""
+        """The URL of the request, as messages name it."""
         scheme = "https" if self.tls else "http"
         return f"{scheme}://{host_port(self.host, self.port)}{self.target}"
 
     def encoded(self) -> bytes:
-        """The request as sent. Raises BadRequest."""
+        """Return the request as sent. Raises BadHandlerRequest."""
         host, headers = self._checked()
         lines = [f"GET {self.target} HTTP/1.1", f"Host: {host}"]
         lines += [f"{name}: {value}" for name, value in headers]
@@ -57,8 +57,10 @@ class HttpRequest(Struct, frozen=True):
         return "\r\n".join(lines).encode("utf-8", "replace")
 
     def http2_head(self) -> list[tuple[bytes, bytes]]:
-        """The request's headers as HTTP/2 sends them. Those of a connection, which HTTP/2 does not
-        have (RFC 9113, 8.2.2), are left out. Raises BadRequest."""
+        """Return the request's headers as HTTP/2 sends them. Raises BadHandlerRequest.
+
+        Those of a connection, which HTTP/2 does not have (RFC 9113, 8.2.2), are left out.
+        """
         host, headers = self._checked()
         head = [(":method", "GET"), (":scheme", "https" if self.tls else "http")]
         head += [(":authority", host), (":path", self.target)]
@@ -67,7 +69,7 @@ class HttpRequest(Struct, frozen=True):
         return [(name.encode("ascii"), value.encode("utf-8", "replace")) for name, value in head]
 
     def _checked(self) -> tuple[str, list[tuple[str, str]]]:
-        """The Host header and the others. Raises BadRequest."""
+        """Return the Host header and the others. Raises BadHandlerRequest."""
         host = self.host_header or host_port(self.host, self.port)
         if _BAD_HOST.search(host):
             raise BadHandlerRequest("invalid Host header")
@@ -107,7 +109,10 @@ def request_for(
 
 
 def redirected(request: HttpRequest, location: str) -> HttpRequest | None:
-    """The request that follows a redirect; None: it leads to another host. Raises BadRequest."""
+    """Return the request that follows a redirect, or None if it leads to another host.
+
+    Raises BadHandlerRequest.
+    """
     try:
         new = urlsplit(urljoin(request.url, location.strip()))
         scheme, host, port = new.scheme.lower(), new.hostname or "", new.port
@@ -167,12 +172,7 @@ def _encode(path: str, query: str) -> str:
     return encoded
 
 
-# Parses an HTTP/1 response incrementally. Pure, and bounded whatever the server sends.
-#
-# It reads only what handlers need: status, a few headers, and the body's first bytes. Each byte
-# is examined a fixed number of times, however the server splits what it sends. The work per
-# response is bounded as well: lines of a head are searched, not split, and of a chunked body at
-# most MAX_CHUNKS chunks are read.
+# Responses
 
 MAX_HEAD = 64 * 1024
 """Maximum bytes of all heads of a response: the final one and interim ones (1xx) before it."""
@@ -206,7 +206,12 @@ class _Body(Enum):
 
 
 class ResponseReader:
-    """Takes bytes until ``done``.
+    """Parses an HTTP/1 response incrementally, bounded whatever the server sends.
+
+    It reads only what handlers need: status, a few headers, and the body's first bytes, and takes
+    bytes until ``done``. Each byte is examined a fixed number of times, however the server splits
+    what it sends. The work per response is bounded as well: lines of a head are searched, not
+    split, and of a chunked body at most MAX_CHUNKS chunks are read.
 
     Attributes:
         status: 0 until the head has arrived.

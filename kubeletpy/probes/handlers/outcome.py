@@ -1,4 +1,4 @@
-"""The outcome of querying a container. Data only. Pure."""
+"""The outcome of querying a container, and the ports and addresses that are queried. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HandlerError(Exception):
 
 
 def go_seconds(seconds: float) -> str:
-    """A duration of whole seconds as the kubelet writes it: ``90s`` is ``1m30s``."""
+    """Return a duration in whole seconds as the kubelet writes it: ``1m30s`` for 90."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -47,14 +47,16 @@ def go_seconds(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-# Ports as handlers specify them: a number, or the name of a container port.
+# Ports and addresses
 
 LOOPBACK = "127.0.0.1"
 """Where a pod on the host's network is reached while the node has no address."""
 
 
 def resolve_port(port: object, ports: Iterable[api.ContainerPort]) -> int:
-    """The number of a port; a name without a container port may still be a number in a string.
+    """Return the number of a port, which a handler specifies as such or by a container port's name.
+
+    A name without a container port may still be a number in a string.
 
     Raises:
         HandlerError: there is no such port.

@@ -33,11 +33,11 @@ async def test_withdrawn_entries_never_come_due_and_are_freed() -> None:
     kept = [table.add(10 + n / 100, n) for n in range(10)]
     for n in range(5000):
         entry = table.add(100, n)
-        table.take_back(entry)
-        table.take_back(entry)
+        table.cancel(entry)
+        table.cancel(entry)
     assert len(table) == 10
     assert len(table._heap) < 200
-    table.take_back(kept[3])
+    table.cancel(kept[3])
     await asyncio.sleep(200)
     assert came == [n for n in range(10) if n != 3]
     assert len(table) == 0
@@ -60,7 +60,7 @@ async def test_nothing_comes_after_the_close_and_entries_may_still_be_taken_back
     entries = [table.add(1, n) for n in range(100)]
     table.close()
     for entry in entries:
-        table.take_back(entry)
+        table.cancel(entry)
     await asyncio.sleep(5)
     assert came == []
 
