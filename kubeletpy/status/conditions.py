@@ -1,6 +1,7 @@
-"""The pod conditions that a node agent owns (docs/reference/reasons.csv: pod-condition).
+"""The conditions of a pod that a node agent owns, and its phase.
 
-Pure. Transition times are set where a status is stored, not here: see :mod:`.store`.
+Pure. Source: docs/reference/reasons.csv: pod-condition; docs/reference/behaviour.md, e1. Transition
+times are set where a status is stored, not here: see :mod:`.store`.
 """
 
 from __future__ import annotations
@@ -186,9 +187,7 @@ def all_containers_restarting(active: bool, phase: str) -> api.PodCondition:
     return made(False)
 
 
-# The phase of a pod, from its container statuses alone (docs/reference/behaviour.md, e1).
-#
-#  Must never read the runtime or the clock.
+# -- the phase, from container statuses alone ------------------------------------------------
 
 RESTARTING_ALL_REASON = "RestartingAllContainers"
 

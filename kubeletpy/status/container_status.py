@@ -24,9 +24,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.status.conditions import RESTARTING_ALL_REASON
 
-# The resources that a container status reports: what the runtime enforces, over the spec's.
-#
-#  A value that equals the spec's is shown in the spec's own format ("1Gi", not bytes).
+# -- resources -------------------------------------------------------------------------------
 
 MIN_MILLI_LIMIT = 10
 """Millicores below which the kernel does not distinguish cpu limits."""
@@ -63,10 +61,12 @@ def reported_resources(
     container_id: str,
     actuated: api.ResourceRequirements | None = None,
 ) -> api.ResourceRequirements:
-    """``status.resources`` of one container; a copy, never the spec's own object.
+    """``status.resources`` of one container: what the runtime enforces, over the spec's.
 
-    ``actuated`` is what the container was last given: no runtime reports a memory request, and some
-    report nothing. Unreported values stay as previously shown for the same container.
+    A copy, never the spec's own object. A value that equals the spec's has the spec's format
+    ("1Gi", not bytes). ``actuated`` is what was last applied to the container: no runtime reports a
+    memory request, and some report nothing. Unreported values stay as previously shown for the same
+    container.
     """
     spec = container.get("resources") or {}
     if not record.running:
@@ -76,13 +76,11 @@ def reported_resources(
         return (same and old is not None and old.get("resources")) or {**spec}
     limits = dict(spec.get("limits") or {})
     requests = dict(spec.get("requests") or {})
-    supplied_limits = (actuated or {}).get("limits") or {}
-    supplied_requests = (actuated or {}).get("requests") or {}
+    applied_limits = (actuated or {}).get("limits") or {}
+    applied_requests = (actuated or {}).get("requests") or {}
     if record.resources is None:
-        limits |= {name: supplied_limits[name] for name in limits if name in supplied_limits}
-        requests |= {
-            name: supplied_requests[name] for name in requests if name in supplied_requests
-        }
+        limits |= {name: applied_limits[name] for name in limits if name in applied_limits}
+        requests |= {name: applied_requests[name] for name in requests if name in applied_requests}
     else:
         if "cpu" in limits:
             limits["cpu"] = _cpu(limits["cpu"], _milli_limit(record), MIN_MILLI_LIMIT)
@@ -90,9 +88,9 @@ def reported_resources(
             requests["cpu"] = _cpu(requests["cpu"], _milli_request(record), MIN_MILLI_REQUEST)
         memory = record.resources.memory_limit_bytes
         if "memory" in limits and memory and memory != value(limits["memory"]):
-            limits["memory"] = _in_parts(memory, supplied_limits.get("memory"))
-        if "memory" in requests and "memory" in supplied_requests:
-            requests["memory"] = supplied_requests["memory"]
+            limits["memory"] = _spelled_as(memory, applied_limits.get("memory"))
+        if "memory" in requests and "memory" in applied_requests:
+            requests["memory"] = applied_requests["memory"]
     reported: api.ResourceRequirements = {**spec}
     if limits:
         reported["limits"] = limits
@@ -101,11 +99,13 @@ def reported_resources(
     return reported
 
 
-def _in_parts(amount: int, supplied: str | None) -> str:
-    if supplied is not None and value(supplied) == amount:
-        return supplied
+def _spelled_as(amount: int, applied: str | None) -> str:
+    if applied is not None and value(applied) == amount:
+        return applied
     return spelled(amount, binary=True)
 
+
+# -- states ----------------------------------------------------------------------------------
 
 LOST_EXIT_CODE = 137
 LOST_REASON = "ContainerStatusUnknown"
@@ -389,10 +389,7 @@ def _waiting_for_start(
     return waiting
 
 
-# The last status of a pod: settles whatever is still open when its worker is done.
-#
-# Pure (docs/reference/behaviour.md, f4). A container whose end nobody saw is reported as lost,
-# never as success.
+# -- the last status (docs/reference/behaviour.md, f4) ---------------------------------------
 
 
 def finished_status(pod: Pod, status: api.PodStatus, now: float) -> api.PodStatus:

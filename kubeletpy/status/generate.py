@@ -1,6 +1,6 @@
-"""From what the runtime reports to what the API shows: the whole status of a pod.
+"""Computes the complete API status of a pod from what the runtime and other components report.
 
-Pure: everything it needs is in :class:`StatusInputs`. It must never store or send anything.
+Pure. Everything it needs is in :class:`StatusInputs`; :mod:`.status_manager` stores and sends.
 """
 
 from __future__ import annotations
@@ -34,31 +34,28 @@ from kubeletpy.status import conditions
 from kubeletpy.status.conditions import compute_phase
 from kubeletpy.status.container_status import ContainerStatusInputs, container_statuses
 
-# Computes ``allocatedResources`` and ``resources`` of a pod's status.
-#
-#  The pod's ``resources`` are the sum of its containers', as the pod's own cgroup is computed
-# from them. Amounts are exact and in the format of the spec: 10m bytes of memory stay ``10m``.
-#
-# Source: docs/reference/behaviour.md, e4; KEP-5419.
-
 NOTHING: Mapping[str, api.ResourceRequirements] = {}
 
 
 def pod_level_resources(
     pod: Pod,
     containers: Mapping[str, api.ContainerStatus],
-    supplied: api.ResourceRequirements | None,
+    applied: api.ResourceRequirements | None,
     phase: str,
     actuated: Mapping[str, api.ResourceRequirements] = NOTHING,
 ) -> api.PodStatus:
-    """The two fields, as far as they have content.
+    """The fields ``allocatedResources`` and ``resources``, as far as they have content.
+
+    The pod's ``resources`` are the sum of its containers', as the pod's own cgroup is computed from
+    them. Amounts are exact and in the format of the spec: 10m bytes of memory stay ``10m``. Source:
+    docs/reference/behaviour.md, e4; KEP-5419.
 
     Args:
         pod: the pod as allocated.
         containers: the new statuses, by name.
-        given: the pod-level resources last given to the pod, if it has any.
-        actuated: what containers were last given, by name. Used for pods with claims, as the limits
-            in their containers' statuses contain what the claims add.
+        applied: the pod-level resources last applied to the pod, if it has any.
+        actuated: the resources last applied to containers, by name. Used for pods with claims, as
+            the limits in their containers' statuses contain what the claims add.
 
     Raises:
         ValueError: a request or limit is not a quantity.
@@ -70,14 +67,14 @@ def pod_level_resources(
     if not allocated and not limits:
         return made
     if allocated:
-        made["allocatedResources"] = parts(allocated)
+        made["allocatedResources"] = _format_amounts(allocated)
     if phase != "Running":
-        own |= {"requests": parts(allocated), "limits": parts(limits)}
+        own |= {"requests": _format_amounts(allocated), "limits": _format_amounts(limits)}
     else:
         if claims(pod):
             containers = _without_claims(containers, actuated)
         requested, limiting = allocated, limits
-        actual = _as_it_is(pod, containers, supplied)
+        actual = _as_it_is(pod, containers, applied)
         if actual is not pod:
             own |= actual.spec.get("resources") or {}
             requested = pod_quantities(actual, "requests", with_claims=True)
@@ -92,21 +89,21 @@ def pod_level_resources(
     return made
 
 
-def parts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+def _format_amounts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
     """Amounts as the API formats them."""
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
 def _compute(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    return parts({name: amounts[name] for name in COMPUTE if name in amounts})
+    return _format_amounts({name: amounts[name] for name in COMPUTE if name in amounts})
 
 
 def _without_claims(
     containers: Mapping[str, api.ContainerStatus], actuated: Mapping[str, api.ResourceRequirements]
 ) -> Mapping[str, api.ContainerStatus]:
     return {
-        name: {**containers[name], "resources": supplied}
-        for name, supplied in actuated.items()
+        name: {**containers[name], "resources": applied}
+        for name, applied in actuated.items()
         if "running" in (containers.get(name, {}).get("state") or {})
     }
 
@@ -114,14 +111,14 @@ def _without_claims(
 def _as_it_is(
     pod: Pod,
     containers: Mapping[str, api.ContainerStatus],
-    supplied: api.ResourceRequirements | None,
+    applied: api.ResourceRequirements | None,
 ) -> Pod:
     """The pod with the resources that its statuses show; the same object if it has them."""
     changed = replaced_containers(
         pod, lambda container, init: _reported(container, containers.get(container["name"]))
     )
-    if supplied is not None and pod.spec.get("resources"):
-        changed["resources"] = supplied
+    if applied is not None and pod.spec.get("resources"):
+        changed["resources"] = applied
     if all(pod.spec.get(field) == value for field, value in changed.items()):
         return pod
     return Pod({**pod.object, "spec": {**pod.spec, **changed}})  # type: ignore[typeddict-item]
@@ -134,18 +131,14 @@ def _reported(container: api.Container, status: api.ContainerStatus | None) -> a
     return {**container, "resources": resources}
 
 
-# The health of a pod's volumes in its status, from what drivers last reported.
-#
-# Source: docs/reference/behaviour-storage.md, sr1.
-
-
 def reported_volume_health(
     old: Sequence[api.PodVolumeHealth], reported: Sequence[api.PodVolumeHealth]
 ) -> list[api.PodVolumeHealth]:
     """``status.volumeHealth``: what the status has, with what differs from it in the reports.
 
     A report counts only if its set of (status, reason) is another one: messages alone change
-    nothing, and the time of the last transition is kept. Without a report an entry stays.
+    nothing, and the time of the last transition is kept. Without a report an entry stays. Source:
+    docs/reference/behaviour-storage.md, sr1.
     """
     by_name = {entry.get("name") or "": entry for entry in old}
     for entry in reported:
@@ -165,8 +158,6 @@ def _identities(entry: api.PodVolumeHealth) -> set[tuple[str, str]]:
 
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-
-
 HOST_ADDRESSES = ("hostIP", "hostIPs")
 ADDRESSES = (*HOST_ADDRESSES, "podIP", "podIPs")
 
@@ -196,9 +187,9 @@ class StatusInputs(Struct, frozen=True):
     resize_conditions: Sequence[api.PodCondition] = ()
     """Those that report an in-place resize, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
-    """The resources that containers were last given, by name."""
+    """The resources last applied to containers, by name."""
     actuated_pod: api.ResourceRequirements | None = None
-    """The pod-level resources that the pod was last given."""
+    """The pod-level resources last applied to the pod."""
     device_health: Mapping[str, list[api.ResourceStatus]] = field(default_factory=dict)
     """For its containers' resources, by container name."""
     volume_health: Sequence[api.PodVolumeHealth] = ()
@@ -313,7 +304,7 @@ def _with_containers(inputs: StatusInputs) -> api.PodStatus:
 def _set_device_health(inputs: StatusInputs, statuses: list[api.ContainerStatus]) -> None:
     """Fill in ``allocatedResourcesStatus``; a container that has ended keeps the last one.
 
-    Others may have its devices by then, and a restarted agent does not know them any more.
+    Others may have its devices by then, and a restarted agent has no record of them.
     """
     before = {entry.get("name"): entry for entry in inputs.old.get("containerStatuses") or ()}
     for status in statuses:
@@ -446,8 +437,8 @@ def _conditions(
 def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatus:
     """Add the addresses; a pod that has ended keeps those that it had.
 
-    The runtime reports none without a sandbox, and after a restart of the agent nobody else knows
-    them (kubernetes/kubernetes#125370). Source: docs/reference/behaviour.md, e2, a9.
+    The runtime reports none without a sandbox, and after a restart of the agent nothing else
+    records them (kubernetes/kubernetes#125370). Source: docs/reference/behaviour.md, e2, a9.
     """
     host_ips = list(inputs.host_ips[:2])
     if host_ips:
@@ -458,7 +449,7 @@ def _with_addresses(inputs: StatusInputs, status: api.PodStatus) -> api.PodStatu
         status["podIPs"] = [{"ip": ip} for ip in pod_ips]
     if _has_ended(inputs, status) and not inputs.runtime.ips:
         status.update(addresses_of(inputs.old))
-    elif not host_ips:  # the agent does not know them yet
+    elif not host_ips:  # the node has no addresses yet
         kept = ADDRESSES if inputs.pod.host_network else HOST_ADDRESSES
         status.update(addresses_of(inputs.old, kept))
     return status

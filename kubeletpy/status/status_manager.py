@@ -34,9 +34,7 @@ from kubeletpy.status.store import (
     unreported,
 )
 
-# The newest status kept for one pod, and what the API has of it.
-#
-# Must never write anything: :class:`StatusWriter` does.
+log = logging.getLogger(__name__)
 
 
 class StatusEntry(Struct):
@@ -108,13 +106,6 @@ class StatusEntry(Struct):
         )
 
 
-# Writes the status of one pod to the API, retrying until it has arrived, and deletes the pod.
-#
-# A refused or lost write is retried with backoff for as long as the pod exists. Must never decide
-# what the status is.
-
-log = logging.getLogger(__name__)
-
 FIRST_RETRY_S = 0.05
 """The Node authorizer sees a new pod some milliseconds late: the first retry is early."""
 LAST_RETRY_S = 10.0
@@ -131,7 +122,7 @@ forever."""
 
 
 class StatusWriter:
-    """Carries statuses to a Kubernetes API.
+    """Writes the status of a pod to the API, retrying until it has arrived, and deletes the pod.
 
     ``target`` finds the object that shows a pod in the API, ``forget`` is called when the API no
     longer has the pod; the other arguments are

@@ -1,6 +1,6 @@
-"""Prepares a pod status for storing: times, limits, order, and what may not change.
+"""The form in which a pod status is stored and sent: times, limits, order, and the patch. Pure.
 
-Pure: time is an argument. Must never send anything.
+Time is an argument. The protocol of the status manager stands last.
 """
 
 from __future__ import annotations
@@ -211,10 +211,7 @@ def _not_ready(status: api.PodStatus) -> None:
             status["conditions"][index] = ended
 
 
-# The strategic merge patch that turns the status the API has into the one it should show.
-#
-#  Only differences are sent, so one PATCH without a preceding GET is enough. Conditions and
-# fields of other writers are kept, also fields that this version does not know.
+# -- the patch -------------------------------------------------------------------------------
 
 MERGED_BY_IP = ("podIPs", "hostIPs")
 """Lists that a strategic merge would append to; replaced as a whole instead."""
@@ -223,7 +220,11 @@ _WITHDRAWN = fields_of("PodStatus").keys() - {"conditions", *FOREIGN_FIELDS}
 
 
 def status_patch(uid: str, in_api: api.PodStatus, reported: api.PodStatus) -> JSON | None:
-    """The patch body (with the uid as precondition), or None when nothing has changed."""
+    """The strategic merge patch, with the uid as precondition; None when nothing has changed.
+
+    Only differences are sent, so one PATCH without a preceding GET is enough. Conditions and fields
+    of other writers are kept, also fields that are new to this version.
+    """
     changed: dict[str, Any] = {}
     for name, value in reported.items():
         if name == "conditions" or name in FOREIGN_FIELDS:
@@ -292,7 +293,7 @@ def _same_condition(first: api.PodCondition, second: api.PodCondition) -> bool:
     )
 
 
-# Why a pod's status has not reached the API yet, and what of it the API does not show.
+# -- why a status has not reached the API yet ------------------------------------------------
 
 LATE_S = 10.0
 """Seconds without an answer after which a write is a problem although it has not failed."""
@@ -310,7 +311,7 @@ class WriteProblem(Struct, frozen=True):
     count: int
     """Failed tries in a row."""
     unreported: str = ""
-    """The changes that the API does not show, in words; empty: nothing that matters to people."""
+    """The changes that the API does not show, as text; empty: nothing that matters to people."""
 
 
 def unreported(in_api: api.PodStatus, newest: api.PodStatus) -> str:
@@ -347,9 +348,6 @@ def _state(entry: api.ContainerStatus) -> str:
     if (ended := state.get("terminated")) is not None:
         return f"ended with exit code {ended.get('exitCode') or 0}"
     return "running" if "running" in state else "waiting"
-
-
-# The status manager as the pod workers and housekeeping see it.
 
 
 class StatusManager(Protocol):

@@ -35,7 +35,7 @@ PROBE = {"exec": {"command": ["true"]}, "periodSeconds": 1}
 
 @dataclass(frozen=True)
 class Shown:
-    """What a node shows: the families of each scrape as type and label names, and a document."""
+    """A node's metrics: the families of each scrape as type and label names, and a document."""
 
     families: dict[str, dict[str, tuple[str, frozenset[str]]]]
     fields: frozenset[str]
@@ -105,7 +105,7 @@ def fields(value: object, path: str = "") -> Iterator[str]:
 
 
 def is_known(endpoint: str, name: str) -> bool:
-    """Whether the agent can show a family, or a table says why not.
+    """Whether the agent can show a family, or a table states why not.
 
     It may have no sample yet: nothing failed, or the machine does not count it. The unit tests hold
     that each row of metrics.csv is served, or explained.

@@ -30,7 +30,7 @@ spec:
 
 
 def set_addresses(world: World, *addresses: str) -> None:
-    """What a cloud controller does."""
+    """Plays a cloud controller: sets addresses."""
     listed = [{"type": "Hostname", "address": NODE}]
     listed += [{"type": "InternalIP", "address": each} for each in addresses]
     listed += [{"type": "ExternalIP", "address": "198.51.100.1"}, {"$patch": "replace"}]

@@ -71,7 +71,7 @@ def test_a_node_that_was_deleted_and_created_by_hand_is_served_at_once(
             world.registry.delete(ADMIN, "pods", f"web-{NODE}", NAMESPACE, by_force)
         await asyncio.sleep(300)
         assert not node(world), "it was deleted on purpose, as far as the agent can see"
-        assert bool(lease(world)) is not collected, "a lease without a Node would stay for ever"
+        assert bool(lease(world)) is not collected, "a lease without a Node would stay permanently"
         assert (world.user.get(f"web-{NODE}") is None) is collected, "nobody would own it"
         uid = create(world)
         await until(world, lambda: ready(world), 3)

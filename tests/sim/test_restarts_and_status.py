@@ -295,7 +295,7 @@ def counts(world: World, name: str) -> dict[str, int]:
 def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
     tmp_path: Path, events: bool, lost: bool
 ) -> None:
-    """Every field of it: addresses, which only the runtime knew, above all."""
+    """Every field of it: addresses, which only the runtime had, above all."""
 
     def reported(world: World) -> dict[str, JSON]:
         found = {}
@@ -328,7 +328,7 @@ def test_the_status_of_ended_pods_survives_a_restart_of_the_agent(
         ):
             world.user.create(each)
         manifest = world.static_dir / "static.yaml"
-        if not lost:  # without a record a static pod may run again: the agent may not know its end
+        if not lost:  # without a record a static pod may run again: its end may be unrecorded
             manifest.write_text(json.dumps(pod("static", [done], **more)))
         await asyncio.sleep(40)
         before = reported(world)
