@@ -1,6 +1,7 @@
 """Reports on each new Service that nothing here serves its address or its name.
 
 Services are stored, since pods get their addresses as variables; traffic is what a cluster adds.
+Like each controller it has a module of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cells that most tables of ``kubectl get`` have, and ages as kubectl prints them.
 
-Must never read a clock: the time is an argument.
+Must never read a clock: the time is an argument. It stands apart because all tables import it.
 """
 
 from __future__ import annotations

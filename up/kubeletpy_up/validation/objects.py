@@ -1,7 +1,8 @@
 """Whether the API takes an object: every reason why not, as the causes of an Invalid error.
 
 The rules are those of docs/reference/api-server.md, ab; the wording is the API server's. Pure.
-Objects arrive decoded and with their defaults.
+Objects arrive decoded and with their defaults. Other packages import only this module of the
+package.
 """
 
 from __future__ import annotations
