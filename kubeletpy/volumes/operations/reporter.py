@@ -40,7 +40,7 @@ _EVENT_STEPS = {
 
 
 class Reporter:
-    """Implements :class:`~kubeletpy.volumes.operations.runner.OperationListener`."""
+    """Reports the results of operations, and counts the volumes that pods need and have."""
 
     def __init__(
         self,
