@@ -8,7 +8,7 @@ python tools/gen_interface.py --changelog WORDS
                                            # all names that have changed
 
 tools/interface-changes.csv has a row for each change of a name: the digest of its new signature and
-words of the entry of CHANGELOG.md about it. A name whose signature has another digest than its last
+an excerpt of the changelog entry about it. A name whose signature has another digest than its last
 row has changed without a line.
 """
 

@@ -1,4 +1,4 @@
-"""Files in pages: the walks of docs/architecture.md can be followed, and paths exist."""
+"""Files in pages and docstrings: the walks of docs/architecture.md can be followed, paths exist."""
 
 from __future__ import annotations
 
@@ -232,3 +232,32 @@ def test_the_table_of_packages_names_modules_of_these_packages() -> None:
         for path in re.findall(r"`([a-z0-9_]+(?:/[a-z0-9_]*)*)`", row)
     ]
     assert [each for each in named if not (each.is_dir() or each.with_suffix(".py").exists())] == []
+
+
+# -- references in docstrings ---------------------------------------------------------------------
+
+REFERENCE = re.compile(r":(?:mod|class|func|meth|data|attr):`~?(\.?\w+(?:\.\w+)+|\.\w+)`")
+
+
+def _resolves(path: Path, name: str) -> bool:
+    """Whether a module has the name; ``.x.Y`` is in the package of the file."""
+    parts = name.lstrip(".").split(".")
+    root = path.parent if name.startswith(".") else ROOT / ("up" * (parts[0] == "kubeletpy_up"))
+    for place in range(len(parts), 0, -1):
+        module = root.joinpath(*parts[:place])
+        source = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+        if source.exists():
+            rest = parts[place:]
+            return not rest or re.search(rf"\b{rest[-1]}\b", source.read_text()) is not None
+    return False
+
+
+@pytest.mark.parametrize("top", ["kubeletpy", "up", "tests", "tools", "bench"])
+def test_references_to_modules_and_their_names_resolve(top: str) -> None:
+    broken = []
+    for path in (ROOT / top).rglob("*.py"):
+        for name in REFERENCE.findall(path.read_text()):
+            ours = name.startswith((".", "kubeletpy.", "kubeletpy_up."))
+            if ours and not _resolves(path, name):
+                broken.append(f"{path.relative_to(ROOT)}: {name}")
+    assert broken == []
