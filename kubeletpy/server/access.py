@@ -18,20 +18,26 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
-from kubeletpy.server.routes import ANONYMOUS, Identity, of_certificate, of_review
+from kubeletpy.server.routes import (
+    ANONYMOUS,
+    Identity,
+    identity_from_certificate,
+    identity_from_review,
+)
 from kubeletpy.server.settings import AccessSettings
-
-# Answers kept for a while, bounded in number, each loaded once however many wait for it.
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Load = Callable[[], Awaitable[tuple[V, float]]]
-"""Returns the value and for how many seconds it is valid."""
+"""Returns the value and the seconds for which it is valid."""
 
 
 class ExpiringCache(Generic[K, V]):
-    """Evicts the least recently used answers when ``size`` is reached."""
+    """Keeps answers for a while, each loaded once for all clients that wait for it.
+
+    Evicts the least recently used ones when there are ``size``.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -39,22 +45,22 @@ class ExpiringCache(Generic[K, V]):
         self._under_way: dict[K, asyncio.Future[tuple[V, float]]] = {}
 
     async def get(self, key: K, load: Load[V]) -> V:
-        """The cached answer, or that of ``load``, whose errors are raised and not cached."""
+        """Return the cached answer, or that of ``load``, whose errors are raised and not cached."""
         now = asyncio.get_running_loop().time()
         kept = self._kept.get(key)
         if kept is not None and kept[1] > now:
             self._kept.move_to_end(key)
             return kept[0]
-        requested = self._under_way.get(key)
-        if requested is None:
-            requested = asyncio.ensure_future(load())
-            self._under_way[key] = requested
-            requested.add_done_callback(lambda done: self._done(key, done))
-        # one client that goes away must not cancel the answer that others wait for
+        pending = self._under_way.get(key)
+        if pending is None:
+            pending = asyncio.ensure_future(load())
+            self._under_way[key] = pending
+            pending.add_done_callback(lambda done: self._done(key, done))
+        # a client that disconnects must not cancel the answer that others wait for
         try:
-            value, _ = await asyncio.shield(requested)
+            value, _ = await asyncio.shield(pending)
         finally:
-            del requested  # an error refers to this frame, and the future to the error
+            del pending  # an error refers to this frame, and the future to the error
         return value
 
     async def close(self) -> None:
@@ -86,20 +92,21 @@ CACHED = 2048
 """Cached answers of each kind."""
 REVIEW_S = 10.0
 REVIEWS_AT_ONCE = 16
-"""A limit each for reviews of permissions and of tokens that have been valid before."""
+"""Limit of reviews of permissions, and of reviews of tokens that have been valid before."""
 UNKNOWN_AT_ONCE = 8
 """Reviews at once of tokens not seen before."""
 UNKNOWN_WAITING = 64
+"""Waiting reviews for all clients."""
 UNKNOWN_OF_ONE = 16
 """Waiting reviews for one client address."""
 
 
 class AccessError(Exception):
-    """The client's permissions can't be determined."""
+    """Raised if a client's permissions can't be determined."""
 
 
 class Busy(AccessError):
-    """Too many unknown tokens are waiting for a review."""
+    """Raised if too many unknown tokens are waiting for a review."""
 
 
 class Access:
@@ -108,7 +115,7 @@ class Access:
     def __init__(
         self, api: KubeApi | None, node_name: str, settings: AccessSettings, clock: Clock
     ) -> None:
-        """``api`` None: there is no API, and every review is refused."""
+        """Review by ``api``; if it is None there is no API, and each review is refused."""
         self._clock = clock
         self._api = api
         self._node = node_name
@@ -132,7 +139,7 @@ class Access:
     async def authenticate(
         self, certificate: Mapping[str, Any] | None, authorization: str, source: str = ""
     ) -> Identity | None:
-        """The client's identity; None: 401.
+        """Return the client's identity; None stands for 401.
 
         Args:
             certificate: the verified client certificate, if there is one.
@@ -142,21 +149,21 @@ class Access:
         Raises:
             Busy: too many new tokens are waiting.
         """
-        found = of_certificate(certificate, self._clock.now())
+        found = identity_from_certificate(certificate, self._clock.now())
         if found is not None:
             return found
         kind, _, token = authorization.partition(" ")
         token = token.strip()
         if kind.lower() == "bearer" and token and self._settings.token_reviews:
             digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-            return await self._of_token(digest, token, source)
+            return await self._identity_from_token(digest, token, source)
         return ANONYMOUS if self._settings.anonymous else None
 
     async def authorize(self, identity: Identity, verb: str, subresources: tuple[str, ...]) -> bool:
-        """Whether a client may use any of these subresources of the node, tried in order.
+        """Return whether a client may use any of these subresources of the node, tried in order.
 
         A method without a verb (HEAD) is reviewed with an empty one, as the kubelet does:
-        who may do everything (``*``) may do it.
+        clients that may do everything (``*``) may do it.
 
         Raises:
             AccessError: the API could not be reached.
@@ -169,7 +176,7 @@ class Access:
                 return True
         return False
 
-    async def _of_token(self, digest: bytes, token: str, source: str) -> Identity | None:
+    async def _identity_from_token(self, digest: bytes, token: str, source: str) -> Identity | None:
         if digest in self._good:
             self._good.move_to_end(digest)
             found = await self._identities.get(
@@ -207,7 +214,9 @@ class Access:
             log.warning("a token can't be reviewed", extra={"why": str(error)})
             return None, 0.0
         status: JSON = review.get("status") or {}
-        identity = of_review(status.get("user") or {}) if status.get("authenticated") else None
+        identity = (
+            identity_from_review(status.get("user") or {}) if status.get("authenticated") else None
+        )
         return identity, self._settings.token_ttl
 
     async def _review_access(

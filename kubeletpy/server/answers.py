@@ -1,6 +1,6 @@
-"""All that the agent's server answers: the handlers of its routes, and what they need.
+"""The handlers of the server's routes, by name: objects, health, metrics, statistics, explanations.
 
-With it aiohttp is loaded: together a quarter of what all imports take.
+It loads aiohttp; together they take a quarter of the time of all imports.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.node.stats.collector import StatsViews
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.server.access import Access
-from kubeletpy.server.app import AgentServer, Handler
+from kubeletpy.server.app import Handler
 from kubeletpy.server.debug import zpages
 from kubeletpy.server.health import healthz_text
 from kubeletpy.server.logs import follow as log_handler
@@ -34,16 +33,53 @@ from kubeletpy.server.settings import EndpointSettings, RunningProgram, ServerSe
 from kubeletpy.server.streaming.handlers import StreamHandlers
 from kubeletpy.server.streaming.link import RuntimeLink
 
-# Handlers for the agent's own objects: pods, settings, health, metrics.
+
+def answers(
+    view: NodeView,
+    settings: ServerSettings,
+    stack: AsyncExitStack,
+    *,
+    program: RunningProgram,
+    explained: Explained | None,
+    metrics: HttpMetrics,
+    clock: Clock,
+) -> Mapping[str, Handler]:
+    """Return all handlers by route name.
+
+    Resources that must be closed are pushed onto ``stack``.
+    """
+    streams = LogStreams(view.pod_logs_dir, view.cache)
+    stack.callback(streams.close)
+    link = RuntimeLink(settings.idle_timeout, metrics)
+    logs = log_handler.handler(
+        view,
+        streams,
+        clock,
+        write_timeout=settings.idle_timeout,
+        split_streams=settings.endpoints.split_log_streams,
+    )
+    return {
+        **object_handlers(view),
+        **(stats_handlers(view.stats) if view.stats is not None else {}),
+        **StreamHandlers(view, link).by_route,
+        **optional_handlers(
+            view, settings.endpoints, program, clock, write_timeout=settings.idle_timeout
+        ),
+        "container_logs": logs,
+        **(explain_handlers(explained) if explained is not None else {}),
+    }
+
+
+# The agent's own objects: pods, settings, health, metrics.
 
 
 def pod_list(items: list[Any]) -> JSON:
-    """A v1 PodList."""
+    """Return pods as a v1 PodList."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}
 
 
 def running_pod(status: PodRuntimeStatus) -> JSON | None:
-    """A pod as the runtime has it; None when nothing of it runs."""
+    """Return a pod as the runtime has it, or None if no container of it runs."""
     running = status.running_containers
     if not running:
         return None
@@ -53,7 +89,7 @@ def running_pod(status: PodRuntimeStatus) -> JSON | None:
 
 
 def object_handlers(view: NodeView) -> Mapping[str, Handler]:
-    """Handlers by route name."""
+    """Return the handlers of pods, settings, health and metrics by route name."""
 
     async def pods(_request: web.Request) -> web.StreamResponse:
         items: list[Any] = []
@@ -109,8 +145,10 @@ def object_handlers(view: NodeView) -> Mapping[str, Handler]:
 
 
 def allocated_handlers(view: NodeView) -> dict[str, Handler]:
-    """``/allocatedPods``: the pods of the node as they are run. Source:
-    docs/reference/behaviour.md, t6."""
+    """Return the handlers of ``/allocatedPods``: the pods with their allocated resources.
+
+    Source: docs/reference/behaviour.md, t6.
+    """
 
     async def pods(_request: web.Request) -> web.StreamResponse:
         return _json(pod_list([_without_status(pod) for pod in view.allocated()]))
@@ -135,10 +173,9 @@ def _json(value: JSON) -> web.Response:
     return web.Response(body=body, content_type="application/json")
 
 
-# The endpoints that settings switch on and off: node logs, checkpoints, debugging.
-#
-# An endpoint that is off answers 405 with a message where the kubelet does; otherwise it does not
-# exist. Rarely used endpoints are loaded by their first request.
+# Endpoints that settings switch on and off: node logs, checkpoints, debugging. One that is off
+# answers 405 with a message where the kubelet does; otherwise it does not exist. Rarely used
+# endpoints are loaded by their first request.
 
 _SECRET_FLAG = "manifest-url-header"
 
@@ -151,7 +188,7 @@ def optional_handlers(
     *,
     write_timeout: float,
 ) -> Mapping[str, Handler]:
-    """Handlers by route name."""
+    """Return the handlers of endpoints that settings switch on by route name."""
 
     def node_logs() -> Handler:
         from kubeletpy.server.node_logs import handler
@@ -162,7 +199,7 @@ def optional_handlers(
     def pprof() -> Handler:
         from kubeletpy.server.debug import pprof
 
-        return pprof.handler(_reported(sys.argv), clock)
+        return pprof.handler(_masked(sys.argv), clock)
 
     def checkpoint(directory: Path) -> Handler:
         from kubeletpy.server import checkpoint
@@ -192,7 +229,7 @@ def optional_handlers(
 
 
 def _on_first_request(make: Callable[[], Handler]) -> Handler:
-    """A handler that is created by its first request."""
+    """Return a handler that is created by its first request."""
     made = cache(make)
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -208,26 +245,23 @@ def _disabled(text: str) -> Handler:
     return disabled
 
 
-def _reported(arguments: Sequence[str]) -> list[str]:
-    """A command line without possible credentials."""
-    reported: list[str] = []
+def _masked(arguments: Sequence[str]) -> list[str]:
+    """Return a command line without possible credentials."""
+    masked: list[str] = []
     for argument in arguments:
         name, equals, _ = argument.lstrip("-").replace("_", "-").partition("=")
-        before = reported[-1].lstrip("-").replace("_", "-") if reported else ""
+        before = masked[-1].lstrip("-").replace("_", "-") if masked else ""
         if before == _SECRET_FLAG:
-            reported.append("<masked>")
+            masked.append("<masked>")
         elif name == _SECRET_FLAG and equals:
-            reported.append(argument.partition("=")[0] + "=<masked>")
+            masked.append(argument.partition("=")[0] + "=<masked>")
         else:
-            reported.append(argument)
-    return reported
-
-
-# Handlers for the node's statistics: /stats/summary, /metrics/cadvisor, /metrics/resource.
+            masked.append(argument)
+    return masked
 
 
 def stats_handlers(stats: StatsViews) -> Mapping[str, Handler]:
-    """Handlers by route name."""
+    """Return the handlers of the node's statistics by route name."""
 
     async def summary(request: web.Request) -> web.StreamResponse:
         only = request.query.getall("only_cpu_and_memory", []) == ["true"]
@@ -251,27 +285,24 @@ def _scrape(body: bytes) -> web.Response:
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
-# /explain: why the pods of the node are as they are, for `kubectl why`.
-
-
 class Explained(Protocol):
     """Explanations of the node and its pods; the answers are JSON."""
 
     def pods(self) -> list[dict[str, Any]]:
-        """All pods of the node, a line each."""
+        """Return the pods of the node, a line each."""
         ...
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Everything about a pod; None: there is no such pod on this node."""
+        """Return everything about a pod, or None if there is no such pod on this node."""
         ...
 
     def node(self) -> dict[str, Any]:
-        """The node's shortages, and the parts that do not work."""
+        """Return the node's pressure, and the parts that do not work."""
         ...
 
 
 def explain_handlers(explained: Explained) -> Mapping[str, Handler]:
-    """Handlers by route name."""
+    """Return the handler of /explain, which `kubectl why` calls, by route name."""
 
     async def explain(request: web.Request) -> web.StreamResponse:
         if "pod" not in request.match_info:
@@ -289,39 +320,3 @@ def _explained_json(body: Any, status: int = 200) -> web.Response:
     return web.Response(
         body=json.dumps(body).encode(), status=status, content_type="application/json"
     )
-
-
-__all__ = ["Access", "AgentServer", "answers"]
-
-
-def answers(
-    view: NodeView,
-    settings: ServerSettings,
-    stack: AsyncExitStack,
-    *,
-    program: RunningProgram,
-    explained: Explained | None,
-    metrics: HttpMetrics,
-    clock: Clock,
-) -> Mapping[str, Handler]:
-    """Handlers by route name. Resources that must be closed are pushed onto ``stack``."""
-    streams = LogStreams(view.pod_logs_dir, view.cache)
-    stack.callback(streams.close)
-    link = RuntimeLink(settings.idle_timeout, metrics)
-    logs = log_handler.handler(
-        view,
-        streams,
-        clock,
-        write_timeout=settings.idle_timeout,
-        split_streams=settings.endpoints.split_log_streams,
-    )
-    return {
-        **object_handlers(view),
-        **(stats_handlers(view.stats) if view.stats is not None else {}),
-        **StreamHandlers(view, link).by_route,
-        **optional_handlers(
-            view, settings.endpoints, program, clock, write_timeout=settings.idle_timeout
-        ),
-        "container_logs": logs,
-        **(explain_handlers(explained) if explained is not None else {}),
-    }

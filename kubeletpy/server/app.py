@@ -25,50 +25,6 @@ from kubeletpy.server.access import Access, AccessError, Busy
 from kubeletpy.server.routes import PROXY, ROUTES, Route, canonical, refusal, verb_of
 from kubeletpy.server.tls import ServingTls
 
-# A request to the agent's server as a span, as the kubelet's filter for go-restful has it.
-#
-# Each is a trace of its own, whatever the client requests: it can't have every request sampled.
-# Must never show a query, a header with a credential, or a body.
-
-_KUBELETS = {"{namespace}": "{podNamespace}", "{pod}": "{podID}", "{container}": "{containerName}"}
-"""The kubelet's names for the parts of its routes."""
-
-
-def span_name(request: web.Request) -> str:
-    """The path of the route, as the kubelet writes it; empty where none answers."""
-    resource = request.match_info.route.resource
-    path = resource.canonical if resource is not None else ""
-    for ours, kubelets in _KUBELETS.items():
-        path = path.replace(ours, kubelets)
-    return path
-
-
-def span_attributes(request: web.Request, route: str) -> Attributes:
-    """OpenTelemetry's for HTTP servers."""
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    supplied: dict[str, str | int | None] = {
-        "server.address": "kubelet",
-        "server.port": request.url.port,
-        "http.request.method": request.method,
-        "http.route": route,
-        "url.scheme": request.scheme,
-        "url.path": request.path,
-        "network.peer.address": peer[0] if peer else None,
-        "network.peer.port": peer[1] if peer else None,
-        "network.protocol.version": f"{request.version.major}.{request.version.minor}",
-        "user_agent.original": request.headers.get("User-Agent"),
-        "client.address": request.remote,
-    }
-    return {name: value for name, value in supplied.items() if value}
-
-
-def answered(span: OpenSpan, status: int) -> None:
-    """Note the status of the answer."""
-    span.set("http.response.status_code", status)
-    if status >= 500:
-        span.failed("")
-
-
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,17 +38,19 @@ MAX_READ_ONLY = 512
 MAX_ANSWERS = 128
 """Requests answered at once, not counting streams and those waiting for admission."""
 ANSWER_S = 60.0
-"""How long an answer may take, including the client reading it; streams may take longer."""
+"""Seconds that an answer may take, including the client reading it; streams may take longer."""
 IDLE_S = 60.0
-"""How long a connection may go without a complete request."""
+"""Seconds that a connection may stay open without a complete request."""
 PIECE = 128 << 10
+"""Bytes of a large answer that are written at once."""
 LINGER_S = 2.0
-"""How long the rest of an unwanted body is drained, so that the client reads the answer."""
+"""Seconds for which the rest of an unread body is drained, so that the client reads the answer."""
 STOP_S = 1.0
+"""Seconds that requests may take when the server closes."""
 
 
 class AgentServer:
-    """One port. ``access`` None: the read-only port, without authentication."""
+    """Serves one port; without ``access`` it is the read-only port, without authentication."""
 
     def __init__(
         self,
@@ -103,8 +61,15 @@ class AgentServer:
         debugging: bool = True,
         tracer: Tracer = NO_TRACER,
     ) -> None:
-        """``handlers`` by route name; a route without a handler is not served. Requests that are
-        admitted are spans of ``tracer``."""
+        """Route requests to handlers.
+
+        Args:
+            handlers: by route name; a route without a handler is not served.
+            access: authenticates and authorizes; None for the read-only port.
+            metrics: of requests.
+            debugging: enableDebuggingHandlers.
+            tracer: gets admitted requests as spans.
+        """
         self._tracer = tracer
         self._access = access
         self._metrics = metrics
@@ -194,7 +159,7 @@ class AgentServer:
         except TimeoutError:
             log.info("an answer took too long", extra={"path": request.path, "type": self._type})
             return web.Response(status=504, text="timed out\n")
-        except Exception as error:  # noqa: BLE001 - the boundary of a request: it harms no other
+        except Exception as error:  # noqa: BLE001 - the boundary of a request: others go on
             if isinstance(error, ConnectionError) and _is_disconnected(request):
                 log.debug("client disconnected", extra={"path": request.path, "why": str(error)})
                 return web.Response(status=499)
@@ -216,7 +181,7 @@ class AgentServer:
         return await self._answer(request, handler)
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer and wait until it is sent, in bounded time and number: answers may be large."""
+        """Answer and wait until it is sent. Time and number are bounded: answers may be large."""
         if self._answering >= MAX_ANSWERS:
             raise web.HTTPTooManyRequests(
                 text="too many requests at once\n", headers={"Retry-After": "1"}
@@ -233,7 +198,7 @@ class AgentServer:
             self._answering -= 1
 
     async def _admit(self, request: web.Request, route: Route | None) -> str:
-        """The client's user name; its address on a port without authentication."""
+        """Return the client's user name, or its address on a port without authentication."""
         if self._access is None:
             return request.remote or ""
         transport = request.transport
@@ -268,10 +233,10 @@ class AgentServer:
         return identity.user
 
     def _labels(self, request: web.Request, route: Route | None) -> tuple[Any, ...]:
-        reported = route.folder if route is not None else "other"
+        folder = route.folder if route is not None else "other"
         long_running = "true" if route is not None and route.long_running else "false"
         method = request.method if verb_of(request.method) else "other"
-        return method, reported, self._type, long_running
+        return method, folder, self._type, long_running
 
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
@@ -294,14 +259,15 @@ async def _debugging_off(_request: web.Request) -> web.StreamResponse:
 
 
 def _is_disconnected(request: web.Request) -> bool:
-    """Whether nobody can be answered any more."""
+    """Return whether the client has disconnected."""
     return request.transport is None or request.transport.is_closing()
 
 
 def _broken(request: web.Request, error: Exception) -> web.Response:
-    """The answer when a handler broke; 503 when descriptors, threads or disk space ran out.
+    """Return the answer for a handler that broke: 503 if the machine lacks resources, else 500.
 
-    Where a part of another answer was sent, the connection ends instead.
+    Lacking are descriptors, threads or disk space. Where a part of another answer was sent, the
+    connection is aborted.
     """
     about = {"path": request.path, "method": request.method}
     if request.writer.output_size and request.transport is not None:
@@ -323,3 +289,45 @@ def _plain(answer: web.HTTPException) -> web.Response:
     if answer.headers.get("Connection") == "close":
         made.force_close()
     return made
+
+
+# Requests as spans, as the kubelet's filter for go-restful makes them. Each is a trace of its own:
+# a client can't have all its requests sampled. Must never show a query, a credential or a body.
+
+_KUBELETS = {"{namespace}": "{podNamespace}", "{pod}": "{podID}", "{container}": "{containerName}"}
+"""The names that the kubelet has for the parts of its routes."""
+
+
+def span_name(request: web.Request) -> str:
+    """Return the path of the route as the kubelet writes it, or "" without a route."""
+    resource = request.match_info.route.resource
+    path = resource.canonical if resource is not None else ""
+    for ours, kubelets in _KUBELETS.items():
+        path = path.replace(ours, kubelets)
+    return path
+
+
+def span_attributes(request: web.Request, route: str) -> Attributes:
+    """Return the attributes of OpenTelemetry for HTTP servers."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    attributes: dict[str, str | int | None] = {
+        "server.address": "kubelet",
+        "server.port": request.url.port,
+        "http.request.method": request.method,
+        "http.route": route,
+        "url.scheme": request.scheme,
+        "url.path": request.path,
+        "network.peer.address": peer[0] if peer else None,
+        "network.peer.port": peer[1] if peer else None,
+        "network.protocol.version": f"{request.version.major}.{request.version.minor}",
+        "user_agent.original": request.headers.get("User-Agent"),
+        "client.address": request.remote,
+    }
+    return {name: value for name, value in attributes.items() if value}
+
+
+def answered(span: OpenSpan, status: int) -> None:
+    """Set the status of the answer in a span."""
+    span.set("http.response.status_code", status)
+    if status >= 500:
+        span.failed("")

@@ -1,7 +1,8 @@
-"""Builds the agent's server: one or two ports, and their certificate. Handlers are loaded later.
+"""Builds the agent's server: one or two ports, their certificate, and later the handlers.
 
 Ports are bound first, so that the node can report its port; they are served once the agent runs.
-Must not import what serves (:mod:`.answers`, and with it aiohttp): no node needs that to be Ready.
+Must not import the modules that serve (:mod:`.answers`, and with it aiohttp): no node needs them to
+be Ready.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Ports:
 
     Attributes:
         settings: those that they were bound with.
-        main, read_only: the sockets; None: there is no read-only port.
+        main, read_only: the sockets; None without a read-only port.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Raises ServerError when a port is taken."""
+        """Bind the ports of the settings. Raises ServerError if one is taken."""
         self.settings = settings
         self.main = _bind("port", "--port", settings.address, settings.port)
         self.read_only: socket.socket | None = None
@@ -65,18 +66,18 @@ class Ports:
 
     @property
     def port(self) -> int:
-        """The main port."""
+        """Returns the number of the main port."""
         return int(self.main.getsockname()[1])
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the listening sockets."""
         for each in (self.main, self.read_only):
             if each is not None:
                 each.close()
 
 
 class KubeletServer:
-    """Serves the ports.
+    """Serves the ports, and keeps their certificate valid.
 
     Attributes:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
@@ -99,13 +100,21 @@ class KubeletServer:
         tracer: Tracer = NO_TRACER,
         explained: Explained | None = None,
     ) -> None:
-        """Args:
-        explained: answers /explain.
-        reviews: reviews tokens and permissions of clients.
-        serving_pair: gives the certificate in use; clients are refused while there is none. None:
-            it is in files.
-        node: the node as the API last showed it, for its addresses; None: not yet.
-        tracer: where requests are sent as spans.
+        """Set up a server of ports that are bound.
+
+        Args:
+            ports: the listening sockets and their settings.
+            view: the agent as handlers see it.
+            reviews: reviews tokens and permissions of clients; None without an API.
+            metrics: of requests.
+            clock: for certificates and times in answers.
+            node_ips: the machine's addresses, for the certificate.
+            serving_pair: returns the certificate in use; clients are refused while there is none.
+                None if it is in files.
+            node: the node as last read from the API, for its addresses; None if not read yet.
+            program: facts for /flagz and /statusz.
+            tracer: where requests are sent as spans.
+            explained: answers /explain; None if it is not served.
         """
         self._tracer = tracer
         self._ports = ports
@@ -118,7 +127,7 @@ class KubeletServer:
         self._serving_pair = serving_pair
         self._node = node
         self.certificate_problem = ""
-        """Why clients refuse the certificate in tlsCertFile, or soon will."""
+        """Why clients refuse the certificate in tlsCertFile, or will soon."""
         self._program = program
         self._explained = explained
         self._opened = AsyncExitStack()
@@ -133,7 +142,7 @@ class KubeletServer:
         self._made_tls = await asyncio.to_thread(self._tls)
 
     async def follow_certificate(self) -> None:
-        """Check the certificate's end and names until cancelled; one of our own is replaced."""
+        """Check the certificate's end and names until canceled; the agent's own is replaced."""
         while self._serving_pair is None:
             try:
                 problem = await asyncio.to_thread(self._check_certificate)
@@ -148,8 +157,10 @@ class KubeletServer:
             await asyncio.sleep(CERTIFICATE_CHECK_S)
 
     async def serve(self) -> None:
-        """Serve until closed; once it has been started."""
-        from kubeletpy.server.answers import Access, AgentServer, answers
+        """Serve until closed; call it after ``start``."""
+        from kubeletpy.server.access import Access
+        from kubeletpy.server.answers import answers
+        from kubeletpy.server.app import AgentServer
 
         settings, metrics, stack = self._settings, self._metrics, self._opened
         if settings.access.always_allow and settings.access.anonymous:
@@ -184,16 +195,16 @@ class KubeletServer:
             await read_only.start(self._ports.read_only, None)
 
     async def close(self) -> None:
-        """Stop serving."""
+        """Stop serving, and close connections and resources of handlers."""
         await self._opened.aclose()
 
     def _check_certificate(self) -> str:
-        """Replace the node's own certificate if it must be; the problem of another one's."""
+        """Return the problem of the certificate; the node's own is replaced if it must be."""
         pair, now = self._files(), self._clock.now()
         return files_problem(pair, self._view.node_name, self._addresses(), now)
 
     def _files(self) -> KeyPair:
-        """The certificate in files; the node's own is made if it is missing or can't serve."""
+        """Return the certificate in files; the node's own is made anew if it can't serve."""
         settings = self._settings
         if settings.certificate:
             return KeyPair(Path(settings.certificate), Path(settings.key))
@@ -201,10 +212,10 @@ class KubeletServer:
         return self_signed(settings.certificate_dir, name, self._addresses(), now)
 
     def _addresses(self) -> list[str]:
-        """The machine's addresses, and those that the API shows for the node."""
+        """Return the machine's addresses, and those that the API has for the node."""
         node: api.Node = self._node() or {}
-        reported = (node.get("status") or {}).get("addresses") or ()
-        return [*self._node_ips, *(each.get("address", "") for each in reported)]
+        in_api = (node.get("status") or {}).get("addresses") or ()
+        return [*self._node_ips, *(each.get("address", "") for each in in_api)]
 
     def _tls(self) -> ServingTls:
         settings, serving_pair = self._settings, self._serving_pair

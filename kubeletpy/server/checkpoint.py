@@ -1,8 +1,8 @@
 """/checkpoint/{namespace}/{pod}/{container}: the runtime writes a container's state to a file.
 
-We alone choose the file's path: below the checkpoint directory, with a name built from known names.
-It holds the container's memory, so nobody else may read the directory. Only the node's owner
-removes archives, so what is kept is bounded. Source: docs/reference/behaviour.md, t4;
+The agent alone chooses the file's path: below the checkpoint directory, with a name built from
+known names. It holds the container's memory, so nobody else may read the directory. Only the node's
+owner removes archives, so what is kept is bounded. Source: docs/reference/behaviour.md, t4;
 docs/reference/names.csv: {root}/checkpoints; KEP-2008.
 """
 
@@ -26,6 +26,7 @@ from kubeletpy.server.node_view import NodeView, declared_container
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2
+"""Checkpoints that may be made at the same time."""
 MAX_TIMEOUT_S = 3600
 MAX_KEPT = 100
 """Maximum number of archives in the directory."""
@@ -38,7 +39,7 @@ _TIMEOUT = re.compile(r"[0-9]{1,9}")
 
 
 def file_name(namespace: str, pod: str, container: str, now: float) -> str:
-    """The archive's name. ``now`` in Unix seconds.
+    """Return the archive's name. ``now`` in Unix seconds.
 
     Raises:
         ValueError: a name is not a valid Kubernetes name, and could lead elsewhere.
@@ -60,7 +61,7 @@ class Kept(Struct, frozen=True):
 
 
 def exceeded_limit(kept: Kept) -> str | None:
-    """The limit that another checkpoint would exceed, as text; None: it may be made."""
+    """Return the limit that another checkpoint would exceed, as text, or None."""
     if kept.archives >= MAX_KEPT:
         return f"there are {kept.archives} checkpoints, of {MAX_KEPT} that may be kept"
     if kept.used * 100 >= kept.capacity * MAX_SHARE:
@@ -94,20 +95,20 @@ def kept_archives(directory: Path) -> Kept:
 
 
 def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
-    """The handler; archives go into ``directory``."""
+    """Return the handler; it puts archives into ``directory``."""
     under_way: set[str] = set()
     owners: dict[Path, str] = {}
 
     async def checkpoint(request: web.Request) -> web.StreamResponse:
-        place = request.match_info
-        namespace, name, container = place["namespace"], place["pod"], place["container"]
+        path = request.match_info
+        namespace, name, container = path["namespace"], path["pod"], path["container"]
         pod = view.pod(namespace, name)
         if pod is None:
             raise web.HTTPNotFound(text="pod does not exist\n")
         if declared_container(pod, container) is None:
             raise web.HTTPNotFound(text=f"container {container} does not exist\n")
-        supplied = (request.query.getall("timeout", []) or ["0"])[-1]
-        if not _TIMEOUT.fullmatch(supplied):
+        timeout = (request.query.getall("timeout", []) or ["0"])[-1]
+        if not _TIMEOUT.fullmatch(timeout):
             raise web.HTTPNotFound(text="cannot parse value of timeout parameter\n")
         what = f"{namespace}/{name}/{container}"
         record = view.container(pod, container)
@@ -139,7 +140,7 @@ def handler(view: NodeView, directory: Path, clock: Clock) -> Handler:
                 )
             try:
                 await view.runtime.checkpoint_container(
-                    record.id, str(location), min(int(supplied), MAX_TIMEOUT_S)
+                    record.id, str(location), min(int(timeout), MAX_TIMEOUT_S)
                 )
             except CRIError:
                 # the unfinished file is no checkpoint, and no client has its name

@@ -1,8 +1,8 @@
-"""The agent's plain HTTP endpoints: /healthz; on loopback also /metrics and /metrics/probes.
+"""The agent's listening sockets, and its plain HTTP endpoints: /healthz and, on loopback, metrics.
 
-No authentication: on any other address (healthzBindAddress) it reports only whether a check fails,
-not why, as the kubelet does, and serves no metrics. Must never show any pod content. Must not
-import aiohttp before it serves: no node needs that to be Ready.
+The endpoints have no authentication: on any other address (healthzBindAddress) the agent reports
+only whether a check fails, not why, as the kubelet does, and serves no metrics. Must never show any
+pod content. Must not import aiohttp before it serves: no node needs that to be Ready.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
-# Sockets that listen. Connections are limited and accepted elsewhere
-# (:mod:`kubeletpy.base.wire`).
+# Listening sockets; connections are limited and accepted elsewhere (:mod:`kubeletpy.base.wire`).
 
 GIVE_UP_MS = 60_000
 """Milliseconds after which the kernel drops a plain connection that accepts no data."""
-
-
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """Errors of a kernel without IPv6 (``ipv6.disable``, or not built)."""
 
 
 def listen(address: str, port: int, *, short_answers: bool = False) -> ListeningSocket:
-    """A listening socket; port 0 picks a free one. Raises OSError.
+    """Return a listening socket; port 0 picks a free one. Raises OSError.
 
     ``0.0.0.0`` and ``::`` both mean all addresses of IPv4 and IPv6, whatever the kernel's
     ``bindv6only`` is, as for the kubelet (docs/reference/config.csv: address). A kernel without
@@ -77,7 +74,7 @@ def _listen(address: str, port: int, *, v6_only: bool, short_answers: bool) -> L
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether no program listens at a port, even if the address can't be listened at anyway."""
+    """Return whether no program listens at a port; the address may be unusable otherwise."""
     try:
         listen(address, port).close()
     except ValueError:
@@ -88,17 +85,17 @@ def is_free(address: str, port: int) -> bool:
 
 
 def next_free_port(address: str, port: int, excluded: Collection[int] = ()) -> int:
-    """The first free port after one, or 0 if there is none.
+    """Return the first free port after one, or 0 if there is none.
 
-    Programs find it again more easily than one that the kernel chooses, and the kernel gives ports
-    of this range to no outgoing connection.
+    People find it more easily than one that the kernel chooses, and the kernel uses ports of this
+    range for no outgoing connection.
     """
     after = (each for each in range(port + 1, 65536) if each not in excluded)
     return next((each for each in after if is_free(address, each)), 0)
 
 
 def listen_error(field: str, flag: str, address: str, port: int, error: OSError) -> ServerError:
-    """Why the agent can't listen where a field of the configuration requests it, and the remedy."""
+    """Return why the agent can't listen on the port of a configuration field, and the remedy."""
     text = f"{field}: can't listen on {host_port(address, port)}: {error.strerror or error}; "
     if error.errno != errno.EADDRINUSE:
         return ServerError(f"{text}choose another {field} or another address")
@@ -112,20 +109,17 @@ def listen_error(field: str, flag: str, address: str, port: int, error: OSError)
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-"""Pods on the host's network reach this port too. Nobody authenticates here, so that a connection
+"""Pods on the host's network reach this port too. There is no authentication, so that a connection
 ends with its first answer, and is closed sooner when its address opens too many."""
-
 HealthCheck = Callable[[], str]
-"""Empty when healthy, else what is wrong."""
-
-
+"""Returns the problem, or "" when healthy."""
 WITHHELD = "reason withheld"
 
 
 def healthz_text(
     checks: Mapping[str, HealthCheck], *, verbose: bool, reasons: bool = True
 ) -> tuple[bool, str]:
-    """Whether all checks pass, and the body: ``ok``, or one line per check."""
+    """Return whether all checks pass, and the body: ``ok``, or one line per check."""
     lines, healthy = [], True
     for name, check in checks.items():
         problem = check()
@@ -145,11 +139,7 @@ class HealthServer:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
     """
 
-    code: ClassVar[Sequence[str]] = (
-        "aiohttp.web",
-        "kubeletpy.base.wire.http_server",
-        "kubeletpy.base.wire.http_server",
-    )
+    code: ClassVar[Sequence[str]] = ("aiohttp.web", "kubeletpy.base.wire.http_server")
 
     def __init__(
         self,
@@ -160,7 +150,10 @@ class HealthServer:
         render_metrics: Callable[[], tuple[bytes, str]],
         render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None,
     ) -> None:
-        """``render_metrics`` returns body and content type. Port 0 picks a free one."""
+        """Serve on an IP address; port 0 picks a free one.
+
+        ``render_metrics`` and ``render_probe_metrics`` return body and content type.
+        """
         self._address = address
         self._local = ipaddress.ip_address(address).is_loopback
         self._port = port
@@ -173,7 +166,7 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """The port listened on."""
+        """Returns the port that the server listens on."""
         return self._port
 
     async def start(self) -> None:
@@ -186,7 +179,7 @@ class HealthServer:
         self._port = int(self._socket.getsockname()[1])
 
     async def serve(self) -> None:
-        """Answer, once it has been started."""
+        """Answer requests; call it after ``start``."""
         from aiohttp import web
 
         from kubeletpy.base.wire.http_server import http_log, set_up
@@ -208,7 +201,7 @@ class HealthServer:
         self._listener.start()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and close all connections."""
         if self._listener is not None:
             self._listener.close()
         elif self._socket is not None:

@@ -1,4 +1,7 @@
-"""The server handlers' view of the agent: read-only, nothing that changes a pod."""
+"""The server handlers' view of the agent: read-only, nothing that changes a pod.
+
+It is apart because the server is built with it before aiohttp and the handlers are loaded.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from kubeletpy.remote.protocol import RuntimeService
 
 
 class NodeView(Struct, frozen=True):
-    """The agent as the server sees it.
+    """The queries that handlers make of the agent.
 
     Attributes:
-        status_of: the newest API status of a pod by uid; None when none is kept.
+        status_of: the newest API status of a pod by uid; None if none is kept.
         checks: health checks by name; empty text means healthy.
         configz: the settings as a KubeletConfiguration document.
         pod_logs_dir: podLogsDir; no log outside it is read.
-        stats: resource usage on the node; None: not served.
+        stats: resource usage on the node; None if it is not served.
         version: the Kubernetes version of the node and where it comes from, for /configz.
         allocated: the pods that use the node, with the resources allocated to them.
     """
@@ -44,22 +47,22 @@ class NodeView(Struct, frozen=True):
     version: Callable[[], Mapping[str, str] | None] = lambda: None
 
     def pod(self, namespace: str, name: str, uid: str = "") -> Pod | None:
-        """A pod by name; with ``uid`` (or that of its mirror) only if it matches."""
+        """Return a pod by name; with ``uid`` (or that of its mirror) only if it matches."""
         found = self.pods.by_name(namespace, name)
         if found is None or (uid and self.pods.translate_uid(uid) != found.uid):
             return None
         return found
 
     def status(self, pod: Pod) -> api.PodStatus:
-        """The newest status: ours, else that of the object."""
+        """Return the newest status: the agent's own, else that of the object."""
         return self.status_of(pod.uid) or pod.status
 
     def in_runtime(self, pod: Pod) -> PodRuntimeStatus | None:
-        """The runtime's status of a pod."""
+        """Return the runtime's status of a pod, or None if it has none."""
         return self.cache.status(pod.uid)
 
     def container(self, pod: Pod, name: str) -> ContainerStatus | None:
-        """The newest record of a container; a running one takes precedence."""
+        """Return the newest record of a container; a running one takes precedence."""
         status = self.in_runtime(pod)
         if status is None:
             return None
@@ -68,7 +71,7 @@ class NodeView(Struct, frozen=True):
 
 
 def declared_container(pod: Pod, name: str) -> api.Container | None:
-    """A container of any kind in a pod's spec."""
+    """Return a container of any kind in a pod's spec, or None."""
     spec: Any = pod.spec
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(field) or ():

@@ -1,4 +1,4 @@
-"""The routes of the agent's server, and the permissions that each requires.
+"""The routes of the agent's server, the permissions that each requires, and clients' identities.
 
 Pure. Permissions belong to the route that answers, not to the text of the path, so that no spelling
 of a path is authorized as one and served as another. Source: docs/reference/server.csv: endpoint;
@@ -27,10 +27,10 @@ PROXY = ("proxy",)
 
 
 class Route(Struct, frozen=True):
-    """One endpoint.
+    """An endpoint of the server.
 
     Attributes:
-        name: which handler answers.
+        name: of the handler that answers.
         paths: patterns of the path.
         subresources: of ``nodes``; permission on any one of them is enough.
         methods: HTTP methods; others get 405.
@@ -49,11 +49,11 @@ class Route(Struct, frozen=True):
     read_only: bool = False
     long_running: bool = False
     any_method: bool = False
-    """Answers every method like the first of ``methods``, as Go's plain handlers do."""
+    """It answers each method like the first of ``methods``, as Go's plain handlers do."""
 
     @property
     def folder(self) -> str:
-        """The first segment of its path, for metrics the first two: how requests are counted."""
+        """Returns the label in metrics: the first segment of the path, or two for metrics."""
         parts = self.paths[0].split("/")[1:]
         return "/".join(parts[:2] if parts[0] == "metrics" else parts[:1])
 
@@ -119,18 +119,18 @@ ROUTES: tuple[Route, ...] = (
 
 
 def verb_of(method: str) -> str:
-    """The API's verb for an HTTP method; empty for methods that have none."""
+    """Return the API's verb for an HTTP method, or "" if it has none."""
     return VERBS.get(method, "")
 
 
 def refusal(user: str, verb: str, subresources: tuple[str, ...]) -> str:
-    """The text of a 403, as the kubelet words it."""
+    """Return the text of a 403, as the kubelet phrases it."""
     listed = " ".join(subresources)
     return f"Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
 
 
 def canonical(path: str) -> str:
-    """Where Go's multiplexer sends a client: no doubled slash, no ``.`` or ``..``.
+    """Return the path to which Go's multiplexer redirects: no doubled slash, no ``.`` or ``..``.
 
     ``path`` is as it was received: an escaped slash or dot is a character of a name. The answer
     begins with one slash, so it can only lead to this server. A non-path (``*``) is unchanged.
@@ -142,8 +142,6 @@ def canonical(path: str) -> str:
         made += "/"
     return path if made == path else quote(made, safe="/%:@!$&'()*+,;=~")
 
-
-# The identity of a client.
 
 AUTHENTICATED = "system:authenticated"
 
@@ -160,11 +158,11 @@ class Identity(Struct, frozen=True):
 ANONYMOUS = Identity("system:anonymous", ("system:unauthenticated",))
 
 
-def of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identity | None:
-    """The identity in a verified client certificate: common name and organizations; None: none.
+def identity_from_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identity | None:
+    """Return the identity in a client certificate (common name, organizations), or None.
 
     Args:
-        certificate: as ``ssl.SSLSocket.getpeercert`` gives it.
+        certificate: a verified one, as ``ssl.SSLSocket.getpeercert`` returns it.
         now: Unix seconds; a connection may outlive the certificate that it started with.
     """
     if not certificate or cert_time_to_seconds(certificate["notAfter"]) < now:
@@ -179,8 +177,8 @@ def of_certificate(certificate: Mapping[str, Any] | None, now: float) -> Identit
     return Identity(user, _authenticated(groups)) if user else None
 
 
-def of_review(user: Mapping[str, Any]) -> Identity | None:
-    """The user of a TokenReview's status; None when it has no name."""
+def identity_from_review(user: Mapping[str, Any]) -> Identity | None:
+    """Return the user of a TokenReview's status, or None if it has no name."""
     name = str(user.get("username") or "")
     if not name:
         return None
@@ -196,8 +194,5 @@ def _authenticated(groups: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*groups, AUTHENTICATED]))
 
 
-# Why the agent's server can't serve.
-
-
 class ServerError(Exception):
-    """The server can't serve; the text states which setting and what to do."""
+    """Raised if the server can't serve; the text states the setting and the remedy."""

@@ -1,4 +1,7 @@
-"""The configuration of the agent's server. Must never open anything."""
+"""The configuration of the agent's server, facts about the program, and the verbosity of its logs.
+
+Must never open anything.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class EndpointSettings(Struct, frozen=True):
     """The enabled endpoints, named like the settings, and the paths of their files.
 
     Attributes:
-        checkpoint_dir: None: there are no checkpoints (gate ContainerCheckpoint).
+        checkpoint_dir: None without checkpoints (gate ContainerCheckpoint).
         flagz, statusz: gates ComponentFlagz and ComponentStatusz.
         split_log_streams: gate PodLogsQuerySplitStreams.
         allocated_pods: gate KubeletAllocatedPodsEndpoint.
@@ -47,7 +50,7 @@ class EndpointSettings(Struct, frozen=True):
 
 
 class ServerSettings(Struct, frozen=True):
-    """The configuration of the server; times in seconds, ports 0: off or any free."""
+    """The configuration of the server; times in seconds. Port 0 is any free one, or off."""
 
     address: str = "0.0.0.0"
     port: int = 10250
@@ -65,7 +68,11 @@ class ServerSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings, flags: NodeFlags) -> ServerSettings:
-        """Read the settings. Raises ServerError when they need an API and there is none."""
+        """Return the server's part of the settings.
+
+        Raises:
+            ServerError: they need an API and there is none.
+        """
         if not flags.kubeconfig:
             _check_alone(settings)
         authentication, authorization = settings.authentication, settings.authorization
@@ -111,26 +118,23 @@ def _endpoints(settings: KubeletSettings, flags: NodeFlags) -> EndpointSettings:
 
 def _check_alone(settings: KubeletSettings) -> None:
     """Refuse settings that need an API on a node without one, like the kubelet."""
-    requests = []
+    problems = []
     if settings.authentication.webhook.enabled:
-        requests.append("authentication.webhook.enabled true (set it to false)")
+        problems.append("authentication.webhook.enabled true (set it to false)")
     if settings.authorization.mode == "Webhook":
-        requests.append(
+        problems.append(
             "authorization.mode Webhook (set AlwaysAllow: clients with a certificate of "
             "authentication.x509.clientCAFile may then do anything)"
         )
-    if requests:
+    if problems:
         raise ServerError(
             f"without --kubeconfig there is no API to authenticate clients, but the settings "
-            f"require it: {'; '.join(requests)}. Or serve nothing: enableServer false"
+            f"require it: {'; '.join(problems)}. Or serve nothing: enableServer false"
         )
 
 
-# Facts about the program for /flagz and /statusz.
-
-
 class RunningProgram(Struct, frozen=True):
-    """The running program.
+    """Facts about the running program for /flagz and /statusz.
 
     Attributes:
         flags: by name without dashes; possible credentials are masked.
@@ -143,27 +147,22 @@ class RunningProgram(Struct, frozen=True):
     version: str
 
 
-# The process's log sinks as the server sees them: their verbosity, and whether they work.
-#
-# Uses handlers only through their methods.
-
-
 @runtime_checkable
 class LogSink(Protocol):
-    """A log handler that can be queried and set."""
+    """A log handler that has a verbosity and reports whether it works."""
 
     def set_verbosity(self, level: int) -> None:
-        """From now on, write what this verbosity (the kubelet's ``-v``) shows."""
+        """Write only lines that this verbosity (the kubelet's ``-v``) includes."""
 
     def problem(self) -> str:
-        """Why lines are not written; empty when they are."""
+        """Return why lines are not written, or "" if they are."""
 
 
 def sinks() -> list[LogSink]:
-    """All log handlers that are sinks."""
+    """Return the log handlers that are sinks."""
     return [each for each in logging.getLogger().handlers if isinstance(each, LogSink)]
 
 
 def log_problem() -> str:
-    """The health check ``log``."""
+    """Return why a sink writes no lines, or ""; it is the health check ``log``."""
     return next((why for sink in sinks() if (why := sink.problem())), "")

@@ -1,4 +1,4 @@
-"""The TLS of the agent's server: its certificate, the client CA, and reloading of both.
+"""The TLS of the agent's server: its certificate (own, from files or the cluster) and client CA.
 
 Files are checked when a client connects, so a rotated certificate or CA needs no restart. An
 unusable new file is reported once; the old one stays in use. Must never log a key.
@@ -41,22 +41,21 @@ VERSIONS = {
 }
 """tlsMinVersion; nothing below 1.2 is accepted, whatever is set."""
 _SELF_SIGNED = "kubelet"
-
-
+"""Base name of the files of the node's own certificate."""
 PairInUse = Callable[[], KeyPair | None]
-"""Returns the certificate to serve with now; None: there is none, and clients are refused."""
+"""Returns the certificate to serve with now, or None if there is none: clients are refused."""
 
 
 def self_signed(
     directory: Path, node_name: str, addresses: Sequence[str], now: float | None = None
 ) -> KeyPair:
-    """``kubelet.crt`` and ``kubelet.key`` in a directory, made anew when they can't serve the node.
-
-    Blocking.
+    """Return ``kubelet.crt`` and ``kubelet.key``, made anew if they can't serve the node. Blocking.
 
     Args:
+        directory: where they are.
+        node_name: a name that the certificate must have.
         addresses: IP addresses and other names of the node.
-        now: Unix seconds; None: by the machine's clock.
+        now: Unix seconds; None for the machine's clock.
 
     Raises:
         CertificateError: a name can't go into a certificate.
@@ -79,9 +78,9 @@ def self_signed(
 
 
 def _why_made_anew(pair: KeyPair, names: Names, now: float) -> str:
-    """Why the node's own certificate can't stay; empty: it can.
+    """Return why the node's own certificate can't stay, or "" if it can.
 
-    One that an authority issued is an administrator's, who replaces it: :func:`files_problem`.
+    A certificate that an authority issued is replaced by an administrator (:func:`files_problem`).
     """
     if not pair.certificate.exists():
         return "there is none"
@@ -98,14 +97,14 @@ def _why_made_anew(pair: KeyPair, names: Names, now: float) -> str:
 
 
 def _read(pair: KeyPair) -> Certificate:
-    """Raises CertificateError, OSError."""
+    """Read the certificate of a pair. Raises CertificateError, OSError."""
     from kubeletpy.base.host import x509
 
     return x509.read_certificate(pair.certificate.read_bytes())
 
 
 def _made_by_a_node(certificate: Certificate) -> bool:
-    """Whether an agent or a kubelet has made it for itself.
+    """Return whether an agent or a kubelet has made a certificate for itself.
 
     The kubelet makes an authority for each certificate: NODE-ca@SECONDS signs NODE@SECONDS.
     """
@@ -114,7 +113,7 @@ def _made_by_a_node(certificate: Certificate) -> bool:
 
 
 def _canonical_ip(address: str) -> str:
-    """An address as a certificate contains it; empty: it is none, or one with a zone."""
+    """Return an address as a certificate contains it, or "" for a name or one with a zone."""
     try:
         return "" if "%" in address else str(ipaddress.ip_address(address))
     except ValueError:
@@ -122,9 +121,9 @@ def _canonical_ip(address: str) -> str:
 
 
 def files_problem(pair: KeyPair, node_name: str, addresses: Sequence[str], now: float) -> str:
-    """Why clients refuse a certificate that the agent may not replace, or soon will; or empty.
+    """Return why clients refuse a certificate that the agent may not replace, or will soon; or "".
 
-    Blocking. Files that can't be read are reported where they are loaded.
+    Blocking. Files that can't be read are reported when they are loaded.
 
     Args:
         now: Unix seconds.
@@ -146,7 +145,7 @@ def files_problem(pair: KeyPair, node_name: str, addresses: Sequence[str], now: 
 
 
 class ServingTls:
-    """The SSL context to listen with (``context``); it follows the files."""
+    """Provides the SSL context to listen with (``context``), which follows the files."""
 
     def __init__(
         self,
@@ -155,9 +154,13 @@ class ServingTls:
         min_version: str = "",
         ciphers: Sequence[str] = (),
     ) -> None:
-        """Args:
+        """Load the files.
+
+        Args:
             pair: called when a client connects.
-            client_ca: PEM file; None: no client certificate is requested.
+            client_ca: PEM file; None if no client certificate is requested.
+            min_version: tlsMinVersion.
+            ciphers: tlsCipherSuites.
 
         Raises:
             OSError, ssl.SSLError: the files can't be used.
@@ -171,7 +174,7 @@ class ServingTls:
         self.context: ssl.SSLContext = _Following(self._newest)
 
     def trusts(self, connection: ssl.SSLObject | None) -> bool:
-        """Whether a client's certificate was verified against the CAs in force now.
+        """Return whether a client's certificate was verified against the current CAs.
 
         A connection made before the file changed no longer counts: its client must reconnect. A new
         serving certificate alone changes nothing.
@@ -186,8 +189,8 @@ class ServingTls:
         context = _Loaded(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         limit_key_exchange(context)
-        # a resumed session is not verified again. Tickets are off; what TLS 1.2 keeps by session
-        # id belongs to one context, and every change of the files makes another
+        # a resumed session is not verified again. Tickets are off; sessions that TLS 1.2 keeps by
+        # id belong to one context, and each change of the files makes another
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         if self._ciphers:
@@ -243,14 +246,15 @@ class _Following(ssl.SSLContext):
         return made
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """A connection."""
+        """Return a connection of the newest context."""
         return self._newest().wrap_bio(*args, **kwargs)
 
 
 def openssl_names(suites: Sequence[str]) -> str:
-    """tlsCipherSuites, named as Go names them, as OpenSSL's cipher list; TLS 1.3 has its own.
+    """Return tlsCipherSuites, which have the names of Go, as a cipher list of OpenSSL.
 
-    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``.
+    ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` is ``ECDHE-RSA-AES128-GCM-SHA256``. Suites of TLS 1.3
+    are left out, since they are always enabled.
     """
     names = []
     for suite in suites:
@@ -265,17 +269,14 @@ def openssl_names(suites: Sequence[str]) -> str:
     return ":".join(names)
 
 
-# The certificate that the agent's server gets from the cluster (serverTLSBootstrap).
-
-
 def comes_from_cluster(settings: KubeletSettings) -> bool:
-    """Whether the server's certificate is requested from the cluster."""
+    """Return whether the certificate is requested from the cluster (serverTLSBootstrap)."""
     enabled = settings.feature_gates.enabled("RotateKubeletServerCertificate")
     return settings.server_tls_bootstrap and settings.enable_server and enabled
 
 
 class ServingCertificate:
-    """Requested for the names that the API shows for the node, and renewed in time."""
+    """The certificate from the cluster, for the node's names in the API; it is renewed in time."""
 
     def __init__(
         self,
@@ -289,13 +290,21 @@ class ServingCertificate:
         metrics: CertificateMetrics,
         rng: random.Random,
     ) -> None:
-        """Args:
-        kube_api: None: standalone, nothing can be requested.
-        node: the node as the API last showed it; None: not yet.
+        """Set up the certificate, which ``start`` loads.
+
+        Args:
+            settings: with the files of a certificate to begin with.
+            flags: with the directory of certificates.
+            kube_api: None if the agent is standalone, so that nothing can be requested.
+            clock: for the certificate's end.
+            node_name: a name of the certificate.
+            node: the node as last read from the API; None if it was not read yet.
+            metrics: of renewals.
+            rng: spreads renewals.
         """
-        supplied = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
+        configured = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
         self._store = CertificateStore(
-            certificate_dir(flags), "kubelet-server", supplied if settings.tls_cert_file else None
+            certificate_dir(flags), "kubelet-server", configured if settings.tls_cert_file else None
         )
         self._api = kube_api
         self._clock = clock
@@ -318,7 +327,7 @@ class ServingCertificate:
         metrics.server_ttl.set_function(lambda: self._manager.ttl)
 
     async def start(self) -> None:
-        """Load what an earlier run left behind."""
+        """Load the certificate of an earlier run, if there is one."""
         await repair_link(self._store, self._clock.now())
         await self._manager.load()
         if self._api is None and self._manager.current is None:
@@ -327,15 +336,15 @@ class ServingCertificate:
             )
 
     async def run(self) -> None:
-        """Keep it valid until cancelled."""
+        """Keep the certificate valid until canceled."""
         await self._manager.run()
 
     def node_changed(self) -> None:
-        """The API has shown the node: its names may have changed."""
+        """Re-check the names, since the node has been read from the API."""
         self._manager.poke()
 
     def in_use(self) -> KeyPair | None:
-        """The newest pair; None while there is none."""
+        """Return the newest pair, or None while there is none."""
         pair = self._manager.current
         return pair.files if pair is not None else None
 

@@ -1,4 +1,4 @@
-"""/debug/pprof/: what Python can offer of what Go's runtime serves there.
+"""/debug/pprof/: the profiles of Go's runtime that Python can offer.
 
 A CPU profile in pprof's own format; tasks, threads and objects as text. There is no execution trace
 and no block or mutex profile. Must never show a value of the program, only code locations.
@@ -25,9 +25,7 @@ from kubeletpy.metrics.trace.watched_loop import reading_frames
 from kubeletpy.server.app import Handler
 from kubeletpy.server.debug.profile_proto import CodeLocation, Stack, Weight, encode, folded
 
-# Lists the process's tasks, threads and objects as text.
-#
-# Names of functions, files and lines only: never a variable's value, which may be a secret.
+# Tasks, threads and objects as text: names of functions, files and lines only.
 
 MAX_DUMP_DEPTH = 64
 MAX_DUMP_STACKS = 500
@@ -36,25 +34,25 @@ MAX_TYPES = 60
 
 
 def tasks_text() -> str:
-    """Tasks of the running loop grouped by where they are, the largest group first."""
+    """Return the tasks of the running loop grouped by position, the largest group first."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     tasks = asyncio.all_tasks()
     for task in tasks:
-        found[tuple(_of_awaitable(task.get_coro()))].append(task.get_name())
+        found[tuple(_awaitable_lines(task.get_coro()))].append(task.get_name())
     lines = [f"tasks: total {len(tasks)}\n"]
     for stack, names in sorted(found.items(), key=lambda each: -len(each[1]))[:MAX_DUMP_STACKS]:
-        reported = ", ".join(sorted(names)[:MAX_NAMES]) + (
-            ", ..." if len(names) > MAX_NAMES else ""
-        )
-        lines.append(f"\n{len(names)} @ {reported}\n" + "".join(f"#\t{line}\n" for line in stack))
+        listed = ", ".join(sorted(names)[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
+        lines.append(f"\n{len(names)} @ {listed}\n" + "".join(f"#\t{line}\n" for line in stack))
     return "".join(lines)
 
 
 def threads_text() -> str:
-    """Where each thread is."""
+    """Return the position of each thread."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     with reading_frames():
-        stacks = {ident: list(_of_frame(frame)) for ident, frame in sys._current_frames().items()}
+        stacks = {
+            ident: list(_frame_lines(frame)) for ident, frame in sys._current_frames().items()
+        }
     lines = [f"threads: total {len(stacks)}\n"]
     for ident, stack in stacks.items():
         lines.append(f"\n1 @ {names.get(ident, 'unnamed')}\n")
@@ -63,7 +61,7 @@ def threads_text() -> str:
 
 
 def memory_text() -> str:
-    """Objects by type, the garbage collector's counts, resident memory in kilobytes."""
+    """Return objects by type, the garbage collector's counts, and resident memory."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     objects = Counter(map(type, gc.get_objects()))
     lines = [
@@ -78,8 +76,8 @@ def memory_text() -> str:
     return "".join(lines)
 
 
-def _of_awaitable(awaited: Any) -> Iterator[str]:
-    """From the outermost coroutine to what it ultimately waits for."""
+def _awaitable_lines(awaited: Any) -> Iterator[str]:
+    """Yield the lines from the outermost coroutine to the object that it ultimately waits for."""
     for _ in range(MAX_DUMP_DEPTH):
         for kind in ("cr", "gi", "ag"):
             code: CodeType | None = getattr(awaited, f"{kind}_code", None)
@@ -95,7 +93,7 @@ def _of_awaitable(awaited: Any) -> Iterator[str]:
             return
 
 
-def _of_frame(frame: FrameType | None) -> Iterator[str]:
+def _frame_lines(frame: FrameType | None) -> Iterator[str]:
     for _ in range(MAX_DUMP_DEPTH):
         if frame is None:
             return
@@ -107,22 +105,21 @@ def _line(code: CodeType, line: int) -> str:
     return f"{code.co_qualname} {code.co_filename}:{line}"
 
 
-# Where the event loop's thread spends its CPU time, sampled by the kernel's profiling timer.
-#
-# The timer runs only while CPU time is used, so an idle agent is not disturbed. Worker threads
-# are not sampled: they only read files. Must never leave the timer running.
-
 PERIOD_S = 0.01
 MAX_STACKS = 20_000
 MAX_DEPTH = 128
 
 
 class SamplingBusy(Exception):
-    """Another sampling is under way."""
+    """Raised if another sampling is under way."""
 
 
 class Sampler:
-    """One at a time; main thread only, as for signals."""
+    """Samples the event loop's thread by the kernel's profiling timer, in the main thread only.
+
+    The timer runs only while CPU time is used, so an idle agent is not disturbed. Worker threads
+    are not sampled: they only read files. Must never leave the timer running.
+    """
 
     def __init__(self) -> None:
         self._running = False
@@ -130,7 +127,7 @@ class Sampler:
         self._last = 0
 
     async def sample(self, seconds: float) -> dict[Stack, Weight]:
-        """The stacks sampled over this many seconds.
+        """Return the stacks sampled over this many seconds.
 
         Raises:
             SamplingBusy: another sampling is under way.
@@ -155,12 +152,12 @@ class Sampler:
     def _tick(self, _number: int, frame: FrameType | None) -> None:
         now = time.thread_time_ns()
         spent, self._last = now - self._last, now
-        places: list[CodeLocation] = []
-        while frame is not None and len(places) < MAX_DEPTH:
+        locations: list[CodeLocation] = []
+        while frame is not None and len(locations) < MAX_DEPTH:
             code = frame.f_code
-            places.append(CodeLocation(code.co_qualname, code.co_filename, frame.f_lineno))
+            locations.append(CodeLocation(code.co_qualname, code.co_filename, frame.f_lineno))
             frame = frame.f_back
-        stack = tuple(places)
+        stack = tuple(locations)
         weight = self._stacks.get(stack)
         if weight is None:
             if len(self._stacks) >= MAX_STACKS:
@@ -192,7 +189,7 @@ _INDEX = "".join(
 
 
 def handler(command_line: Sequence[str], clock: Clock) -> Handler:
-    """The handler of ``/debug/pprof/{profile}``; ``command_line`` is shown as it is."""
+    """Return the handler of ``/debug/pprof/{profile}``; it shows ``command_line`` as it is."""
     sampler = Sampler()
 
     async def pprof(request: web.Request) -> web.StreamResponse:
@@ -214,15 +211,15 @@ def handler(command_line: Sequence[str], clock: Clock) -> Handler:
 
 
 async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.StreamResponse:
-    supplied = request.query.get("seconds", "") or str(DEFAULT_S)
-    if not (supplied.isascii() and supplied.isdigit() and 0 < int(supplied[:6]) <= MAX_S):
+    seconds = request.query.get("seconds", "") or str(DEFAULT_S)
+    if not (seconds.isascii() and seconds.isdigit() and 0 < int(seconds[:6]) <= MAX_S):
         return _text(f"seconds: must be from 1 to {MAX_S}\n", 400)
     began = int(clock.now() * 1e9)
     try:
-        stacks = await sampler.sample(int(supplied))
+        stacks = await sampler.sample(int(seconds))
     except SamplingBusy:
         return web.Response(
-            status=429, text="a profile is being taken\n", headers={"Retry-After": supplied}
+            status=429, text="a profile is being taken\n", headers={"Retry-After": seconds}
         )
     except ValueError:
         return _text("only a process whose event loop is in the main thread has a profile\n", 501)
@@ -232,7 +229,7 @@ async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.
         encode,
         stacks,
         began_ns=began,
-        took_ns=int(supplied) * 10**9,
+        took_ns=int(seconds) * 10**9,
         period_ns=int(PERIOD_S * 1e9),
     )
     headers = {"Content-Disposition": 'attachment; filename="profile"'}

@@ -13,7 +13,7 @@ from kubeletpy.base.wire.api_messages import MessageField, message_classes
 
 
 class CodeLocation(Struct, frozen=True):
-    """Where a thread was: function, file, line."""
+    """A position of a thread: function, file, line."""
 
     function: str
     file: str
@@ -21,11 +21,11 @@ class CodeLocation(Struct, frozen=True):
 
 
 Stack = tuple[CodeLocation, ...]
-"""The innermost place first."""
+"""The innermost location first."""
 
 
 class Weight(Struct):
-    """How often a stack was seen, and the nanoseconds of CPU time spent in it."""
+    """The number of samples of a stack, and the nanoseconds of CPU time spent in it."""
 
     samples: int = 0
     nanoseconds: int = 0
@@ -60,14 +60,14 @@ _FIELDS = {
 
 
 def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, period_ns: int) -> bytes:
-    """The profile. ``began_ns`` since the epoch; ``period_ns`` is the CPU time between samples."""
+    """Return the profile. ``began_ns``: since the epoch; ``period_ns``: between samples."""
     strings = _Strings()
-    places: dict[CodeLocation, int] = {}
+    locations: dict[CodeLocation, int] = {}
     functions: dict[tuple[str, str], int] = {}
     for stack in stacks:
-        for place in stack:
-            places.setdefault(place, len(places) + 1)
-            functions.setdefault((place.function, place.file), len(functions) + 1)
+        for location in stack:
+            locations.setdefault(location, len(locations) + 1)
+            functions.setdefault((location.function, location.file), len(functions) + 1)
     profile = message_classes("perftools.profiles", _FIELDS)["Profile"](
         time_nanos=began_ns, duration_nanos=took_ns, period=period_ns
     )
@@ -75,10 +75,10 @@ def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, perio
         profile.sample_type.add(type=strings.index(kind), unit=strings.index(unit))
     profile.period_type.CopyFrom(profile.sample_type[1])
     for stack, weight in stacks.items():
-        ids = [places[place] for place in stack]
+        ids = [locations[location] for location in stack]
         profile.sample.add(location_id=ids, value=(weight.samples, weight.nanoseconds))
-    for place, number in places.items():
-        line = {"function_id": functions[place.function, place.file], "line": place.line}
+    for location, number in locations.items():
+        line = {"function_id": functions[location.function, location.file], "line": location.line}
         profile.location.add(id=number, line=[line])
     for (name, file), number in functions.items():
         text = strings.index(name)
@@ -88,9 +88,11 @@ def encode(stacks: Mapping[Stack, Weight], *, began_ns: int, took_ns: int, perio
 
 
 def folded(stacks: Mapping[Stack, Weight]) -> str:
-    """The profile as text: one line per stack, outermost frame first, with its microseconds."""
+    """Return the profile as text: a line per stack, outermost first, with its microseconds."""
     lines = (
-        ";".join(f"{place.function} ({place.file}:{place.line})" for place in reversed(stack))
+        ";".join(
+            f"{location.function} ({location.file}:{location.line})" for location in reversed(stack)
+        )
         + f" {weight.nanoseconds // 1000}"
         for stack, weight in sorted(stacks.items(), key=lambda each: -each[1].nanoseconds)
     )

@@ -1,7 +1,8 @@
-"""/flagz and /statusz: the flags that the agent runs with, its version and its start time.
+"""/flagz, /statusz and /debug/flags/v: the agent's flags, version, start time, and verbosity.
 
-Text for people, JSON for programs whose Accept header requests a version of it. Source: KEP-4827,
-KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag value that may hold a
+The pages are text for people, JSON for programs whose Accept header requests a version of it.
+Source: KEP-4827, KEP-4828; docs/reference/server.csv: /flagz, /statusz. Must never show a flag
+value that may hold a
 credential: the caller masks these.
 """
 
@@ -21,6 +22,8 @@ from kubeletpy.server.app import Handler
 from kubeletpy.server.routes import Route
 from kubeletpy.server.settings import RunningProgram, sinks
 
+log = logging.getLogger(__name__)
+
 _COMPONENT = "kubelet"
 _HEAD = (
     "\n{name} {page}\nWarning: This endpoint is not meant to be machine parseable, has no "
@@ -31,12 +34,12 @@ _OLD = '299 - "This version of the {page} endpoint is deprecated. Please use a n
 
 
 def folders(routes: Iterable[Route]) -> list[str]:
-    """The first segments of the paths served."""
+    """Return the first segments of the served paths."""
     return sorted({"/" + path.split("/")[1] for route in routes for path in route.paths})
 
 
 def flagz(program: RunningProgram) -> Handler:
-    """The handler of ``/flagz``."""
+    """Return the handler of ``/flagz``."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         lines = (f"{name}={value}\n" for name, value in sorted(program.flags.items()))
@@ -46,7 +49,7 @@ def flagz(program: RunningProgram) -> Handler:
 
 
 def statusz(program: RunningProgram, paths: list[str], clock: Clock) -> Handler:
-    """The handler of ``/statusz``; ``paths`` are those it lists."""
+    """Return the handler of ``/statusz``; ``paths`` are those that it lists."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         up = max(0, int(clock.now() - program.started_at))
@@ -75,17 +78,17 @@ def statusz(program: RunningProgram, paths: list[str], clock: Clock) -> Handler:
 def _answer(
     request: web.Request, page: str, text: str, fields: Mapping[str, Any]
 ) -> web.StreamResponse:
-    """In the first available form of the Accept header."""
+    """Return the page in the first available form of the Accept header."""
     accept = ",".join(request.headers.getall("Accept", [])) or "*/*"
-    for desired in accept.split(","):
-        kind, *parameters = (part.strip() for part in desired.split(";"))
+    for form in accept.split(","):
+        kind, *parameters = (part.strip() for part in form.split(";"))
         if kind in ("text/plain", "text/*", "*/*"):
             return web.Response(text=_HEAD.format(name=_COMPONENT, page=page) + text)
-        supplied = dict(part.split("=", 1) for part in parameters if "=" in part)
-        version = supplied.get("v", "")
+        options = dict(part.split("=", 1) for part in parameters if "=" in part)
+        version = options.get("v", "")
         if (
             kind in ("application/json", "application/*")
-            and (supplied.get("as"), supplied.get("g")) == (page.capitalize(), "config.k8s.io")
+            and (options.get("as"), options.get("g")) == (page.capitalize(), "config.k8s.io")
             and version in _VERSIONS
         ):
             body = {
@@ -103,19 +106,15 @@ def _answer(
     return web.Response(status=406, text=f"only text/plain and {versions} are there\n")
 
 
-# ``/debug/flags/v``: sets the verbosity of the process's logs.
-
-log = logging.getLogger(__name__)
-
 _LEVEL = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 async def set_verbosity(request: web.Request) -> web.StreamResponse:
-    """PUT: the body is the new verbosity."""
+    """Handle a PUT of ``/debug/flags/v``: the body is the new verbosity of the logs."""
     text = (await request.text()).strip()
     if not _LEVEL.fullmatch(text):
-        reported = text[:40].encode("ascii", "backslashreplace").decode()
-        why = f'failed set klog.logging.verbosity {reported}: parsing "{reported}": invalid syntax'
+        value = text[:40].encode("ascii", "backslashreplace").decode()
+        why = f'failed set klog.logging.verbosity {value}: parsing "{value}": invalid syntax'
         return web.Response(status=400, text=f"{why}\n")
     for sink in sinks():
         sink.set_verbosity(int(text))

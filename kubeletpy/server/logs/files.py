@@ -23,18 +23,18 @@ SLICE = 16 * BLOCK
 
 
 class LogFile:
-    """One open log file. Close it; a thread still reading then closes it when done."""
+    """An open log file. Close it; a thread that still reads closes it when done."""
 
     def __init__(self, root: str, path: str, rotation: str = "", *, container_id: str = "") -> None:
         """Open ``path``, which must be below ``root``, or a rotation in the same folder.
 
-        ``container_id``: its container; empty: no link is followed. Compressed files are unpacked
-        on reading. Raises OSError, NotBelow.
+        ``container_id``: its container; "" if no link may be followed. Compressed files are
+        unpacked on reading. Raises OSError, NotBelow.
         """
         self.path = path
         self.container_id = container_id
         self.real_path = ""
-        """Where the runtime keeps it, if ``path`` is a link to that."""
+        """The file of the runtime, if ``path`` is a link to it."""
         if rotation:
             fd = open_file(root, str(Path(path).with_name(rotation)))
         else:
@@ -45,19 +45,19 @@ class LogFile:
         self._unpacker = _Unpacker() if rotation.endswith(COMPRESSED) else None
 
     def read(self) -> bytes:
-        """The next block; empty at the end, for now, and after a close. Raises OSError."""
+        """Return the next block, or b"" at the present end and after a close. Raises OSError."""
         with self._held.in_use() as fd:
             if fd < 0:
                 return b""
             return self._unpacker.read(fd) if self._unpacker else os.read(fd, BLOCK)
 
     def modified(self) -> int:
-        """Time of the last write, nanoseconds since 1970; 0 after a close."""
+        """Return the time of the last write, nanoseconds since 1970; 0 after a close."""
         with self._held.in_use() as fd:
             return os.fstat(fd).st_mtime_ns if fd >= 0 else 0
 
     def is_written(self) -> bool:
-        """Whether any process has it open for writing, as far as the file system shows.
+        """Return whether a process has it open for writing, as far as the file system shows.
 
         The kernel grants a read lease only while none does.
         """
@@ -65,7 +65,7 @@ class LogFile:
             if fd < 0:
                 return False
             try:
-                # an open during the lease notifies us, by a signal that does nothing
+                # an open during the lease sends a signal, which does nothing
                 fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
                 fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -76,7 +76,7 @@ class LogFile:
         return False
 
     def seek_tail(self, search: TailSearch) -> bool:
-        """Continue the search, and seek there once found; whether it is found (or closed)."""
+        """Continue a search, and seek to its result; return whether it is over, or closed."""
         with self._held.in_use() as fd:
             if fd < 0:
                 return True
@@ -86,7 +86,7 @@ class LogFile:
             return True
 
     def is_current(self) -> bool:
-        """Whether it is still the file at its path."""
+        """Return whether it is still the file at its path."""
         try:
             found = Path(self.real_path or self.path).lstat()
         except OSError:
@@ -94,7 +94,7 @@ class LogFile:
         return (found.st_dev, found.st_ino) == self.identity
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file once no thread reads it."""
         self._held.close()
 
 
@@ -105,7 +105,7 @@ class _Unpacker:
         self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def read(self, fd: int) -> bytes:
-        """The next block; empty at the end. Raises OSError."""
+        """Return the next block, or b"" at the end. Raises OSError."""
         while not self._stream.eof:
             packed = self._stream.unconsumed_tail or os.read(fd, BLOCK)
             if not packed:
@@ -119,9 +119,9 @@ class _Unpacker:
 
 
 class TailSearch:
-    """Where the last ``lines`` complete lines begin (and what follows the last newline).
+    """Finds the offset of the last ``lines`` complete lines and the text after the last newline.
 
-    Searched in slices, because a file may be arbitrarily long without a newline.
+    It searches in slices, because a file may be arbitrarily long without a newline.
     """
 
     def __init__(self, lines: int) -> None:
@@ -131,7 +131,10 @@ class TailSearch:
         self.offset = 0
 
     def search(self, fd: int) -> bool:
-        """Search SLICE more bytes, from the end; whether ``offset`` is known. Raises OSError."""
+        """Search SLICE more bytes from the end; return whether ``offset`` is known.
+
+        Raises OSError.
+        """
         if self._end is None:
             self._end = os.fstat(fd).st_size
         stop = max(0, self._end - SLICE)

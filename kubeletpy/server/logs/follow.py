@@ -1,9 +1,9 @@
-"""Sends a log file to a client from its beginning or tail, and follows it while the container runs.
+"""/containerLogs: sends a container's log from its beginning or tail, and follows it while it runs.
 
-Follows through rotations without loss or repeats, however far behind, as long as the files exist.
-The runtime may still flush buffers to the old file after it has begun the new one. So the old file
-is read to its end only after the new one has content and the runtime has closed the old one. Must
-never hold more than a block, nor read faster than the client does.
+It follows through rotations without loss or repeats, however far behind, as long as the files
+exist. The runtime may still flush buffers to the old file after it has begun the new one. So the
+old file is read to its end only after the new one has content and the runtime has closed the old
+one. Must never hold more than a block, nor read faster than the client does.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from kubeletpy.server.logs import records
 from kubeletpy.server.logs.files import LogFile, TailSearch
 from kubeletpy.server.node_view import NodeView, declared_container
 
-# Which file of a container's log comes after the one just read.
-#
-# A reader may be several rotations behind: then the next file is not the log itself but one of
-# its rotations, perhaps compressed by now. Files are identified by inode, a compressed one by the
-# time of its last line, which compression keeps. Must never return a file twice, nor one of
-# another log.
+# The next file after a rotation. A reader may be several rotations behind: then the next file is
+# not the log itself but one of its rotations, perhaps compressed by now. Files are identified by
+# inode, a compressed one by the time of its last line, which compression keeps. No file may be
+# returned twice, nor one of another log.
+
+log = logging.getLogger(__name__)
 
 _ATTEMPTS = 8
-"""How often to retry when a file has been renamed or compressed between listing and opening."""
+"""Tries to open a file that may be renamed or compressed between listing and opening."""
 
 
 class LogFileEntry(Struct, frozen=True):
-    """A file in a log's directory: (device, inode), time of the last write in nanoseconds."""
+    """A file in a log's directory: (device, inode), and time of the last write in nanoseconds."""
 
     name: str
     identity: tuple[int, int]
@@ -53,7 +53,7 @@ class LogFileEntry(Struct, frozen=True):
 def next_entry(
     log: str, entries: Iterable[LogFileEntry], identity: tuple[int, int], modified: int
 ) -> LogFileEntry | None:
-    """The file after the one with that identity and time; None while there is none. Pure.
+    """Return the file after the one with that identity and time, or None if there is none. Pure.
 
     ``log`` is the name being written to; it does not count while empty, because until then the
     runtime may still write to the previous file.
@@ -67,13 +67,13 @@ def next_entry(
             by_stem[entry.name.removesuffix(records.COMPRESSED)] = entry
     files = [by_stem[stem] for stem in sorted(by_stem)]
     files += [entry for entry in entries if entry.name == log]
-    after = _place(files, identity, modified) + 1
+    after = _index(files, identity, modified) + 1
     if after >= len(files) or (files[after].name == log and not files[after].size):
         return None
     return files[after]
 
 
-def _place(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
+def _index(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
     for at, entry in reversed(list(enumerate(files))):
         if entry.identity == identity:  # by its last name: while being renamed it has two
             return at
@@ -85,7 +85,7 @@ def _place(files: list[LogFileEntry], identity: tuple[int, int], modified: int) 
 
 
 def open_next(root: str, log: LogFile) -> LogFile | None:
-    """Open the file that follows an open one; None while there is none. Blocking.
+    """Return the opened file that follows an open one, or None if there is none. Blocking.
 
     Raises:
         OSError: the directory can't be read, or the file can't be opened.
@@ -130,23 +130,21 @@ def _find_entry(root: str, log: LogFile) -> LogFileEntry | None:
 READERS = 4
 """Threads that read logs for clients; separate from those that start pods."""
 CHECK_S = 10.0
-"""How long to wait for a notification about a file before checking it anyway."""
-
+"""Seconds to wait for a notification about a file before checking it anyway."""
 CLOSED_WITHIN_S = 5.0
-"""How long a runtime may take to close the old file of a rotation before it is left anyway."""
-
+"""Seconds that a runtime may take to close the old file of a rotation before it is left anyway."""
 Write = Callable[[bytes], Awaitable[None]]
 
 
 class PodChanges:
-    """Wakes those who wait for a pod to change in the runtime."""
+    """Sets events when a pod changes in the runtime."""
 
     def __init__(self, cache: PodStatusCache) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         cache.subscribe(self._changed)
 
     def add(self, uid: str, event: asyncio.Event) -> None:
-        """Set an event at each change."""
+        """Set an event at each change of a pod."""
         self._waiting.setdefault(uid, set()).add(event)
 
     def remove(self, uid: str, event: asyncio.Event) -> None:
@@ -162,7 +160,7 @@ class PodChanges:
 
 
 class LogStreams:
-    """Reads logs below one root."""
+    """Reads the logs below podLogsDir for all clients."""
 
     def __init__(self, root: str, cache: PodStatusCache) -> None:
         self._root = root
@@ -172,17 +170,17 @@ class LogStreams:
         self._threads = PatientThreads(READERS)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching directories."""
         self._watches.close()
 
     async def open(self, path: str, container_id: str) -> LogFile:
-        """A container's current log. Raises OSError."""
+        """Return a container's current log, opened. Raises OSError."""
         return await self._threads.run(lambda: LogFile(self._root, path, container_id=container_id))
 
     async def send(
         self, log: LogFile, uid: str, container_id: str, options: records.LogOptions, write: Write
     ) -> None:
-        """Send what is requested; closes ``log``. Raises OSError, and what ``write`` raises."""
+        """Send the requested part of ``log`` and close it. Raises OSError, errors of ``write``."""
         reading = _Reading(log, self._root, options, self._threads)
         try:
             if options.tail is not None:
@@ -256,11 +254,11 @@ class _Reading:
 
     @property
     def done(self) -> bool:
-        """Whether nothing more is requested."""
+        """Returns whether nothing more is requested."""
         return self._formatter.done
 
     async def to_the_end(self, write: Write) -> None:
-        """Send everything in the file now."""
+        """Send all that the file contains now."""
         while not self.done:
             ended, text = await self._threads.run(self._step)
             if text:
@@ -269,7 +267,7 @@ class _Reading:
                 return
 
     async def next_file(self, write: Write, *, ended: bool) -> bool:
-        """After a rotation: send the rest of the old file and go on to the one after it.
+        """After a rotation send the rest of the old file, and continue with the one after it.
 
         ``ended``: the container has ended, and no more changes to its files will be reported.
         """
@@ -303,7 +301,7 @@ class _Reading:
             await write(text)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the current file."""
         self._log.close()
 
     def _step(self) -> tuple[bool, bytes]:
@@ -311,9 +309,7 @@ class _Reading:
         return not data, self._formatter.feed(data) if data else b""
 
 
-# /containerLogs/{namespace}/{pod}/{container}: a request to a stream of text.
-
-log = logging.getLogger(__name__)
+# The handler of /containerLogs/{namespace}/{pod}/{container}.
 
 
 def handler(
@@ -324,7 +320,7 @@ def handler(
     write_timeout: float,
     split_streams: bool = False,
 ) -> Handler:
-    """The handler; drops a client that reads nothing for ``write_timeout`` seconds (0: never).
+    """Return the handler; it drops clients that read nothing for ``write_timeout`` s (0: never).
 
     ``split_streams``: stdout or stderr can be requested alone (gate PodLogsQuerySplitStreams).
     """
@@ -362,17 +358,17 @@ def handler(
 async def _find(
     view: NodeView, streams: LogStreams, request: web.Request, options: records.LogOptions
 ) -> tuple[str, str, LogFile]:
-    place = request.match_info
-    name, container = place["pod"], place["container"]
-    pod = view.pod(place["namespace"], name)
+    path = request.match_info
+    name, container = path["pod"], path["container"]
+    pod = view.pod(path["namespace"], name)
     if pod is None:
         raise web.HTTPNotFound(text=f'pod "{name}" does not exist\n')
     if declared_container(pod, container) is None:
         raise web.HTTPNotFound(text=f'container "{container}" not found in pod "{name}"\n')
     try:
         found = records.container_id(name, container, view.status(pod), previous=options.previous)
-        path = await _log_path(view, pod.uid, found)
-        return pod.uid, found, await streams.open(path, found)
+        log_path = await _log_path(view, pod.uid, found)
+        return pod.uid, found, await streams.open(log_path, found)
     except records.NoLog as error:
         raise web.HTTPBadRequest(text=str(error)) from None
     except CRIError as error:

@@ -1,4 +1,4 @@
-"""Turns container log files into what a user sees: bytes in, bytes out. Pure.
+"""The format of container logs, the options of a request for one, and the plan of a rotation. Pure.
 
 A file is in the CRI's format (``TIME STREAM TAG TEXT``, partial lines tagged P) or in Docker's
 JSON; its first readable line decides. Unreadable lines are omitted. Source:
@@ -25,11 +25,11 @@ _STREAMS = (b"stdout ", b"stderr ")
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 
 _WHOLE = re.compile(rb"^[^ \n]* std(?:out|err) F(?::[^ \n]*)?(?: |(?=\n))([^\n]*\n)", re.MULTILINE)
-"""Complete lines of the CRI's format; the group is what is shown."""
+"""Complete lines of the CRI's format; the group is the text of a line."""
 
 
 class LogLine(Struct, frozen=True):
-    """One line of a file: ``time`` as written there, ``text`` with its newline unless partial."""
+    """A line of a file: ``time`` as written there, ``text`` with its newline unless partial."""
 
     time: bytes
     text: bytes
@@ -37,7 +37,7 @@ class LogLine(Struct, frozen=True):
 
 
 def read_cri(line: bytes) -> LogLine | None:
-    """A line of the CRI's format, without its newline; None for anything else."""
+    """Parse a line of the CRI's format without its newline; return None for anything else."""
     at = line.find(b" ")
     if line[at + 1 : at + 8] not in _STREAMS:
         return None
@@ -50,7 +50,7 @@ def read_cri(line: bytes) -> LogLine | None:
 
 
 def read_json(line: bytes) -> LogLine | None:
-    """A line of Docker's format; None for anything else."""
+    """Parse a line of Docker's format; return None for anything else."""
     try:
         entry = json.loads(line)
         stream = entry.get("stream") or ""
@@ -60,7 +60,7 @@ def read_json(line: bytes) -> LogLine | None:
 
 
 def nine_digits(time: bytes) -> bytes | None:
-    """A time with all nine fractional digits; None if it is not a time."""
+    """Return a time with all nine fractional digits, or None if it is not a time."""
     match = _TIME.fullmatch(time)
     if match is None:
         return None
@@ -68,7 +68,7 @@ def nine_digits(time: bytes) -> bytes | None:
 
 
 def _moment(time: bytes) -> float | None:
-    """Unix seconds; None for a time that does not exist."""
+    """Return Unix seconds, or None for a time that does not exist."""
     try:
         return parse_time(time.decode())
     except ValueError:
@@ -76,9 +76,9 @@ def _moment(time: bytes) -> float | None:
 
 
 class Formatter:
-    """Turns the bytes of one container's log, in pieces of any size, into what is shown.
+    """Turns the bytes of one container's log, in pieces of any size, into the requested text.
 
-    ``done`` when nothing more is requested. One formatter continues across rotations.
+    It is ``done`` when nothing more is requested. One formatter continues across rotations.
     """
 
     def __init__(
@@ -90,7 +90,10 @@ class Formatter:
         records: int | None = None,
         stream: str = "",
     ) -> None:
-        """``since`` in Unix seconds, ``limit`` in bytes, ``records`` at most, "" for any stream."""
+        """Select lines: from ``since`` (Unix seconds), at most ``limit`` bytes or ``records``.
+
+        ``stream`` is "" for any stream.
+        """
         self._timestamps = timestamps
         self._since = since
         self._left = limit
@@ -102,7 +105,7 @@ class Formatter:
         self.done = limit == 0 or records == 0
 
     def feed(self, data: bytes) -> bytes:
-        """The output of the complete lines so far."""
+        """Return the output of the complete lines so far."""
         complete, newline, rest = data.rpartition(b"\n")
         if not newline:
             self._rest += data
@@ -120,12 +123,12 @@ class Formatter:
         return self._show(complete.split(b"\n")[:-1])
 
     def finish(self) -> bytes:
-        """The output of a last line without a newline: the file has ended."""
+        """Return the output of a last line without a newline, at the end of the file."""
         rest, self._rest = self._rest, b""
         return self._show([rest])
 
     def _show(self, lines: list[bytes]) -> bytes:
-        reported: list[bytes] = []
+        output: list[bytes] = []
         plain = not self._timestamps and self._since is None and not self._stream
         for line in lines:
             if self.done:
@@ -133,18 +136,18 @@ class Formatter:
             record = self._record(line)
             if record is None:
                 continue
-            if not plain and not self._passes(record, reported):
+            if not plain and not self._passes(record, output):
                 continue
-            reported.append(record.text)
+            output.append(record.text)
             self._new_line = record.text.endswith(b"\n") or not record.text
             if self._records is not None:
                 self._records -= 1
                 self.done = self._records <= 0
-        return self._cut(b"".join(reported))
+        return self._cut(b"".join(output))
 
     @property
     def _is_plain(self) -> bool:
-        """Whether it is enough to strip what precedes the text of each line."""
+        """Returns whether it is enough to strip the parts before the text of each line."""
         return (
             self._read is read_cri
             and not self._timestamps
@@ -154,7 +157,7 @@ class Formatter:
         )
 
     def _is_long_ago(self, lines: bytes) -> bool:
-        """Whether a block ends long before ``since``: it is not read line by line."""
+        """Return whether a block ends long before ``since``, so that it need not be parsed."""
         if self._since is None or self._read is not read_cri:
             return False
         record = read_cri(lines[lines.rfind(b"\n", 0, -1) + 1 : -1])
@@ -171,7 +174,7 @@ class Formatter:
             return None
         return self._read(line)
 
-    def _passes(self, record: LogLine, reported: list[bytes]) -> bool:
+    def _passes(self, record: LogLine, output: list[bytes]) -> bool:
         if self._stream and record.stream != self._stream:
             return False
         time = nine_digits(record.time)
@@ -182,7 +185,7 @@ class Formatter:
             if moment is None or moment < self._since:
                 return False
         if self._timestamps and self._new_line:
-            reported += (time, b" ")
+            output += (time, b" ")
         return True
 
     def _cut(self, text: bytes) -> bytes:
@@ -194,9 +197,8 @@ class Formatter:
         return text
 
 
-# Which container's log a request means, and its options.
-#
-# Source: docs/reference/behaviour.md, t1; PodLogOptions of the core API.
+# Requests for a log: options, and the container that is meant. Source: docs/reference/behaviour.md,
+# t1; PodLogOptions of the core API.
 
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})
@@ -208,25 +210,25 @@ _STREAM_NAMES = {"All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
 class UnreadableOptions(ValueError):
-    """A value in the query is of the wrong type: 400."""
+    """Raised if a value in the query is of the wrong type; answered with 400."""
 
 
 class InvalidOptions(ValueError):
-    """The values make no sense: 422."""
+    """Raised if values contradict each other or their range; answered with 422."""
 
 
 class NoLog(Exception):
-    """There is no log to read; the text contains the reason, for the user."""
+    """Raised if there is no log to read; the text contains the reason, for the user."""
 
 
 class LogOptions(Struct, frozen=True):
     """The options of a log request.
 
     Attributes:
-        since: Unix seconds; older records are omitted. None: all.
-        tail: how many records from the end; None: all.
-        limit: bytes after which the answer is truncated; None: no limit.
-        stream: "stdout" or "stderr"; empty: both.
+        since: Unix seconds; older records are omitted. None for all.
+        tail: the number of records from the end; None for all.
+        limit: bytes after which the answer is truncated; None for no limit.
+        stream: "stdout" or "stderr"; empty for both.
     """
 
     follow: bool = False
@@ -241,7 +243,7 @@ class LogOptions(Struct, frozen=True):
 def read_options(
     query: Mapping[str, str], now: float, *, split_streams: bool = False
 ) -> LogOptions:
-    """The options of a query; ``split_streams``: a single stream may be requested.
+    """Return the options of a query; ``split_streams``: a single stream may be requested.
 
     Raises:
         UnreadableOptions, InvalidOptions.
@@ -278,7 +280,7 @@ def read_options(
 
 
 def container_id(pod: str, name: str, status: api.PodStatus, *, previous: bool) -> str:
-    """The runtime's id of the container whose log is requested.
+    """Return the runtime's id of the container whose log is requested.
 
     Raises:
         NoLog: it has none (yet).
@@ -296,10 +298,10 @@ def container_id(pod: str, name: str, status: api.PodStatus, *, previous: bool) 
     if state.get("running") is not None:
         return _bare(found.get("containerID") or "")
     if ended is not None or ended_last is not None:
-        ours = (ended or {}).get("containerID") or last_id
-        if not ours:
+        ended_id = (ended or {}).get("containerID") or last_id
+        if not ended_id:
             raise NoLog(f'container "{name}" in pod "{pod}" is terminated')
-        return _bare(ours)
+        return _bare(ended_id)
     waiting = f'container "{name}" in pod "{pod}" is waiting to start'
     reason = (state.get("waiting") or {}).get("reason")
     if state.get("waiting") is None:
@@ -321,17 +323,17 @@ def _bare(full_id: str) -> str:
 
 
 def _stream(query: Mapping[str, str], *, split_streams: bool, tail: int | None) -> str:
-    desired = query.get("stream") or "All"
-    if desired not in _STREAM_NAMES:
+    stream = query.get("stream") or "All"
+    if stream not in _STREAM_NAMES:
         raise InvalidOptions("stream: supported values: All, Stdout, Stderr")
-    if desired != "All" and not split_streams:
+    if stream != "All" and not split_streams:
         raise UnreadableOptions(
-            f'unable to return the given log stream: "{desired}". Please enable '
+            f'unable to return the given log stream: "{stream}". Please enable '
             "PodLogsQuerySplitStreams feature gate in kubelet"
         )
-    if desired != "All" and tail is not None:
+    if stream != "All" and tail is not None:
         raise InvalidOptions("`tailLines` and specific `stream` are mutually exclusive for now")
-    return _STREAM_NAMES[desired]
+    return _STREAM_NAMES[stream]
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
@@ -353,9 +355,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(value)
 
 
-# Which old log files are removed and which compressed when a log is rotated.
-#
-# Names: the log ``{n}.log``, its rotations ``{n}.log.{time}`` and, compressed,
+# Rotation. Names: the log ``{n}.log``, its rotations ``{n}.log.{time}`` and, compressed,
 # ``{n}.log.{time}.gz``. Source: docs/reference/behaviour.md, t1; docs/reference/constants.csv:
 # logs; KEP-589.
 
@@ -365,7 +365,7 @@ _FORMAT = "%Y%m%d-%H%M%S"
 
 
 class RotationPlan(Struct, frozen=True):
-    """Names of the files to remove, then of those to compress."""
+    """The names of the files to remove, then of those to compress."""
 
     remove: tuple[str, ...]
     compress: tuple[str, ...]
@@ -374,9 +374,8 @@ class RotationPlan(Struct, frozen=True):
 def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPlan:
     """Plan the removals and compressions before the renaming of ``log``.
 
-    At most ``max_files`` (at least 2) remain after it.
-
-    The newest rotation is left alone: the runtime may still write to it, and readers follow it.
+    At most ``max_files`` (at least 2) remain after it. The newest rotation is left alone: the
+    runtime may still write to it, and readers follow it.
     """
     ours = sorted(name for name in names if name.startswith(f"{log}."))
     finished = {name for name in ours if name.endswith(COMPRESSED)}
@@ -397,5 +396,5 @@ def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPla
 
 
 def rotated_name(log: str, now: float) -> str:
-    """The name of a rotation made at a time (Unix seconds): names sort by time."""
+    """Return the name of a rotation made at a time (Unix seconds); names sort by time."""
     return f"{log}.{datetime.fromtimestamp(now, UTC).strftime(_FORMAT)}"

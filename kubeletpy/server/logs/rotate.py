@@ -35,18 +35,16 @@ log = logging.getLogger(__name__)
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
 _COMPRESSED_SIZES = 16
 _COMPRESSED_AT_LEAST = 256 << 20
-"""A rotation that exceeds this, and so many maximum sizes, is not compressed.
+"""A rotation that exceeds this and so many maximum sizes is not compressed.
 
 A sparse file of a terabyte would block the thread, and so the rotation of all logs, for hours.
 """
 
 
 class RotationSettings(Struct, frozen=True):
-    """``max_size`` in bytes, negative: no rotation; ``interval`` in seconds."""
+    """Settings of rotation: ``max_size`` in bytes (negative for none), ``interval`` in seconds."""
 
     max_size: int = 10 << 20
     max_files: int = 5
@@ -55,7 +53,7 @@ class RotationSettings(Struct, frozen=True):
 
     @classmethod
     def from_settings(cls, settings: KubeletSettings) -> RotationSettings:
-        """The limits of the settings."""
+        """Return the limits of the settings."""
         return cls(
             max_size=settings.container_log_max_size,
             max_files=settings.container_log_max_files,
@@ -65,7 +63,7 @@ class RotationSettings(Struct, frozen=True):
 
 
 class LogRotator:
-    """One loop for all containers."""
+    """Rotates the logs of all running containers in one loop."""
 
     def __init__(
         self,
@@ -75,7 +73,7 @@ class LogRotator:
         settings: RotationSettings,
         clock: Clock,
     ) -> None:
-        """``root``: podLogsDir."""
+        """Rotate the logs of the containers in ``cache`` that are below ``root``, podLogsDir."""
         self._runtime = runtime
         self._cache = cache
         self._root = root
@@ -87,7 +85,7 @@ class LogRotator:
         """Separate threads: compressing logs takes long and must not delay the start of pods."""
 
     async def run(self) -> None:
-        """Check the logs periodically until cancelled."""
+        """Check the logs periodically until canceled."""
         if self._settings.max_size < 0:
             return
         while True:
@@ -138,17 +136,17 @@ class LogRotator:
                     await self._runtime.reopen_container_log(container)
                 except BaseException:
                     if rotated:
-                        await self._threads.run(self._give_back, path, rotated)
+                        await self._threads.run(self._undo_rename, path, rotated)
                     raise
             except (OSError, CRIError) as error:
                 log.warning("a log can't be rotated", extra={"path": path, "why": str(error)})
 
     def _prune_and_rename(self, path: str) -> str:
-        """Tidy up and rename the log; its new name, empty when there is no log."""
+        """Prune rotations and rename the log; return its new name, or "" if there is no log."""
         with _folder_of(self._root, path) as (folder, name):
             found, others = _entries(folder)
             plan = plan_rotation(name, found, self._settings.max_files)
-            # what is no file was put there by others, and may neither count nor stay
+            # entries that are no files were put there by others, and may neither count nor stay
             for each in (
                 *plan.remove,
                 *(other for other in others if other.startswith(f"{name}.")),
@@ -166,14 +164,14 @@ class LogRotator:
             os.unlink(name, dir_fd=folder)
             return rotated
 
-    def _give_back(self, path: str, rotated: str) -> None:
+    def _undo_rename(self, path: str, rotated: str) -> None:
         with _folder_of(self._root, path) as (folder, name), contextlib.suppress(FileExistsError):
             os.link(rotated, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             os.unlink(rotated, dir_fd=folder)
 
 
 def _entries(folder: int) -> tuple[list[str], list[str]]:
-    """The names of files in a directory, and of all else that is no directory."""
+    """Return the names of files in a directory, and of all else that is no directory."""
     files, others = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -185,7 +183,7 @@ def _entries(folder: int) -> tuple[list[str], list[str]]:
 
 
 def _try(action: Callable[..., None], path: str, name: str, folder: int) -> None:
-    """Do something to an old file; one that resists must not keep the log itself from rotating."""
+    """Change an old file; a failure is logged, so that the log itself still rotates."""
     try:
         action(name, dir_fd=folder)
     except OSError as error:
@@ -210,14 +208,14 @@ def _compress(name: str, *, dir_fd: int, most: int) -> None:
 
 
 class _Bounded:
-    """A file that must not grow past a size while it is copied."""
+    """Reads a file that must not grow past a size while it is copied."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
         self._left = most
 
     def read(self, count: int = -1) -> bytes:
-        """The next bytes. Raises OSError when it has more than allowed."""
+        """Return the next bytes. Raises OSError if there are more than allowed."""
         data = self._file.read(count)
         self._left -= len(data)
         if self._left < 0:

@@ -28,10 +28,10 @@ from kubeletpy.server.node_logs import query as node_logs_query
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
 
-# Files and directories below the node's log directory, opened without leaving it.
-#
-# A pod that mounts /var/log can put links there: links that lead out are refused, as is
-# everything except regular files and directories. Blocking: call it on a thread.
+# Files and directories. A pod that mounts /var/log can put links there: links that lead out are
+# refused, and so is everything except regular files and directories. Blocking: call it on a thread.
+
+log = logging.getLogger(__name__)
 
 BLOCK = 256 << 10
 MAX_ENTRIES = 10_000
@@ -39,11 +39,11 @@ _REOPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class RefusedPath(OSError):
-    """The path leads out of the log directory, or is neither a file nor a directory."""
+    """Raised if a path leads out of the log directory, or to no file or directory."""
 
 
 class NodeLogFile(HidesFields, Struct):
-    """An open file or directory; close it. Size (bytes), time (Unix seconds) are as of opening."""
+    """An open file or directory with its size (bytes) and time (Unix seconds) as of opening."""
 
     is_directory: bool
     size: int
@@ -51,12 +51,12 @@ class NodeLogFile(HidesFields, Struct):
     held: Hidden[HeldFd]
 
     def read(self, start: int, end: int) -> bytes:
-        """Bytes of a file from ``start``, at most one block and not beyond ``end``."""
+        """Return bytes of a file from ``start``, at most one block and not beyond ``end``."""
         with self.held.in_use() as fd:
             return os.pread(fd, min(BLOCK, end - start), start) if fd >= 0 else b""
 
     def listing(self) -> str:
-        """The names in a directory as a page of links; only the first ones if very many."""
+        """Return the names in a directory as a page of links, up to MAX_ENTRIES."""
         with self.held.in_use() as fd:
             names: list[str] = []
             with os.scandir(fd) as entries:
@@ -64,11 +64,11 @@ class NodeLogFile(HidesFields, Struct):
                     names.append(entry.name + ("/" if entry.is_dir(follow_symlinks=False) else ""))
                     if len(names) == MAX_ENTRIES:
                         break
-        lines = (f'<a href="{_link(name)}">{_reported(name)}</a>\n' for name in sorted(names))
+        lines = (f'<a href="{_link(name)}">{_escaped(name)}</a>\n' for name in sorted(names))
         return f"<!doctype html>\n<pre>\n{''.join(lines)}</pre>\n"
 
     def close(self) -> None:
-        """Release it."""
+        """Close it once no thread reads it."""
         self.held.close()
 
 
@@ -102,27 +102,26 @@ def _link(name: str) -> str:
     return "./" * (":" in name) + quote(name.encode("utf-8", "surrogateescape"))
 
 
-def _reported(name: str) -> str:
+def _escaped(name: str) -> str:
     return html.escape(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
 
 
-# Runs journalctl for a client: streams its output, bounded in time and size.
-#
-# Must never run a shell, nor leave a process behind.
+# journalctl: its output is streamed, bounded in time and size. Must never run a shell, nor leave a
+# process behind.
 
 READ = 64 << 10
 END_S = 5.0
-"""How long to wait for a killed process to end."""
+"""Seconds to wait for a killed process to end."""
 MAX_UNITS_TEXT = 1 << 20
 """Bytes of the list of units that are read."""
 
 
 class JournalMissing(Exception):
-    """journalctl is not on this machine, or can't be run."""
+    """Raised if journalctl is not on this machine, or can't be run."""
 
 
 async def units(command: Sequence[str]) -> frozenset[str]:
-    """The units that have written to the journal; none when there is no journal."""
+    """Return the units that have written to the journal; none if there is no journal."""
     try:
         async with _running(command) as output:
             return frozenset((await _read_up_to(output, MAX_UNITS_TEXT)).decode().split("\n"))
@@ -131,7 +130,7 @@ async def units(command: Sequence[str]) -> frozenset[str]:
 
 
 async def output(command: Sequence[str], limit: int) -> AsyncGenerator[bytes, None]:
-    """The output of a command, both streams merged, truncated after ``limit`` bytes.
+    """Yield the output of a command, both streams merged, truncated after ``limit`` bytes.
 
     Raises:
         JournalMissing: it can't be run.
@@ -178,10 +177,8 @@ async def _read_up_to(stream: asyncio.StreamReader, limit: int) -> bytes:
     return text
 
 
-log = logging.getLogger(__name__)
-
 QUERY_S = 30.0
-"""How long a query may take, including the client reading the answer."""
+"""Seconds that a query may take, including the client reading the answer."""
 MAX_OUTPUT = 256 << 20
 """Maximum bytes in the answer to a query."""
 QUERIES_AT_ONCE = 4
@@ -192,12 +189,15 @@ _SAFE = {"X-Content-Type-Options": "nosniff"}
 
 
 class NodeLogs:
-    """Serves one log directory."""
+    """Serves the files of a log directory and, if enabled, queries."""
 
     def __init__(self, root: str, *, queries: bool, write_timeout: float) -> None:
-        """Args:
-        queries: whether to answer queries; if not, a query string is ignored.
-        write_timeout: seconds after which a client that reads nothing is dropped; 0: never.
+        """Serve a directory.
+
+        Args:
+            root: the directory.
+            queries: whether to answer queries; if not, a query string is ignored.
+            write_timeout: seconds after which a client that reads nothing is dropped; 0 for never.
         """
         self._root = root
         self._queries = queries
@@ -206,7 +206,7 @@ class NodeLogs:
         self._threads = PatientThreads(READERS)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer."""
+        """Answer a request with a file, a listing or the result of a query."""
         path = request.match_info.get("path", "")
         try:
             query = (
@@ -221,8 +221,6 @@ class NodeLogs:
         if query is not None and query.services:
             return await self._query(request, query)
         return await self._show(request, query.file if query is not None else path)
-
-    # -- files -------------------------------------------------------------------------------
 
     async def _show(self, request: web.Request, path: str) -> web.StreamResponse:
         entry = await self._open(path)
@@ -262,11 +260,11 @@ class NodeLogs:
         }
         start, end, status = 0, entry.size, 200
         try:
-            requested = request.http_range
+            byte_range = request.http_range
         except ValueError:
-            requested = slice(0)  # not a range of bytes: the whole file, as RFC 9110 requires
-        if requested.start is not None:
-            start, end, _ = requested.indices(entry.size)
+            byte_range = slice(0)  # not a range of bytes: the complete file, as RFC 9110 requires
+        if byte_range.start is not None:
+            start, end, _ = byte_range.indices(entry.size)
             if start >= end:
                 return web.Response(
                     status=416, headers={**_SAFE, "Content-Range": f"bytes */{entry.size}"}
@@ -290,8 +288,6 @@ class NodeLogs:
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
         async with asyncio.timeout(self._write_timeout):
             await response.write(data)
-
-    # -- queries -----------------------------------------------------------------------------
 
     async def _query(
         self, request: web.Request, query: node_logs_query.LogQuery
@@ -363,7 +359,7 @@ class NodeLogs:
 
 
 def handler(root: str, *, queries: bool, write_timeout: float) -> Handler:
-    """The handler of ``/logs/``."""
+    """Return the handler of ``/logs/``."""
     return NodeLogs(root, queries=queries, write_timeout=write_timeout).handle
 
 
@@ -371,5 +367,5 @@ def _content_type(path: str) -> str:
     kind, packed = mimetypes.guess_type(path, strict=False)
     if packed is not None:
         return "application/octet-stream"
-    # what a pod may have written there must not run in anybody's browser
+    # a file that a pod may have written must not run in a browser
     return "application/json" if kind == "application/json" else _TEXT

@@ -12,108 +12,6 @@ from collections.abc import Sequence
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import Struct
 
-# Whether a client's pattern is a regular expression, decided without compiling it.
-#
-# Compiling an untrusted expression can block the event loop for a second and can't be
-# interrupted; journalctl, which gets the expression, is a separate process with a deadline. One
-# pass over the text finds syntax that the kubelet refuses (RE2 has no lookaround assertions and
-# no backreferences). Where the two dialects differ, journalctl decides.
-
-_COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
-_GROUP = re.compile(r"\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|[imsU]*-?[imsU]*[:)])")
-_MOST_REPEATS = 1000
-
-
-class BadPattern(ValueError):
-    """It is not a regular expression; the message contains the reason."""
-
-
-def check(pattern: str) -> None:
-    """Scan an expression once, from left to right. Raises BadPattern."""
-    at = depth = 0
-    repeatable = False
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "(":
-            flags = 0
-            if pattern.startswith("?", at + 1):
-                flags = _group(pattern, at + 1)
-            if pattern[at + flags] == ")":
-                at += flags + 1
-                continue
-            depth, repeatable = depth + 1, False
-            at += flags
-        elif char == ")":
-            depth, repeatable = depth - 1, True
-            if depth < 0:
-                raise BadPattern(f"unexpected ): `{pattern}`")
-        elif char == "|":
-            repeatable = False
-        elif char == "[":
-            at, repeatable = _class_end(pattern, at), True
-        elif char == "\\":
-            at, repeatable = _escape_end(pattern, at), True
-        elif char in "*+?" or _COUNT.match(pattern, at):
-            end = _repeat_end(pattern, at, repeatable)
-            again = end < len(pattern) and (pattern[end] in "*+?" or _COUNT.match(pattern, end))
-            if again:
-                raise BadPattern(f"invalid nested repetition operator: `{pattern[at : end + 1]}`")
-            at = end - 1
-        else:
-            repeatable = True
-        at += 1
-    if depth:
-        raise BadPattern(f"missing closing ): `{pattern}`")
-
-
-def _group(pattern: str, at: int) -> int:
-    """The length of the part after a parenthesis that gives the kind of group."""
-    found = _GROUP.match(pattern, at)
-    if found is None:
-        raise BadPattern(f"invalid or unsupported Perl syntax: `({pattern[at : at + 2]}`")
-    return found.end() - at
-
-
-def _class_end(pattern: str, at: int) -> int:
-    """The index of the bracket that ends a class."""
-    here = at + 1 + pattern.startswith("^", at + 1)
-    first = here
-    while here < len(pattern):
-        if pattern[here] == "]" and here > first:
-            return here
-        if pattern.startswith("[:", here) and (end := pattern.find(":]", here + 2)) >= 0:
-            here = end + 1
-        elif pattern[here] == "\\":
-            here += 1
-        here += 1
-    raise BadPattern(f"missing closing ]: `{pattern[at:]}`")
-
-
-def _escape_end(pattern: str, at: int) -> int:
-    """The last character of an escape sequence, or what is beyond the end."""
-    if at + 1 == len(pattern):
-        raise BadPattern("trailing backslash at end of expression")
-    after = pattern[at + 1]
-    if after in "123456789":
-        raise BadPattern(f"invalid escape sequence: `\\{after}`")
-    if after == "Q":
-        return pattern.find("\\E", at) + 1 or len(pattern)
-    return at + 1
-
-
-def _repeat_end(pattern: str, at: int, repeatable: bool) -> int:
-    """The position after a repetition operator and the question mark that makes it lazy."""
-    count = _COUNT.match(pattern, at)
-    end = count.end() if count else at + 1
-    if not repeatable:
-        raise BadPattern(f"missing argument to repetition operator: `{pattern[at:end]}`")
-    if count:
-        least, most = int(count[1]), int(count[3] or count[1])
-        if most > _MOST_REPEATS or least > most:
-            raise BadPattern(f"invalid repeat count: `{count[0]}`")
-    return end + pattern.startswith("?", end)
-
-
 MAX_SERVICES = 4
 MAX_SERVICE_LENGTH = 256
 MAX_LINES = 100_000
@@ -123,21 +21,21 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 class UnreadableQuery(ValueError):
-    """A value is of the wrong type: 400."""
+    """Raised if a value is of the wrong type; answered with 400."""
 
 
 class InvalidQuery(ValueError):
-    """The values make no sense, or are not allowed: 406."""
+    """Raised if values make no sense or are not allowed; answered with 406."""
 
 
 class Range(Struct, frozen=True):
-    """Which lines of a journal.
+    """The requested lines of a journal.
 
     Attributes:
-        since, until: Unix seconds; None: from the first, to the last.
-        tail: how many from the end; None: all.
-        boot: 0: the current one, -1: the previous one; None: any.
-        pattern: a PCRE2 expression; empty: all lines.
+        since, until: Unix seconds; None for the first and the last.
+        tail: the number of lines from the end; None for all.
+        boot: 0 for the current one, -1 for the previous one; None for any.
+        pattern: a PCRE2 expression; empty for all lines.
     """
 
     since: float | None = None
@@ -156,7 +54,7 @@ class LogQuery(Struct, frozen=True):
 
 
 def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
-    """The query of a request; None when it has none and only the path counts.
+    """Return the query of a request, or None if it has none and only the path counts.
 
     Raises:
         UnreadableQuery, InvalidQuery.
@@ -185,7 +83,7 @@ def read_query(query: Sequence[tuple[str, str]]) -> LogQuery | None:
 
 
 def journal_command(query: LogQuery) -> list[str]:
-    """The journalctl command line, its name first."""
+    """Return the command line of journalctl, its name first."""
     lines = query.lines
     command = ["journalctl", "--utc", "--no-pager", "--output=short-precise"]
     if lines.since is not None:
@@ -207,12 +105,12 @@ UNITS_COMMAND = ("journalctl", "--no-pager", "--field=_SYSTEMD_UNIT")
 
 
 def in_journal(service: str, units: frozenset[str]) -> bool:
-    """Whether a service writes to the journal, judging by the units that do."""
+    """Return whether a service writes to the journal, by the units that do."""
     return service in units or f"{service}.service" in units
 
 
 def file_names(service: str) -> tuple[str, ...]:
-    """Where a service's own file may be below the log directory, in search order."""
+    """Return the paths of a service's own file below the log directory, in search order."""
     return service, f"{service}.log", f"{service}/{service}.log"
 
 
@@ -268,3 +166,103 @@ def _number(query: dict[str, str], name: str) -> int | None:
     if not _NUMBER.fullmatch(value):
         raise UnreadableQuery(f"{name}: not a number")
     return int(value)
+
+
+# Patterns are checked without compiling them. Compiling an untrusted expression can block the event
+# loop for a second and can't be interrupted; journalctl, which gets the expression, is a separate
+# process with a deadline. One pass over the text finds syntax that the kubelet refuses (RE2 has no
+# lookaround assertions and no backreferences). Where the two dialects differ, journalctl decides.
+
+_COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
+_GROUP = re.compile(r"\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|[imsU]*-?[imsU]*[:)])")
+_MOST_REPEATS = 1000
+
+
+class BadPattern(ValueError):
+    """Raised if a pattern is no regular expression; the message contains the reason."""
+
+
+def check(pattern: str) -> None:
+    """Check that a client's pattern is a regular expression, in one pass. Raises BadPattern."""
+    at = depth = 0
+    repeatable = False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "(":
+            flags = 0
+            if pattern.startswith("?", at + 1):
+                flags = _group(pattern, at + 1)
+            if pattern[at + flags] == ")":
+                at += flags + 1
+                continue
+            depth, repeatable = depth + 1, False
+            at += flags
+        elif char == ")":
+            depth, repeatable = depth - 1, True
+            if depth < 0:
+                raise BadPattern(f"unexpected ): `{pattern}`")
+        elif char == "|":
+            repeatable = False
+        elif char == "[":
+            at, repeatable = _class_end(pattern, at), True
+        elif char == "\\":
+            at, repeatable = _escape_end(pattern, at), True
+        elif char in "*+?" or _COUNT.match(pattern, at):
+            end = _repeat_end(pattern, at, repeatable)
+            again = end < len(pattern) and (pattern[end] in "*+?" or _COUNT.match(pattern, end))
+            if again:
+                raise BadPattern(f"invalid nested repetition operator: `{pattern[at : end + 1]}`")
+            at = end - 1
+        else:
+            repeatable = True
+        at += 1
+    if depth:
+        raise BadPattern(f"missing closing ): `{pattern}`")
+
+
+def _group(pattern: str, at: int) -> int:
+    """Return the length of the part after a parenthesis that has the kind of group."""
+    found = _GROUP.match(pattern, at)
+    if found is None:
+        raise BadPattern(f"invalid or unsupported Perl syntax: `({pattern[at : at + 2]}`")
+    return found.end() - at
+
+
+def _class_end(pattern: str, at: int) -> int:
+    """Return the index of the bracket that ends a class."""
+    here = at + 1 + pattern.startswith("^", at + 1)
+    first = here
+    while here < len(pattern):
+        if pattern[here] == "]" and here > first:
+            return here
+        if pattern.startswith("[:", here) and (end := pattern.find(":]", here + 2)) >= 0:
+            here = end + 1
+        elif pattern[here] == "\\":
+            here += 1
+        here += 1
+    raise BadPattern(f"missing closing ]: `{pattern[at:]}`")
+
+
+def _escape_end(pattern: str, at: int) -> int:
+    """Return the index of the last character of an escape sequence, or the text's length."""
+    if at + 1 == len(pattern):
+        raise BadPattern("trailing backslash at end of expression")
+    after = pattern[at + 1]
+    if after in "123456789":
+        raise BadPattern(f"invalid escape sequence: `\\{after}`")
+    if after == "Q":
+        return pattern.find("\\E", at) + 1 or len(pattern)
+    return at + 1
+
+
+def _repeat_end(pattern: str, at: int, repeatable: bool) -> int:
+    """Return the index after a repetition operator and a question mark that makes it lazy."""
+    count = _COUNT.match(pattern, at)
+    end = count.end() if count else at + 1
+    if not repeatable:
+        raise BadPattern(f"missing argument to repetition operator: `{pattern[at:end]}`")
+    if count:
+        least, most = int(count[1]), int(count[3] or count[1])
+        if most > _MOST_REPEATS or least > most:
+            raise BadPattern(f"invalid repeat count: `{count[0]}`")
+    return end + pattern.startswith("?", end)

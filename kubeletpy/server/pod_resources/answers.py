@@ -1,4 +1,4 @@
-"""Answers of the pod resources API, from pods and what they have. Pure.
+"""Answers of the pod resources API, from pods and their allocated resources. Pure.
 
 Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-v1.json.
 """
@@ -21,59 +21,59 @@ DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
 
 
 class Devices(Protocol):
-    """Lists which devices exist, and which containers have them."""
+    """Lists the devices of the node, and those of each container."""
 
     def by_container(self) -> Mapping[tuple[str, str], DevicesHeld]:
-        """Those of each container, by uid of its pod and its name."""
+        """Return the devices of each container, by uid of its pod and its name."""
         ...
 
     def healthy_devices(self) -> DevicesHeld:
-        """The devices that are or can be allocated."""
+        """Return the devices that are or can be allocated."""
         ...
 
 
 class Cpus(Protocol):
-    """Lists which containers have which CPUs."""
+    """Lists the CPUs of containers."""
 
     def own_cpus(self, pod: Pod, container: str) -> Collection[int]:
-        """The CPUs that are exclusive to a container."""
+        """Return the CPUs that are exclusive to a container."""
         ...
 
     def pool_of(self, uid: str) -> Collection[int]:
-        """The CPUs of a pod that is placed as one."""
+        """Return the CPUs of a pod that is placed as one."""
         ...
 
     def allocatable(self) -> Collection[int]:
-        """The CPUs that are, or can be, exclusive to a container."""
+        """Return the CPUs that are, or can be, exclusive to a container."""
         ...
 
 
 class Memory(Protocol):
-    """Lists which containers have which memory."""
+    """Lists the memory of containers."""
 
     def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
-        """The memory booked for a container."""
+        """Return the memory booked for a container."""
         ...
 
     def pool_of(self, uid: str) -> Sequence[Block]:
-        """The memory booked for a pod that is placed as one."""
+        """Return the memory booked for a pod that is placed as one."""
         ...
 
     def allocatable(self) -> Sequence[Block]:
-        """The memory that is, or can be, booked."""
+        """Return the memory that is, or can be, booked."""
         ...
 
 
 class PreparedClaims(Protocol):
-    """Lists which resource claims are prepared."""
+    """Lists the prepared resource claims of containers."""
 
     def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
-        """The claims that a container uses."""
+        """Return the claims that a container uses."""
         ...
 
 
 class NodeAllocations(Struct, frozen=True):
-    """Everything that allocates the node's resources."""
+    """The managers that allocate the node's resources."""
 
     devices: Devices
     cpus: Cpus
@@ -81,50 +81,50 @@ class NodeAllocations(Struct, frozen=True):
     claims: PreparedClaims
 
 
-def list_v1(pods: Iterable[Pod], supplied: NodeAllocations) -> v1.ListPodResourcesResponse:
-    """The answer for all active pods."""
-    held = supplied.devices.by_container()
-    found = [_pod_v1(pod, supplied, held) for pod in pods if not pod.is_terminal_in_api]
+def list_v1(pods: Iterable[Pod], allocations: NodeAllocations) -> v1.ListPodResourcesResponse:
+    """Return the answer of v1 for all active pods."""
+    held = allocations.devices.by_container()
+    found = [_pod_v1(pod, allocations, held) for pod in pods if not pod.is_terminal_in_api]
     return v1.ListPodResourcesResponse(pod_resources=found)
 
 
-def pod_v1(pod: Pod, supplied: NodeAllocations) -> v1.PodResources:
-    """The resources of one pod: its sidecars, then its containers."""
-    return _pod_v1(pod, supplied, supplied.devices.by_container())
+def pod_v1(pod: Pod, allocations: NodeAllocations) -> v1.PodResources:
+    """Return the resources of one pod: its sidecars, then its containers."""
+    return _pod_v1(pod, allocations, allocations.devices.by_container())
 
 
 def _pod_v1(
-    pod: Pod, supplied: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
+    pod: Pod, allocations: NodeAllocations, held: Mapping[tuple[str, str], DevicesHeld]
 ) -> v1.PodResources:
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
-        cpu_ids=sorted(supplied.cpus.pool_of(pod.uid)),
-        memory=memory_v1(supplied.memory.pool_of(pod.uid)),
+        cpu_ids=sorted(allocations.cpus.pool_of(pod.uid)),
+        memory=memory_v1(allocations.memory.pool_of(pod.uid)),
         containers=[
             v1.ContainerResources(
                 name=each["name"],
                 devices=devices_v1(held.get((pod.uid, each["name"]), {})),
-                cpu_ids=sorted(supplied.cpus.own_cpus(pod, each["name"])),
-                memory=memory_v1(supplied.memory.own_blocks(pod, each["name"])),
-                dynamic_resources=claims_v1(supplied.claims.container_claims(pod, each)),
+                cpu_ids=sorted(allocations.cpus.own_cpus(pod, each["name"])),
+                memory=memory_v1(allocations.memory.own_blocks(pod, each["name"])),
+                dynamic_resources=claims_v1(allocations.claims.container_claims(pod, each)),
             )
             for each in _lasting(pod)
         ],
     )
 
 
-def allocatable_v1(supplied: NodeAllocations) -> v1.AllocatableResourcesResponse:
-    """The resources that can be allocated on this node."""
+def allocatable_v1(allocations: NodeAllocations) -> v1.AllocatableResourcesResponse:
+    """Return the resources that can be allocated on this node."""
     return v1.AllocatableResourcesResponse(
-        devices=devices_v1(supplied.devices.healthy_devices()),
-        cpu_ids=sorted(supplied.cpus.allocatable()),
-        memory=memory_v1(supplied.memory.allocatable()),
+        devices=devices_v1(allocations.devices.healthy_devices()),
+        cpu_ids=sorted(allocations.cpus.allocatable()),
+        memory=memory_v1(allocations.memory.allocatable()),
     )
 
 
 def memory_v1(blocks: Iterable[Block]) -> list[v1.ContainerMemory]:
-    """An entry for each block, with all its nodes."""
+    """Return an entry for each block, with all its nodes."""
     return [
         v1.ContainerMemory(
             memory_type=block.type,
@@ -136,7 +136,7 @@ def memory_v1(blocks: Iterable[Block]) -> list[v1.ContainerMemory]:
 
 
 def claims_v1(claims: Iterable[ContainerClaim]) -> list[v1.DynamicResource]:
-    """An entry for each claim, with an entry for each of its devices."""
+    """Return an entry for each claim, with an entry for each of its devices."""
     return [
         v1.DynamicResource(
             claim_name=claim.name,
@@ -158,7 +158,7 @@ def claims_v1(claims: Iterable[ContainerClaim]) -> list[v1.DynamicResource]:
 
 
 def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
-    """An entry per device and node it is near; one without nodes if it is near none."""
+    """Return an entry for each device and node that it is near, or one without a node."""
     found = []
     for resource, near in sorted(devices.items()):
         for each, nodes in sorted(near.items()):
@@ -172,10 +172,10 @@ def devices_v1(devices: DevicesHeld) -> list[v1.ContainerDevices]:
 
 
 def list_v1alpha1(
-    pods: Iterable[Pod], supplied: NodeAllocations
+    pods: Iterable[Pod], allocations: NodeAllocations
 ) -> v1alpha1.ListPodResourcesResponse:
-    """The answer for all pods while they are known; a resource's devices share an entry."""
-    found, held = [], supplied.devices.by_container()
+    """Return the answer of v1alpha1 for all known pods; a resource's devices share an entry."""
+    found, held = [], allocations.devices.by_container()
     for pod in pods:
         containers = [
             v1alpha1.ContainerResources(

@@ -30,7 +30,7 @@ V1, V1ALPHA1 = "v1", "v1alpha1"
 
 
 class PodResourcesServer:
-    """Make it inside a running event loop."""
+    """Serves the API on its socket. Create it inside a running event loop."""
 
     def __init__(
         self,
@@ -42,12 +42,15 @@ class PodResourcesServer:
         pods: Callable[[], Sequence[Pod]],
         release: Callable[[], None],
     ) -> None:
-        """Args:
-        directory: ``{root}/pod-resources``.
-        sources: what allocates the node's resources; obtained with the first call.
-        active: pods that use the node.
-        pods: all pods of the node's sources.
-        release: takes back what other pods have.
+        """Set up a server that does not listen yet.
+
+        Args:
+            directory: ``{root}/pod-resources``.
+            metrics: of calls.
+            sources: returns the managers of the node's resources; called with each request.
+            active: pods that use the node.
+            pods: all pods of the node's sources.
+            release: releases the resources of other pods.
         """
         self._directory = directory
         self._metrics = metrics
@@ -56,14 +59,14 @@ class PodResourcesServer:
         self._pods = pods
         self._release = release
         self._server: LocalServer | None = None
-        self._unheard = ""
+        self._problem = ""
 
     def problem(self) -> str:
-        """Why the API is not served; empty: it is."""
-        return f"the pod resources API is not served: {self._unheard}" if self._unheard else ""
+        """Return why the API is not served, or "" if it is."""
+        return f"the pod resources API is not served: {self._problem}" if self._problem else ""
 
     async def start(self) -> None:
-        """Listen. A failure is reported: the node works without."""
+        """Listen on the socket; a failure is logged, and the node works without the API."""
         try:
             await asyncio.to_thread(self._prepare)
             self._server = LocalServer(
@@ -85,12 +88,12 @@ class PodResourcesServer:
             )
             await self._server.start()
         except OSError as error:
-            self._server, self._unheard = None, str(error)
+            self._server, self._problem = None, str(error)
             extra = {"socket": str(self._socket), "why": str(error)}
             log.error("the pod resources API is not served", extra=extra)
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and disconnect all clients."""
         if self._server is not None:
             await self._server.close()
 
@@ -138,9 +141,9 @@ class PodResourcesServer:
         from kubeletpy.server.pod_resources import answers
 
         request = parsed(pb.GetPodResourcesRequest, data)
-        desired = (request.pod_namespace, request.pod_name)
+        key = (request.pod_namespace, request.pod_name)
         for pod in self._active():
-            if (pod.namespace, pod.name) == desired and not pod.is_terminal_in_api:
+            if (pod.namespace, pod.name) == key and not pod.is_terminal_in_api:
                 found = answers.pod_v1(pod, self._sources())
                 return pb.GetPodResourcesResponse(pod_resources=found)
         text = f"pod {request.pod_name[:253]} in namespace {request.pod_namespace[:253]} not found"

@@ -1,9 +1,9 @@
 """Serves the pods API on ``pods-api/pods-api.sock``: ListPods, GetPod and WatchPods of v1alpha1.
 
 The messages are loaded with the first call. No call is answered before all pod sources have
-delivered. The number of watchers is bounded, and so are what each of them waits for (:mod:`.watch`)
-and how long it may leave an event unread. Source: docs/reference/pods-v1alpha1.json;
-docs/reference/server.csv; docs/reference/behaviour.md, t5.
+delivered. The number of watchers is bounded, and so are the events that wait for each of them
+(:mod:`.watch`) and the time that it may leave one unread. Source:
+docs/reference/pods-v1alpha1.json; docs/reference/server.csv; docs/reference/behaviour.md, t5.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, StreamStall, parsed
-from kubeletpy.server.pods_api.watch import View, changes, last_message, unconfirmed
+from kubeletpy.server.pods_api.watch import View, last_message, next_event, unconfirmed
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +39,18 @@ SERVICE = "v1alpha1.Pods"
 
 
 class _Watcher:
-    """One WatchPods call."""
+    """A WatchPods call."""
 
     def __init__(self) -> None:
-        self.notified: dict[str, View] = {}
+        self.sent: dict[str, View] = {}
+        """uid -> the state that was last sent."""
         self.changed: dict[str, None] = {}
         """Uids, in the order of their first change that was not sent to it."""
         self.woken = asyncio.Event()
 
 
 class PodsServer:
-    """Make it inside a running event loop."""
+    """Serves the API on its socket. Create it inside a running event loop."""
 
     def __init__(
         self,
@@ -63,14 +64,17 @@ class PodsServer:
         known: Callable[[], Collection[str]],
         reported: Callable[[str], tuple[Pod, api.PodStatus] | None],
     ) -> None:
-        """Args:
-        directory: ``{root}/pods-api``.
-        ready: whether all pod sources have delivered.
-        pods: all desired pods.
-        pod: one of them, by uid.
-        status: the newest status of a pod, by uid.
-        known: the uids of the pods that have a status.
-        shown: a pod and the status that belongs to it; None once its worker is done with it.
+        """Set up a server that does not listen yet.
+
+        Args:
+            directory: ``{root}/pods-api``.
+            metrics: of calls and watchers.
+            ready: whether all pod sources have delivered.
+            pods: all desired pods.
+            pod: one of them, by uid.
+            status: the newest status of a pod, by uid.
+            known: the uids of the pods that have a status.
+            reported: a pod and its status, by uid; None once its worker has finished.
         """
         self._directory = directory
         self._metrics = metrics
@@ -81,22 +85,22 @@ class PodsServer:
         self._known = known
         self._reported = reported
         self._server: LocalServer | None = None
-        self._unheard = ""
+        self._problem = ""
         self._watchers: set[_Watcher] = set()
         self._unfit: set[str] = set()
 
     def problem(self) -> str:
-        """Why the API is not served; empty: it is."""
-        return f"the pods API is not served: {self._unheard}" if self._unheard else ""
+        """Return why the API is not served, or "" if it is."""
+        return f"the pods API is not served: {self._problem}" if self._problem else ""
 
     def changed(self, uid: str) -> None:
-        """A pod or its status has changed, or its worker is done with it."""
+        """Notify watchers that a pod or its status has changed, or that its worker has finished."""
         for watcher in self._watchers:
             watcher.changed[uid] = None
             watcher.woken.set()
 
     async def start(self) -> None:
-        """Listen. A failure is reported: the node works without."""
+        """Listen on the socket; a failure is logged, and the node works without the API."""
         socket = self._directory / "pods-api.sock"
         try:
             await asyncio.to_thread(_prepare, socket)
@@ -111,13 +115,13 @@ class PodsServer:
             )
             await self._server.start()
         except OSError as error:
-            self._server, self._unheard = None, str(error)
+            self._server, self._problem = None, str(error)
             log.error(
                 "the pods API is not served", extra={"socket": str(socket), "why": str(error)}
             )
 
     async def close(self) -> None:
-        """Stop listening, and hang up on all watchers."""
+        """Stop listening, and disconnect all watchers."""
         if self._server is not None:
             await self._server.close()
 
@@ -125,7 +129,7 @@ class PodsServer:
         self._metrics.ended(service.partition(".")[0], method, code.reported)
 
     def _require_ready(self) -> None:
-        """Raise CallRefused while pods may be missing: a list would be taken for all of them."""
+        """Raise CallRefused while pods may be missing, since a list has to be complete."""
         if not self._ready():
             raise CallRefused(Code.FAILED_PRECONDITION, INITIALIZING)
 
@@ -183,23 +187,23 @@ class PodsServer:
             self._watchers.discard(watcher)
 
     def _event(self, watcher: _Watcher, uid: str) -> bytes | None:
-        """The next event about a pod for a watcher, serialized; None: nothing is new."""
+        """Return the next event about a pod for a watcher, serialized, or None without changes."""
         from kubeletpy.remote.generated import pods_pb2 as pb
 
-        before, reported = watcher.notified.get(uid), self._reported(uid)
+        before, reported = watcher.sent.get(uid), self._reported(uid)
         now = None if reported is None else View(*reported)
-        event = changes(before, now)
+        event = next_event(before, now)
         if event is None:
             return None
         if now is None:
             assert before is not None
-            del watcher.notified[uid]
+            del watcher.sent[uid]
             found = self._marshalled(uid, last_message(before.pod))
         else:
             found = self._marshalled(uid, now.object)
             if found is None:
                 return None
-            watcher.notified[uid] = now
+            watcher.sent[uid] = now
         return pb.WatchPodsEvent(type=event.value, pod=found).SerializeToString()
 
     def _object(self, pod: Pod) -> Mapping[str, Any]:
@@ -207,7 +211,7 @@ class PodsServer:
         return View(pod, unconfirmed(pod.status) if status is None else status).object
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:
-        """None, and logged once: a field of the pod has a value of another type than the API's."""
+        """Return a pod in protobuf; if a field has a wrong type, log it once and return None."""
         try:
             return marshal(pod)
         except Unfit as error:
@@ -223,13 +227,12 @@ def _prepare(socket: Path) -> None:
     socket.unlink(missing_ok=True)
 
 
-# Pods in the API's protobuf. The table of its messages is read with the first pod.
-
 _POD = "core/Pod"
+"""The message in the table of the API's messages, which is read with the first pod."""
 
 
 def marshal(pod: Mapping[str, Any]) -> bytes:
-    """A pod as the message ``k8s.io.api.core.v1.Pod``.
+    """Return a pod as the message ``k8s.io.api.core.v1.Pod``.
 
     Raises:
         Unfit: a field has a value of another type.

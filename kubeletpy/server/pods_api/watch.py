@@ -1,10 +1,10 @@
-"""Next event for a client that watches pods, given the last one sent. Pure.
+"""The next event for a client that watches pods, given the last one sent. Pure, and so apart.
 
 Source: docs/reference/behaviour.md, t5.
 
 A watcher receives the newest state of a pod, not of each: however slowly it reads, it waits for
 at most one event a pod, and none is lost. An object that differs in nothing but ``resourceVersion``
-and ``managedFields`` is no news.
+and ``managedFields`` counts as unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubeletpy.pods.pod import Pod
 
 
 class Event(Enum):
-    """Values are the names of the enumeration EventType. Source: reference pods-v1alpha1.json."""
+    """Kinds of events, by the names of EventType. Source: docs/reference/pods-v1alpha1.json."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -42,12 +42,12 @@ class View(Struct, frozen=True):
 
     @property
     def object(self) -> Mapping[str, Any]:
-        """The API object with that status."""
+        """Returns the API object with that status."""
         return {**self.pod.object, "status": self.status}
 
 
-def changes(before: View | None, now: View | None) -> Event | None:
-    """The event about a pod for a watcher that last received ``before``; None: nothing."""
+def next_event(before: View | None, now: View | None) -> Event | None:
+    """Return the event for a watcher that last received ``before``, or None if there is none."""
     if now is None:
         return None if before is None else Event.DELETED
     if before is None:
@@ -56,7 +56,7 @@ def changes(before: View | None, now: View | None) -> Event | None:
 
 
 def unconfirmed(status: api.PodStatus) -> api.PodStatus:
-    """The status of a pod that this agent has not composed one for yet, from the API's object.
+    """Return the status, from the API's object, of a pod that the agent has not composed one for.
 
     It is Pending unless the object has a phase, and not Ready whatever an earlier agent reported.
     """
@@ -70,7 +70,7 @@ def unconfirmed(status: api.PodStatus) -> api.PodStatus:
 
 
 def last_message(pod: Pod) -> Mapping[str, Any]:
-    """The remains of a deleted pod: its name, namespace and uid."""
+    """Return the content of the last event of a pod: its name, namespace and uid."""
     return {"metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}}
 
 

@@ -1,4 +1,4 @@
-"""/exec, /attach, /portForward and /run: resolves each request and hands it to the runtime."""
+"""The handlers of /exec, /attach, /portForward and /run: they resolve a request for the runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubeletpy.server.streaming.options import (
     offered_protocols,
     read_ports,
     read_streams,
-    way_of,
+    stream_route,
 )
 
 MAX_ARGUMENTS = 4096
@@ -27,7 +27,7 @@ RETRY_S = "10"
 
 
 def refused(error: CRIError) -> web.Response:
-    """The HTTP answer for a CRI error."""
+    """Return the HTTP answer for a CRI error."""
     text = f"{error.details or error.code}\n"
     if error.code is Code.NOT_FOUND:
         return web.Response(status=404, text=text)
@@ -37,7 +37,7 @@ def refused(error: CRIError) -> web.Response:
 
 
 class StreamHandlers:
-    """Handlers by route name in ``by_route``."""
+    """Has the handlers by route name in ``by_route``."""
 
     def __init__(self, view: NodeView, link: RuntimeLink) -> None:
         self._view = view
@@ -50,13 +50,13 @@ class StreamHandlers:
         }
 
     def _find(self, request: web.Request) -> Pod:
-        place = request.match_info
-        pod = self._view.pod(place["namespace"], place["pod"], place.get("uid", ""))
+        path = request.match_info
+        pod = self._view.pod(path["namespace"], path["pod"], path.get("uid", ""))
         if pod is None:
             raise web.HTTPNotFound(text="pod does not exist\n")
         return pod
 
-    def _container_of(self, request: web.Request, pod: Pod) -> str:
+    def _container_id(self, request: web.Request, pod: Pod) -> str:
         name = request.match_info["container"]
         record = self._view.container(pod, name)
         if record is None:
@@ -69,17 +69,17 @@ class StreamHandlers:
         except BadStreamRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         pod = self._find(request)
-        desired = cri.ExecRequest(
-            container_id=self._container_of(request, pod),
+        call = cri.ExecRequest(
+            container_id=self._container_id(request, pod),
             cmd=_command(request.query.getall("command", [])),
             tty=streams.tty,
             stdin=streams.stdin,
             stdout=streams.stdout,
             stderr=streams.stderr,
         )
-        _need_upgrade(request)
+        _require_upgrade(request)
         try:
-            url = await self._view.runtime.exec(desired)
+            url = await self._view.runtime.exec(call)
         except CRIError as error:
             return refused(error)
         return await self._link.join(request, url, "exec", streams)
@@ -92,16 +92,16 @@ class StreamHandlers:
         pod = self._find(request)
         declared = declared_container(pod, request.match_info["container"])
         tty = bool(declared and declared.get("tty"))
-        desired = cri.AttachRequest(
-            container_id=self._container_of(request, pod),
+        call = cri.AttachRequest(
+            container_id=self._container_id(request, pod),
             stdin=streams.stdin,
             tty=tty,
             stdout=streams.stdout,
             stderr=streams.stderr and not tty,
         )
-        _need_upgrade(request)
+        _require_upgrade(request)
         try:
-            url = await self._view.runtime.attach(desired)
+            url = await self._view.runtime.attach(call)
         except CRIError as error:
             return refused(error)
         return await self._link.join(request, url, "attach", streams)
@@ -110,7 +110,7 @@ class StreamHandlers:
         pod = self._find(request)
         upgrade = request.headers.get("Upgrade", "")
         protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
-        tunnelled = way_of(upgrade, protocols) is StreamRoute.TUNNELLED
+        tunnelled = stream_route(upgrade, protocols) is StreamRoute.TUNNELLED
         websocket = upgrade.lower() == "websocket" and not tunnelled
         try:
             ports = read_ports(list(request.query.items()), websocket=websocket)
@@ -120,7 +120,7 @@ class StreamHandlers:
         sandbox = next((s for s in status.sandboxes if s.ready), None) if status else None
         if sandbox is None:
             raise web.HTTPInternalServerError(text=f"pod {pod.key} has no running sandbox\n")
-        _need_upgrade(request)
+        _require_upgrade(request)
         try:
             url = await self._view.runtime.port_forward(
                 cri.PortForwardRequest(pod_sandbox_id=sandbox.id, port=ports)
@@ -134,7 +134,7 @@ class StreamHandlers:
         command = _command(request.query.get("cmd", "").split(" "))
         try:
             answer = await self._view.runtime.exec_sync(
-                self._container_of(request, pod), command, 0
+                self._container_id(request, pod), command, 0
             )
         except CRIError as error:
             return refused(error)
@@ -145,13 +145,13 @@ class StreamHandlers:
         return web.Response(body=output, content_type="text/plain")
 
 
-def _command(supplied: Sequence[str]) -> list[str]:
-    if len(supplied) > MAX_ARGUMENTS:
+def _command(arguments: Sequence[str]) -> list[str]:
+    if len(arguments) > MAX_ARGUMENTS:
         raise web.HTTPBadRequest(text="too many arguments\n")
-    return list(supplied)
+    return list(arguments)
 
 
-def _need_upgrade(request: web.Request) -> None:
-    """Before a URL is requested from the runtime: it keeps each one in memory until used."""
+def _require_upgrade(request: web.Request) -> None:
+    """Refuse a request without an upgrade, so that the runtime keeps no URL for it."""
     if not is_upgrade(request):
         raise web.HTTPBadRequest(text="Upgrade request required\n")

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -39,8 +39,10 @@ from kubeletpy.server.streaming.options import (
     StreamRoute,
     Streams,
     offered_protocols,
-    way_of,
+    stream_route,
 )
+
+log = logging.getLogger(__name__)
 
 # A client's WebSocket on a connection hijacked from aiohttp.
 #
@@ -54,13 +56,13 @@ MAX_MESSAGE = 4 << 20
 """Maximum bytes of a client's message."""
 READ = 64 << 10
 CLOSE_S = 5.0
-"""How long the client may take to answer the close of a stream."""
+"""Seconds that the client may take to answer the close of a stream."""
 _VERSION = "13"
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def handshake(request: web.Request, protocol: str) -> bytes:
-    """The head that accepts a client's handshake, with a subprotocol that it offers.
+    """Return the head that accepts a client's handshake, with a subprotocol that it offers.
 
     Raises:
         web.HTTPBadRequest: the handshake is not one of RFC 6455.
@@ -90,7 +92,12 @@ def handshake(request: web.Request, protocol: str) -> bytes:
 
 
 class ClientSocket:
-    """Messages of a client and to it."""
+    """A client's WebSocket on a connection taken over from aiohttp.
+
+    The reader of aiohttp parses all that has arrived in one turn of the loop, answers pings without
+    a pause, and accepts frames that are not masked. Here each frame counts as work of the stream
+    (:mod:`kubeletpy.base.wire.relay`).
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -103,7 +110,7 @@ class ClientSocket:
         """Whether nothing more is read."""
 
     async def receive(self) -> bytes | None:
-        """The next binary message; None once the client has closed. Raises ConnectionError.
+        """Return the next binary message; None once the client has closed. Raises ConnectionError.
 
         Pings are answered, texts are skipped. A client that breaks the protocol gets the matching
         close code.
@@ -133,7 +140,7 @@ class ClientSocket:
         await self._write(websocket.encoded(websocket.BINARY, *parts))
 
     async def close(self) -> None:
-        """Close, and wait a moment for the client to have read everything."""
+        """Send a close, and wait a moment until the client has read everything."""
         self._send_close(websocket.CloseCode.NORMAL)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(CLOSE_S):
@@ -156,11 +163,9 @@ class ClientSocket:
             self._writer.write(websocket.close_frame(code))
 
 
-# Translates between a client's v5 WebSocket and the runtime's SPDY.
-#
-# Each message begins with its channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255
-# means that the channel in the next byte is closed. Source: KEP-4006; docs/reference/server.csv:
-# streaming.
+# Translation between a client's v5 WebSocket and the runtime's SPDY. Each message begins with its
+# channel: 0 to 4 are stdin, stdout, stderr, error and resize; 255 means that the channel in the
+# next byte is closed. Source: KEP-4006; docs/reference/server.csv: streaming.
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255
 _NAMES = {ERROR: "error", STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", RESIZE: "resize"}
@@ -171,7 +176,7 @@ def _now() -> float:
 
 
 @dataclass(eq=False)
-class _BothWays(ABC):
+class _Carrier(ABC):
     """Carries data between a client's WebSocket and the runtime's connection."""
 
     _socket: ClientSocket
@@ -183,7 +188,7 @@ class _BothWays(ABC):
     """Work done for the runtime's frames; the client's are counted by its socket."""
 
     async def carry(self) -> None:
-        """Carry everything until either side has ended."""
+        """Carry data until either side has ended."""
         async with asyncio.TaskGroup() as group:
             out = group.create_task(self._to_client())
             inward = group.create_task(self._to_runtime())
@@ -199,8 +204,8 @@ class _BothWays(ABC):
 
 
 @dataclass(eq=False)
-class Translation(_BothWays):
-    """One exec or attach."""
+class Translation(_Carrier):
+    """An exec or attach: the streams of a process."""
 
     _numbers: dict[int, int] = field(default_factory=dict, init=False)
     _decoder: spdy.SpdyDecoder = field(default_factory=spdy.SpdyDecoder, init=False)
@@ -213,15 +218,15 @@ class Translation(_BothWays):
 
     def _open(self, streams: Streams) -> None:
         encoder = spdy.Encoder()
-        desired = {
+        requested = {
             ERROR: True,
             STDIN: streams.stdin,
             STDOUT: streams.stdout,
             STDERR: streams.stderr,
             RESIZE: streams.tty,
         }
-        for channel, is_desired in desired.items():
-            if is_desired:
+        for channel, is_requested in requested.items():
+            if is_requested:
                 number, frame = encoder.open_stream({"streamtype": _NAMES[channel]})
                 self._numbers[channel] = number
                 self._writer.write(frame)
@@ -267,8 +272,8 @@ class Translation(_BothWays):
 
 
 @dataclass(eq=False)
-class Tunnel(_BothWays):
-    """One port-forward: the WebSocket messages carry SPDY bytes."""
+class Tunnel(_Carrier):
+    """A port-forward: the WebSocket messages carry SPDY bytes."""
 
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):
@@ -285,18 +290,13 @@ class Tunnel(_BothWays):
 
 CONNECT_S = 30.0
 CLIENT_BUFFER = 64 << 10
-"""Bytes of a client that wait to be read; at twice as many it has to wait."""
+"""Bytes of a client that wait to be read; at twice as many the client has to wait."""
 _EXEC_PROTOCOL = "v4.channel.k8s.io"
 _FORWARD_PROTOCOL = "portforward.k8s.io"
 
 
-class _Carrier(Protocol):
-    moved_at: float
-    """When data last moved, by the event loop's clock."""
-
-
 class RuntimeLink:
-    """Passes upgrades on. ``idle_timeout`` in seconds, 0: none."""
+    """Connects clients to the runtime; ``idle_timeout`` in seconds, 0 for none."""
 
     def __init__(self, idle_timeout: float, metrics: HttpMetrics) -> None:
         self._idle = idle_timeout
@@ -310,14 +310,16 @@ class RuntimeLink:
         ``subresource`` of pods, for the metrics: exec, attach or portforward.
         """
         protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
-        way = way_of(request.headers.get("Upgrade", ""), protocols)
+        route = stream_route(request.headers.get("Upgrade", ""), protocols)
         try:
-            if way is StreamRoute.RAW:
-                answer = await self._request_upgrade(url, request.method, _passed_on(request))
+            if route is StreamRoute.RAW:
+                answer = await self._request_upgrade(
+                    url, request.method, _forwarded_headers(request)
+                )
                 if answer.status != 101:
                     return _refusal(answer)
                 return await upgrade.join(request, answer, idle_timeout=self._idle)
-            if (way is StreamRoute.TUNNELLED) != (streams is None):
+            if (route is StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
             accepted = handshake(request, TUNNEL if streams is None else V5)
             self._metrics.websocket_streams.labels(subresource).inc()
@@ -397,7 +399,7 @@ class RuntimeLink:
 async def _streams_of(
     answer: UpgradeResponse,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """The connection of an answer as asyncio streams; closed on exit."""
+    """Yield the connection of an answer as asyncio streams; it is closed on exit."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 18)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -412,11 +414,11 @@ async def _streams_of(
         yield reader, writer
     finally:
         if not transport.is_closing():
-            Leaving(transport, lost=writer.close)  # a writer that nobody holds closes at once
+            Leaving(transport, lost=writer.close)  # a writer without a reference closes at once
 
 
-def _passed_on(request: web.Request) -> Headers:
-    """A client's headers for the runtime: all except credentials and hop-by-hop headers."""
+def _forwarded_headers(request: web.Request) -> Headers:
+    """Return a client's headers for the runtime: no credentials, no hop-by-hop headers."""
     return [
         (name, value) for name, value in request.headers.items() if name.lower() not in HOP_HEADERS
     ]

@@ -1,4 +1,4 @@
-"""The options of an exec, attach or port-forward request. Pure.
+"""The options of an exec, attach or port-forward request, and its route to the runtime. Pure.
 
 Source: docs/reference/server.csv: streaming.
 """
@@ -18,11 +18,11 @@ MAX_DIGITS = 16
 
 
 class BadStreamRequest(ValueError):
-    """400: the text states what is wrong."""
+    """Raised with the problem of a request; answered with 400."""
 
 
 class StreamRoute(Enum):
-    """How a client's upgrade reaches the runtime."""
+    """The way in which a client's upgrade reaches the runtime."""
 
     RAW = auto()
     """Unchanged: SPDY, and WebSockets that the runtime speaks itself."""
@@ -33,7 +33,7 @@ class StreamRoute(Enum):
 
 
 class Streams(Struct, frozen=True):
-    """Which streams of a process are requested."""
+    """The requested streams of a process."""
 
     stdin: bool
     stdout: bool
@@ -42,7 +42,7 @@ class Streams(Struct, frozen=True):
 
 
 def read_streams(query: Sequence[tuple[str, str]]) -> Streams:
-    """The streams of a query: only ``1`` means on, and a terminal has no stderr of its own.
+    """Return the streams of a query: only ``1`` means on, and a terminal has no stderr of its own.
 
     Raises:
         BadStreamRequest: none is requested.
@@ -57,7 +57,7 @@ def read_streams(query: Sequence[tuple[str, str]]) -> Streams:
 
 
 def read_ports(query: Sequence[tuple[str, str]], *, websocket: bool) -> list[int]:
-    """The ports of a port-forward over a plain WebSocket; SPDY names its ports stream by stream.
+    """Return the ports of a port-forward over a plain WebSocket; SPDY names its ports by stream.
 
     Raises:
         BadStreamRequest: no port, or an invalid one.
@@ -77,12 +77,12 @@ def read_ports(query: Sequence[tuple[str, str]], *, websocket: bool) -> list[int
 
 
 def offered_protocols(header: str) -> list[str]:
-    """The subprotocols of a Sec-WebSocket-Protocol header."""
+    """Return the subprotocols of a Sec-WebSocket-Protocol header."""
     return [part.strip() for part in header.split(",") if part.strip()]
 
 
-def way_of(upgrade: str, protocols: Sequence[str]) -> StreamRoute:
-    """How to pass a request on, by its Upgrade header and subprotocols."""
+def stream_route(upgrade: str, protocols: Sequence[str]) -> StreamRoute:
+    """Return the route of a request, by its Upgrade header and subprotocols."""
     if upgrade.lower() != "websocket":
         return StreamRoute.RAW
     if TUNNEL in protocols:

@@ -195,7 +195,7 @@ async def test_dumps_show_places_and_no_values(server: Running) -> None:
     ],
 )
 def test_the_command_line_hides_credentials(arguments: list[str]) -> None:
-    reported = answers._reported(["kubeletpy", "run", *arguments])
+    reported = answers._masked(["kubeletpy", "run", *arguments])
     assert "hunter2" not in " ".join(reported)
     assert len(reported) == len(arguments) + 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.pod import Pod
-from kubeletpy.server.pods_api.watch import Event, View, changes, last_message, unconfirmed
+from kubeletpy.server.pods_api.watch import Event, View, last_message, next_event, unconfirmed
 
 
 def view(phase: str = "Running", spec: Any = (), **metadata: Any) -> View:
@@ -38,7 +38,7 @@ ONE = view()
     ],
 )
 def test_news(before: View | None, now: View | None, event: Event | None) -> None:
-    assert changes(before, now) is event
+    assert next_event(before, now) is event
 
 
 def test_a_deleted_event_has_only_names_and_uid() -> None:

@@ -35,7 +35,7 @@ from kubeletpy.server.streaming.options import (
     offered_protocols,
     read_ports,
     read_streams,
-    way_of,
+    stream_route,
 )
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
@@ -116,7 +116,7 @@ def test_the_protocols_of_a_header() -> None:
     ],
 )
 def test_ways(upgrade: str, protocols: list[str], expected: StreamRoute) -> None:
-    assert way_of(upgrade, protocols) is expected
+    assert stream_route(upgrade, protocols) is expected
 
 
 class Runtime:
