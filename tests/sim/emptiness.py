@@ -101,7 +101,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
         "conditions of resizes": allocations._reports.uids(),
         "changes under way": under_way._under_way,
         "change times": under_way._changed_at,
-        "mirror wishes": mirrors._wishes,
+        "mirror requests": mirrors._requests,
         "mirror tasks": mirrors._tasks,
     }
     found = [f"{what} left: {_names(value)}" for what, value in kept.items() if value]
