@@ -123,7 +123,7 @@ def test_waits_of_a_pod_are_predicted(node2: Node, namespace: str, tmp_path: Pat
 
 
 def test_a_pod_that_never_starts_is_foreseen(node2: Node, namespace: str, tmp_path: Path) -> None:
-    """What is planned is the reason of the later status; objects of the same file count."""
+    """The plan has the reason of the later status; objects of the same file count."""
     reads = {"name": "X", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}
     manifest = pod("odd", container("main", image="NGINX:Lat est"), container("b", env=[reads]))
     conf = {

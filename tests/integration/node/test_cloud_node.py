@@ -30,7 +30,7 @@ def cloud_node(make_node: MakeNode, session_containerd2: Containerd) -> Iterator
 
 
 def set_addresses(node: Node, addresses: tuple[str, ...]) -> None:
-    """What a cloud controller does."""
+    """Sets addresses of a node as a cloud controller does."""
     listed = [{"type": "InternalIP", "address": each} for each in addresses]
     patch = {"status": {"addresses": [*listed, {"$patch": "replace"}]}}
     command = ("patch", "node", node.name, "--subresource=status", "-p", json.dumps(patch))

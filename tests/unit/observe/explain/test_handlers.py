@@ -1,4 +1,4 @@
-"""What probes and hooks request, and the next step for hooks that do not end."""
+"""Requests of probes and hooks, and the next step for hooks that do not end."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
 
 
 def test_an_event_does_not_have_the_command_of_a_hook() -> None:
-    """Who may read events need not be allowed to read pods."""
+    """Clients that may read events need not be allowed to read pods."""
     hook = {"preStop": {"exec": {"command": ["drain", "--token=abc"]}}}
     ending = make_pod(deleting=30, containers=[{"name": "main", "lifecycle": hook}])
     trace = doing(TraceCall.PRE_STOP, "main", 41, 30)

@@ -30,7 +30,7 @@ class Agent:
     """Answers like an agent with one pod; tests change its attributes.
 
     Attributes:
-        asked: requests so far.
+        requested: paths so far.
         silent: why it does not answer; empty: it does.
     """
 
