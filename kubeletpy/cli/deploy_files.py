@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy deploy-files",
         description="Write systemd units, configurations of containerd and the kubelet, RBAC, "

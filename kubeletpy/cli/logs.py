@@ -1,8 +1,10 @@
 """Structured logs to stderr: klog's text or JSON, one record a line.
 
-A record's fields come from ``extra={...}``; secrets must never be passed. Writing happens on a
-thread behind a bounded queue, so that a stuck reader of our stderr never stops the agent: what does
-not fit is counted and dropped.
+Collectors that understand a kubelet's log understand this one. A record's fields come from
+``extra={...}``; secrets must never be passed. Writing happens on a thread behind a bounded queue,
+so that a stuck reader of our stderr never stops the agent. Records that do not fit are counted and
+dropped. Source: docs/reference/config.csv: logging.format; the headers of klog and the keys of
+Kubernetes' JSON format.
 """
 
 from __future__ import annotations
@@ -19,12 +21,6 @@ from typing import Any, TextIO
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.config.settings import Logging, VModule
-
-# Log records as lines: klog's text, or JSON as the kubelet writes it; one record a line.
-#
-# Collectors that understand a kubelet's log understand this one. Source:
-# docs/reference/config.csv: logging.format; the headers of klog and the keys of Kubernetes' JSON
-# format.
 
 DEBUG_VERBOSITY = 4
 """The verbosity of our debug records: they are shown at this level and above."""

@@ -104,7 +104,7 @@ class Request(NamedTuple):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy plan",
         description="Show what the agent on this machine would do with a pod, or with a change to "

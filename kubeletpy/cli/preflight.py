@@ -45,10 +45,10 @@ def parser() -> argparse.ArgumentParser:
         prog="kubeletpy preflight",
         usage="kubeletpy preflight [options] [-- KUBELET_FLAGS]",
         description="On a node where a kubelet runs, show what would happen if this agent took "
-        "over: which settings have no or another effect, which state it would take over, what it "
-        "lacks in the API, and for each pod whether it is kept, restarted or not admitted. Nothing "
-        "is changed. The exit code is 0 only if no pod would be restarted or end, and nothing is "
-        "unclear.",
+        "over. The report lists settings with no or another effect, the state that it would take "
+        "over, and rights that it lacks in the API. It states for each pod whether it is kept, "
+        "restarted or not admitted. Nothing is changed. The exit code is 0 only if no pod would "
+        "be restarted or end, and nothing is unclear.",
         epilog="Flags after -- are added to the kubelet's own and win over them, such as "
         "-- --config=/etc/k3s/kubelet.yaml.",
     )

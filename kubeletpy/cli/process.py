@@ -1,4 +1,4 @@
-"""Shortens pauses of the event loop: garbage collections, and waits for the interpreter's lock."""
+"""The process of a command: pauses of its event loop, freed memory, and facts of its machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Collections:
         gc.callbacks.append(self.collected)
 
     def collected(self, phase: str, info: Mapping[str, int]) -> None:
-        """See ``gc.callbacks``."""
+        """Handle a collection; called by ``gc.callbacks``."""
         if phase != "stop" or info["generation"] != OLDEST_GENERATION:
             return
         now = self._now()
@@ -75,11 +75,9 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-# How much freed memory the C library keeps for this process: little, and not for long.
-#
-# A burst of pods, a long list from the runtime or a large annotation leaves freed blocks in the
-# arenas of all threads involved, and they stay there. Only a process of our own is set up like
-# this, never a program that uses an agent as a library.
+# Freed memory goes back to the system. A burst of pods, a long list from the runtime or a large
+# annotation leaves free blocks in the arenas of all threads involved, and they stay there. Only a
+# process of our own is set up like this, never a program that uses an agent as a library.
 
 ARENAS = 2
 """Threads hold Python's lock while they allocate: an arena for each would help nobody."""
@@ -121,7 +119,7 @@ async def give_back_freed_memory(every: float = SUPPLIED_BACK_EVERY_S) -> None:
         await asyncio.to_thread(trim, 0)
 
 
-# Facts about this machine that settings depend on, and settings that do not fit it. Only reads.
+# Facts of the machine on which settings depend, and settings that do not fit it.
 
 
 def cgroup_version(root: Path = Path("/sys/fs/cgroup")) -> int:

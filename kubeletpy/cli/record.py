@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy record",
         description="Save what the flight recorder of this machine's agent has on disk to one "

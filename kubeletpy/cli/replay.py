@@ -64,7 +64,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy replay",
         description="Give what was recorded to this version's decisions again: each pod's story, "

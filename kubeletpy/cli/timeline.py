@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy timeline",
         description="Show each step and call of a pod's start and end, with its milliseconds.",

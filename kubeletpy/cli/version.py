@@ -1,4 +1,7 @@
-"""``kubeletpy version``, and the output of ``kubelet --version=raw``."""
+"""``kubeletpy version``, and the output of ``kubelet --version=raw``.
+
+Apart, as each command is: this one loads nothing else.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubeletpy view",
         description="Show the pods of this node in a browser, live. Serves a page on 127.0.0.1 "
@@ -86,9 +86,8 @@ async def _serve(server: ViewServer, port: int) -> int:
     return 0
 
 
-# The sources of a page: the agent's answers, with data that only the API of `up` has.
-#
-# The API adds pods that no node has, and the events of schedulers and controllers.
+# Sources of a page: the agent's answers, with data that only the API of `up` has. It adds pods that
+# no node has, and the events of schedulers and controllers.
 
 _Read = TypeVar("_Read")
 PATIENCE_S = 1.0

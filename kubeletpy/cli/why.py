@@ -65,7 +65,7 @@ def _why(arguments: Sequence[str] | None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="kubectl why",
         description="Show why a pod is in its state: what its node has decided, and what it waits "

@@ -43,7 +43,7 @@ class EnvironmentVariable(Struct, frozen=True):
 
 
 class CredentialProvider(Struct, frozen=True):
-    """One program."""
+    """One program that returns credentials, and when it is run."""
 
     name: str
     """The name of its file in the bin directory."""

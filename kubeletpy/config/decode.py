@@ -1,4 +1,4 @@
-"""From documents to settings: strict reading, merging drop-ins, building the settings. Pure.
+"""From documents to settings and back: strict reading, merging drop-ins, building. Pure.
 
 The schema is :data:`kubeletpy.config.fields.FIELDS`. Unknown fields and duplicates are dropped with
 a warning, as the kubelet reads v1beta1. A node starts even if its file is for a newer kubelet or
@@ -228,9 +228,7 @@ def derive(
     return replace(settings, **changes), warnings
 
 
-# Converts settings back to a KubeletConfiguration document, as ``/configz`` shows it.
-#
-# Must never show what is masked in messages (request headers may hold credentials).
+# The document of settings, as ``/configz`` shows it. Request headers may hold credentials: masked.
 
 
 def document(settings: KubeletSettings) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Reading the configuration's files, and the record of the Kubernetes version.
+"""Reads the configuration and that of credential providers; records the Kubernetes version.
 
-The only part of this package that touches the disk.
+The only part of this package that touches the disk. It decides nothing about their content.
 """
 
 from __future__ import annotations
@@ -119,9 +119,7 @@ def read_limited(path: Path, flag: str) -> bytes:
     return content
 
 
-# Reads what ``--image-credential-provider-config`` names: a file, or all files of a directory.
-#
-# Must never decide what they may contain.
+# Files of ``--image-credential-provider-config``: one, or all of a directory.
 
 FLAG = "--image-credential-provider-config"
 BIN_DIR_FLAG = "--image-credential-provider-bin-dir"

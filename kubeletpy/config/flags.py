@@ -1,7 +1,7 @@
-"""Turns the kubelet's flags into values: those of the document and those of the node. Pure.
+"""The kubelet's flags: their text to values, and the values in effect for ``/flagz``. Pure.
 
 Flags are read as Go programs read them: ``--flag value``, ``--flag=value``, ``--bool``, underscores
-for dashes, one-letter forms. Must never read the machine.
+for dashes, one-letter forms. Must never read the machine, nor show what the document masks.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ from kubeletpy.config.rules import dns_subdomain, host_address, label_value, qua
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.config.version_choice import AUTO
 
-# Rules for the values of the node's own flags: its name, addresses and labels.
-#
-# Must never read the machine: whether an address is one of this node's is not decided here.
+# Rules for the node's own flags. Whether an address is one of this node's is not decided here.
 
 
 def check_node_name(name: str, flag: str = "--hostname-override") -> list[Problem]:
@@ -351,9 +349,7 @@ _READERS: Mapping[str, Callable[[list[str]], Any]] = {
 }
 
 
-# Every flag with the value that is in effect, however it was set: for ``/flagz``.
-#
-# Must never show what is masked in the document.
+# Values in effect, however they were set.
 
 
 def flag_texts(settings: KubeletSettings, flags: NodeFlags) -> dict[str, str]:

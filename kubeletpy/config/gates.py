@@ -286,7 +286,7 @@ class FeatureGates(Struct, frozen=True):
         version: the Kubernetes version whose gates these are.
         explicit: what the user set, by gate.
         effective: the value in this agent of every gate of the version.
-        asked: the values that the user set explicitly or that differ from a default.
+        requested: the values that the user set explicitly or that differ from a default.
     """
 
     version: KubernetesVersion

@@ -1,8 +1,7 @@
-"""Turns documents and flags into validated settings; reports all problems at once.
+"""Turns documents and flags into validated settings; reports all problems at once. Pure.
 
-Pure: texts in, settings out. Precedence (docs/reference/config.csv): defaults, then the file, then
-its drop-ins as JSON merge patches in order, then flags; feature gates given by flag change only
-those gates.
+Precedence (docs/reference/config.csv): defaults, then the file, then its drop-ins as JSON merge
+patches in order, then flags; feature gates given by flag change only those gates.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from kubeletpy.config.flags import FlagValues, NodeFlags
 from kubeletpy.config.problems import ConfigError, Problem, ProblemReport, show
 from kubeletpy.config.settings import KubeletSettings
 
-# Which combinations of configuration fields are allowed. Pure; one small rule each.
-#
-# Source: docs/reference/config.csv (columns allowed and notes) and the feature gates. Rules that
-# depend on the machine are in :mod:`kubeletpy.config.rules`.
+# Combinations of fields: one small rule each. Source: docs/reference/config.csv (columns allowed
+# and notes) and the feature gates. Rules that need the machine are in
+# :mod:`kubeletpy.config.rules`.
 
 _FORMER_THROTTLING_FACTOR = 0.9
 """The default until 1.36, which files contain: no use of the feature."""

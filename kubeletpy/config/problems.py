@@ -1,4 +1,4 @@
-"""Problems of a configuration: all of them at once, each naming its field. Pure.
+"""Problems of a configuration: all of them at once, each naming its field; and YAML too deep. Pure.
 
 Must never show what may be secret: fields listed in MASKED are shown without their value.
 """
@@ -121,7 +121,7 @@ class ProblemReport:
         self.lenient.append(Problem(at, reported, f"{why}; {then}", self.source))
 
 
-# How deeply YAML may be nested before the C loader would crash the whole process.
+# Depth of YAML: beyond a limit, the C loader would crash the process.
 
 MAX_DEPTH = 100
 _REFUSED_DEPTH = "maximum nesting depth"

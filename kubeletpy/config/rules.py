@@ -1,4 +1,4 @@
-"""Rules for the value of a single field beyond its type, for the field table. Pure.
+"""Rules for the value of a single field beyond its type, and for the machine's facts. Pure.
 
 A rule takes the decoded value and returns what is allowed, or an empty string if the value is fine.
 Source: docs/reference/config.csv (column "allowed").
@@ -242,7 +242,7 @@ def option_names(*names: str) -> Callable[[Mapping[str, str]], str]:
     return lambda value: "" if all(name in names for name in value) else text
 
 
-# Whether settings fit the machine: rules over facts that other code has read.
+# Settings and the machine, by facts that other code has read.
 
 
 def check_host(

@@ -122,7 +122,7 @@ def decide(
     """The version, and why.
 
     Args:
-        asked: the flag's version; None: auto.
+        requested: the flag's version; None: auto.
         server: its answer; None: the node has no API server, or it was not queried.
         record: the version of the last start with an answer.
     """
