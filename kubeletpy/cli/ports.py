@@ -66,7 +66,7 @@ def choose_ports(
     """The number of each port, and a problem for each port that is named and taken.
 
     Args:
-        given: the parsed arguments.
+        supplied: the parsed arguments.
         document: the configuration, which is not checked yet.
         report: called with a line for each port that is not the usual one because that is taken.
     """

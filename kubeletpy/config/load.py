@@ -241,7 +241,7 @@ def check_combinations(supplied: SettingsInput, bad: set[str]) -> list[Problem]:
     """Every violation of a rule over several fields.
 
     Args:
-        given: complete settings; a bad field holds its default.
+        supplied: complete settings; a bad field holds its default.
         bad: paths of fields that are wrong by themselves.
     """
     problems = []
