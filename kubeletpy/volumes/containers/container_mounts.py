@@ -179,7 +179,8 @@ class ContainerMounts:
             # the kubelet's name for it: after a change of agents, either takes it down
             name = mount.spec_name or mount.volume
             target = paths.sub_path(name, container, mount.index)
-            with complete_errors("/".join((mount.host_path, *parts))):
+            # subPathExpr may hold the value of a secret, so errors name the volume alone
+            with complete_errors(mount.host_path, replace_path=True):
                 try:
                     bind_sub_path(mount.host_path, parts, target, read_only=False)
                 except OSError as error:

@@ -48,7 +48,7 @@ def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
     found = explained(node, namespace, "lives")
     assert (found["cause"], found["waits"][0]["kind"]) == ("runtime", "runtime")
     assert -15 < found["first_seen"] - lost_at < 3, "since the last check before"
-    assert "see whether the container runtime runs" in found["hint"]
+    assert "see whether the container runtime at " in found["hint"]
     first = f"node {node.name}: container runtime is down"
     assert run(node, "explain").startswith(first)
     stated = command_output(explain.main, node, f"{namespace}/waits")

@@ -58,9 +58,9 @@ def test_arenas(which: str, environment: dict[str, str], least: int, most: int) 
 
 
 _BLOCKS = """
-import asyncio, ctypes, re, sys  # both with what ours imports
+import ctypes, re, sys
+from kubeletpy.cli.process import keep_little_freed_memory  # both with what it imports
 if sys.argv[1] == "ours":
-    from kubeletpy.cli.process import keep_little_freed_memory
     keep_little_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

@@ -308,6 +308,22 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
     assert caught.value.about is SpecField.SUB_PATH
 
 
+async def test_no_variable_is_shown_when_a_sub_path_cannot_be_prepared(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "volume" / "k").write_text("no directory")
+    spec = {"name": "v", "mountPath": "/x", "subPathExpr": "k/$(A)"}
+    container = {"name": "c", "volumeMounts": [spec], "env": [{"name": "A", "value": "hush"}]}
+    about = {"name": "p", "namespace": "n", "uid": "u"}
+    spec_of_pod = {"containers": [container], "enableServiceLinks": False}
+    pod = Pod(cast(Any, {"metadata": about, "spec": spec_of_pod}))
+    maker = ContainerMounts(tmp_path / "pods")
+    mounts = [Mount("/x", str(tmp_path / "volume"), volume="v")]
+    with pytest.raises(SubPathError, match="Not a directory") as caught:
+        await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
+    assert "hush" not in str(caught.value)
+    assert str(tmp_path / "volume") in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("path", "result"), [("", ""), ("usr//bin/.", "usr/bin"), ("../etc", "must not contain")]
 )
