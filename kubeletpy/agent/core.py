@@ -3,7 +3,7 @@
 One function, read from top to bottom. Each object is constructed from what stands above it;
 ``components`` then has its hooks for the agent: its tasks, how it starts and how it ends. A part
 of one subject has a module of its own in this package, built by one call here. Must never decide
-anything about a pod, nor import code that only observes pods: :mod:`.observers` is built from the
+anything about a pod, nor import code that only observes pods: the observers are built from the
 finished :class:`Core`.
 
 Build a new component where everything it needs exists, and add it to ``components`` next to it; a

@@ -13,8 +13,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.facts import NodeOptions
-from kubeletpy.node.guards.at_start import MachineAtStart, StartSettings
-from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.at_start import DaemonCgroups, MachineAtStart, StartSettings
 from kubeletpy.node.guards.iptables import IPTablesChains
 from kubeletpy.node.guards.kernel_settings import PROGRAMS, system_oom
 from kubeletpy.node.guards.oom_watch import MARK, OOMWatch

@@ -42,8 +42,8 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits, PodCgroupLimits
 
 if TYPE_CHECKING:
+    from kubeletpy.resources.dra.drivers import SliceCleaner
     from kubeletpy.resources.dra.health_state import HealthState
-    from kubeletpy.resources.dra.slices import SliceCleaner
 
 
 class Cgroups(Struct, frozen=True):
@@ -174,7 +174,7 @@ def build_claims(context: BuildContext) -> ClaimParts:
     ]
     slices: SliceCleaner | None = None
     if kube_api is not None and outside.plugins is not None:
-        from kubeletpy.resources.dra.slices import SliceCleaner
+        from kubeletpy.resources.dra.drivers import SliceCleaner
 
         slices = SliceCleaner(kube_api, context.node_name, drivers)
         components.append(Component(slices, (Task("resource-slices", slices.run),)))

@@ -312,7 +312,7 @@ async def _usage(collector: StatsCollector) -> JSON:
 def _log_end(pod_logs: str, run: ContainerStatus) -> str:
     """The last text of a container's log, read without following a link that a pod may have
     made."""
-    from kubeletpy.runtime_manager.read.termination_message import last_log_text, read_tail
+    from kubeletpy.runtime_manager.read.status_source import last_log_text, read_tail
 
     return last_log_text(read_tail(pod_logs, run.log_path, LOG_END, container_id=run.id))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kubeletpy.agent.takeover.adopt.adoption import AdoptOptions, Operator, adopt
 from kubeletpy.agent.takeover.adopt.run import Journal
-from kubeletpy.agent.takeover.adopt.watch import WatchOutcome
+from kubeletpy.agent.takeover.adopt.steps import WatchOutcome
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT
 from kubeletpy.base.api.times import parse_duration
 from kubeletpy.cli.adoption import run_as_root

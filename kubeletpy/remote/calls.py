@@ -21,12 +21,7 @@ from google.protobuf.message import DecodeError, Message
 from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import errors as remote_errors
-from kubeletpy.remote.connection import (
-    MAX_RECEIVE,
-    GrpcChannel,
-    cancellation_requested,
-    stubs,
-)
+from kubeletpy.remote.connection import MAX_RECEIVE, GrpcChannel, cancellation_requested, stubs
 from kubeletpy.remote.generated import api_pb2 as cri
 
 OPERATIONS: Final = {

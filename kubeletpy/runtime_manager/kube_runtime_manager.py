@@ -58,8 +58,7 @@ from kubeletpy.runtime_manager.protocol import (
     resize_no_volume,
 )
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts, health_from_conditions
-from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.runtime_manager.read.status_source import MessageRoots, StatusSource
 
 logger = logging.getLogger(__name__)
 

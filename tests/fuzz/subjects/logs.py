@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeletpy.runtime_manager.read.termination_message import last_log_text
+from kubeletpy.runtime_manager.read.status_source import last_log_text
 from kubeletpy.server.logs.records import Formatter, nine_digits
 from tests.fuzz.target import pieces, target
 

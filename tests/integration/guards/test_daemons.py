@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.at_start import DaemonCgroups
 from kubeletpy.resources.cgroups.filesystem import CgroupFilesystem, ProcessGroups
 from tools.env import kernel_limits as kernel
 

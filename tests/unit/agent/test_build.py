@@ -11,9 +11,8 @@ import pytest
 
 from kubeletpy import agent
 from kubeletpy.agent.agent import Agent
-from kubeletpy.agent.build import build
+from kubeletpy.agent.build import build, runtime_start
 from kubeletpy.agent.context import ApiClients, Machine, Outside
-from kubeletpy.agent.observers import runtime_start
 from kubeletpy.config import ConfigError, NodeFlags, default_settings
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.node.build import RuntimeInfo

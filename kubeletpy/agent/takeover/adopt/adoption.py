@@ -32,14 +32,12 @@ from kubeletpy.agent.takeover.adopt.run import (
 from kubeletpy.agent.takeover.adopt.steps import (
     NAME,
     AdoptionStep,
-    UnitProgram,
-    agent_command,
-    drop_in_text,
-)
-from kubeletpy.agent.takeover.adopt.watch import (
     PodSeen,
+    UnitProgram,
     WatchLimits,
     WatchVerdict,
+    agent_command,
+    drop_in_text,
     plain_pods,
     read_pods,
 )

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubeletpy.agent.takeover.adopt import watch as adopt_watch
+from kubeletpy.agent.takeover.adopt import steps as adopt_watch
 from kubeletpy.agent.takeover.adopt.host import Host, HostError
 from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,

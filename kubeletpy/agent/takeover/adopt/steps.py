@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import Any
 
 from kubeletpy.agent.takeover.preflight.unit_file import PREFIXES
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.api.times import parse_time
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct, field
+from kubeletpy.pods.pod import CONFIG_MIRROR
 
 
 class UnitProgram(StrEnum):
@@ -145,3 +150,226 @@ def drop_in_text(deployed: str, command: str) -> str:
     rest = body.removeprefix("[Service]\n")
     note = "# Written by `kubeletpy adopt`. To go back: `kubeletpy give-back`.\n"
     return f"{note}[Service]\nExecStart=\nExecStart={command}\n{rest}"
+
+
+# Whether a node that was taken over is well, from what the API and systemd show.
+
+
+class WatchOutcome(StrEnum):
+    """The consequence of an observation."""
+
+    GO_ON = "watching"
+    CONFIRM = "confirmed"
+    GIVE_BACK = "given back"
+
+
+class WatchVerdict(Struct, frozen=True):
+    """The outcome with its reason."""
+
+    outcome: WatchOutcome
+    why: str = ""
+
+
+class WatchLimits(Struct, frozen=True):
+    """Seconds.
+
+    Attributes:
+        watch: how long the node must be well.
+        ready: within which it must be Ready.
+        silent: for which the API server may not answer.
+        steady: for which a container must have run to count as one that does not restart.
+    """
+
+    watch: float
+    ready: float = 90.0
+    silent: float = 60.0
+    steady: float = 600.0
+
+
+class ContainerSeen(Struct, frozen=True):
+    """A container that runs: its id, its restart count and when it started, in Unix seconds."""
+
+    id: str
+    restarts: int
+    started: float
+
+
+class PodSeen(Struct, frozen=True):
+    """A pod as the API shows it.
+
+    Attributes:
+        key: namespace/name.
+        deleting: whether its deletion was requested.
+        containers: those that run, by name.
+        static: whether it is the mirror of a static pod.
+    """
+
+    key: str
+    ready: bool
+    deleting: bool
+    containers: Mapping[str, ContainerSeen]
+    static: bool = False
+
+
+class WatchObservation(Struct, frozen=True):
+    """The observations at one moment. Times are in Unix seconds.
+
+    Attributes:
+        running: what the unit runs.
+        exits: how often systemd has restarted it since the switch.
+        node_ready: whether the Node is Ready.
+        renewed: when the node's lease was last renewed.
+        pods: by identity, the pods of the node.
+        answered: when the API server last answered.
+        refused: pods whose status the API does not accept, with the reason.
+    """
+
+    at: float
+    running: UnitProgram
+    exits: int = 0
+    node_ready: bool = False
+    renewed: float = 0.0
+    pods: Mapping[str, PodSeen] = field(default_factory=dict)
+    answered: float = 0.0
+    refused: tuple[str, ...] = ()
+
+
+def judge(
+    before: Mapping[str, PodSeen], now: WatchObservation, switched: float, limits: WatchLimits
+) -> WatchVerdict:
+    """The consequence of an observation after the switch at ``switched`` (Unix seconds)."""
+    elapsed = now.at - switched
+    if now.running is not UnitProgram.AGENT:
+        return WatchVerdict(WatchOutcome.GIVE_BACK, f"the unit runs {now.running}")
+    if now.exits:
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, "the agent has exited, and systemd has restarted it"
+        )
+    if harmed := next(_harmed(before, now.pods, switched - limits.steady), ""):
+        return WatchVerdict(WatchOutcome.GIVE_BACK, harmed)
+    if now.refused:
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, f"the API does not accept the status of {now.refused[0]}"
+        )
+    if now.at - max(now.answered, switched) > limits.silent:
+        why = f"the API server has not answered for {limits.silent:.0f} s: the node is not watched"
+        return WatchVerdict(WatchOutcome.GIVE_BACK, why)
+    ready = now.node_ready and now.renewed > switched
+    if not ready and elapsed > limits.ready:
+        what = "not Ready" if now.renewed > switched else "not Ready: its lease is not renewed"
+        return WatchVerdict(
+            WatchOutcome.GIVE_BACK, f"after {limits.ready:.0f} s the node is {what}"
+        )
+    if ready and elapsed >= limits.watch:
+        return WatchVerdict(WatchOutcome.CONFIRM, f"the node was well for {elapsed:.0f} s")
+    return WatchVerdict(WatchOutcome.GO_ON)
+
+
+def _harmed(
+    before: Mapping[str, PodSeen], now: Mapping[str, PodSeen], steady_since: float
+) -> Iterator[str]:
+    keys = {each.key for each in now.values()}
+    for identity, old in before.items():
+        new = now.get(identity)
+        if new is None and old.static and old.key in keys:
+            yield f"static pod {old.key} was made anew"
+        if new is None or new.deleting or old.deleting:
+            continue
+        for name, was in old.containers.items():
+            if was.restarts and was.started > steady_since:
+                continue  # it restarted under the kubelet, too
+            container = new.containers.get(name)
+            if container is None:
+                yield f"container {name} of pod {old.key} does not run any more"
+            elif container.id != was.id:
+                yield f"container {name} of pod {old.key} was restarted"
+        if old.ready and not new.ready:
+            yield f"pod {old.key} has lost its readiness"
+
+
+def pods_seen(pods: Iterable[JSON]) -> dict[str, PodSeen]:
+    """Pods of the API by identity: the uid, of a static pod that of its manifest."""
+    return {_identity(each): _pod_seen(each) for each in pods}
+
+
+def plain_pods(pods: Mapping[str, PodSeen]) -> JSON:
+    """Pods as JSON, for the record."""
+    return {
+        identity: {
+            "key": pod.key,
+            "ready": pod.ready,
+            "static": pod.static,
+            "containers": {
+                name: [each.id, each.restarts, each.started]
+                for name, each in pod.containers.items()
+            },
+        }
+        for identity, pod in pods.items()
+    }
+
+
+def read_pods(plain: JSON) -> dict[str, PodSeen]:
+    """Pods from the record."""
+    return {
+        identity: PodSeen(
+            pod["key"],
+            pod["ready"],
+            deleting=False,
+            containers={name: ContainerSeen(*each) for name, each in pod["containers"].items()},
+            static=pod["static"],
+        )
+        for identity, pod in plain.items()
+    }
+
+
+def is_ready(reported: JSON) -> bool:
+    """Whether a Node or a Pod is Ready."""
+    conditions = (reported.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def renewed_at(lease: JSON) -> float:
+    """When a lease was renewed, in Unix seconds; 0: unknown."""
+    return _seconds((lease.get("spec") or {}).get("renewTime"))
+
+
+def _identity(pod: JSON) -> str:
+    metadata = pod["metadata"]
+    return _manifest_uid(metadata) or str(metadata["uid"])
+
+
+def _manifest_uid(metadata: JSON) -> str:
+    """The uid of the static pod that a mirror shows; empty: it is no mirror."""
+    return str((metadata.get("annotations") or {}).get(CONFIG_MIRROR) or "")
+
+
+def _pod_seen(pod: JSON) -> PodSeen:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    listed = (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    )
+    running = {
+        each["name"]: ContainerSeen(
+            str(each.get("containerID") or ""),
+            int(each.get("restartCount") or 0),
+            _seconds(each["state"]["running"].get("startedAt")),
+        )
+        for each in listed
+        if "running" in (each.get("state") or {})
+    }
+    key = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    return PodSeen(
+        key,
+        is_ready(pod),
+        bool(metadata.get("deletionTimestamp")),
+        running,
+        bool(_manifest_uid(metadata)),
+    )
+
+
+def _seconds(text: Any) -> float:
+    try:
+        return parse_time(str(text or ""))
+    except ValueError:
+        return 0.0

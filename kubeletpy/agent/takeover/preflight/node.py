@@ -65,8 +65,7 @@ from kubeletpy.resources.cgroups.setup import SYSTEMD_RUNS, read_kernel_facts
 from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
 from kubeletpy.runtime_manager.plan.compute_actions import sync_intent
 from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
-from kubeletpy.runtime_manager.read.status_source import StatusSource
-from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.runtime_manager.read.status_source import MessageRoots, StatusSource
 from kubeletpy.syncloop.sources.file import read_manifests
 from kubeletpy.syncloop.sources.manifest import renamed
 from kubeletpy.syncloop.sources.static_uid import ADOPTED, UidChoice

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.host.files import NotBelow, open_container_log
-from kubeletpy.server.logs.files import LogFile
-from kubeletpy.server.logs.follow import open_next
+from kubeletpy.server.logs.follow import LogFile, open_next
 from kubeletpy.server.logs.records import read_json
 
 ID = "ab" * 32

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from kubeletpy.node.guards.daemons import DaemonCgroups
+from kubeletpy.node.guards.at_start import DaemonCgroups
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups
 from kubeletpy.resources.cgroups.values import CgroupError
 from tests.virtual_time import on_virtual_time

@@ -15,8 +15,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.resources.dra.answers import HEALTH_SERVICES
-from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.slices import SliceCleaner
+from kubeletpy.resources.dra.drivers import DraDrivers, SliceCleaner
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 from tests.unit.resources.dra.node import DriverInProcess, Node, user
 from tests.virtual_time import on_virtual_time

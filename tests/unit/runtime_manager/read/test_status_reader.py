@@ -40,8 +40,7 @@ from kubeletpy.runtime_manager.read.status_reader import (
     sort_sandboxes,
     summaries_from_lists,
 )
-from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, StatusSource
-from kubeletpy.runtime_manager.read.termination_message import MessageRoots
+from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, MessageRoots, StatusSource
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod

@@ -23,7 +23,7 @@ from kubeletpy.runtime_manager.names import (
     TERMINATION_MESSAGE_POLICY,
     UnsafeName,
 )
-from kubeletpy.runtime_manager.read.termination_message import (
+from kubeletpy.runtime_manager.read.status_source import (
     MessageRoots,
     has_message_source,
     last_log_text,

@@ -16,8 +16,7 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
-from kubeletpy.server.logs.files import LogFile
-from kubeletpy.server.logs.follow import LogStreams
+from kubeletpy.server.logs.follow import LogFile, LogStreams
 from kubeletpy.server.logs.records import LogOptions
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from tests.descriptors import open_descriptors

@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.host.files import NotBelow
-from kubeletpy.server.logs.files import BLOCK, LogFile, TailSearch
+from kubeletpy.server.logs.follow import BLOCK, LogFile, TailSearch
 from kubeletpy.server.logs.records import (
     MAX_LINE,
     Formatter,

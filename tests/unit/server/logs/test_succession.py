@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.server.logs.files import BLOCK, LogFile
-from kubeletpy.server.logs.follow import LogFileEntry, next_entry, open_next
+from kubeletpy.server.logs.follow import BLOCK, LogFile, LogFileEntry, next_entry, open_next
 
 LOG = "0.log"
 

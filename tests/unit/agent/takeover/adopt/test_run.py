@@ -15,16 +15,14 @@ from kubeletpy.agent.takeover.adopt.steps import (
     TRIAL,
     AdoptionState,
     AdoptionStep,
-    UnitProgram,
-    plan_adopt,
-    plan_give_back,
-)
-from kubeletpy.agent.takeover.adopt.watch import (
     ContainerSeen,
     PodSeen,
+    UnitProgram,
     WatchLimits,
     WatchObservation,
     WatchOutcome,
+    plan_adopt,
+    plan_give_back,
 )
 from kubeletpy.base.structs import replace
 from tests.virtual_time import EPOCH, LoopClock, on_virtual_time

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.agent.takeover.adopt.steps import UnitProgram
-from kubeletpy.agent.takeover.adopt.watch import (
+from kubeletpy.agent.takeover.adopt.steps import (
     ContainerSeen,
     PodSeen,
+    UnitProgram,
     WatchLimits,
     WatchObservation,
     WatchOutcome,
