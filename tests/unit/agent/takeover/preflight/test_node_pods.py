@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from kubeletpy.agent.takeover.preflight.findings import Holdings
-from kubeletpy.agent.takeover.preflight.node import (
-    admission_facts,
+from kubeletpy.agent.takeover.preflight.node import admission_facts
+from kubeletpy.agent.takeover.preflight.node_pods import (
     desired_pods,
     judge_pods,
     read_node_state,

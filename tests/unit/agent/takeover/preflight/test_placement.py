@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.placement import PlacementNotTried, no_position, placing
+from kubeletpy.agent.takeover.preflight.node_pods import PlacementNotTried, no_position, placing
 from kubeletpy.config import KubeletSettings, default_settings
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown
