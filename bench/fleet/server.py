@@ -16,9 +16,15 @@ from urllib.parse import parse_qsl
 
 from bench.fleet.seats import RETRY_AFTER_S, Busy, level_of, new_levels
 from kubeletpy_up import errors
-from kubeletpy_up.http import bodies, query_options
+from kubeletpy_up.http import query_options
 from kubeletpy_up.registry.registry import Registry
-from kubeletpy_up.requests import WriteOptions, node_caller, read_delete_options
+from kubeletpy_up.requests import (
+    WriteOptions,
+    node_caller,
+    parse_path,
+    read_delete_options,
+    split_path,
+)
 from kubeletpy_up.storage.watch import Subscription
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -126,7 +132,7 @@ class Asked:
 
     def __init__(self, method: str, path: str, content_type: str, data: bytes | None) -> None:
         where, _, query = path.partition("?")
-        route = bodies.parse(bodies.split(where))
+        route = parse_path(split_path(where))
         assert route is not None, f"no agent requests {path}"
         self._route, self._query = route, dict(parse_qsl(query))
         self._content_type, self._data = content_type, data
