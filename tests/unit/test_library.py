@@ -165,19 +165,24 @@ class Runtime(SimpleRuntime):
     def send(self, container, signum):
         self.ended.set()
 
+# The API, the node and the pod in one process.
 async def main(root, pod):
     local = LocalApi(root / "api", "n", port=0, service_account_volumes=True)
     endpoint, runtime = await local.start(), Runtime()
     client = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
+    # The secret exists before the pod.
     secret = {"metadata": {"name": "s"}, "stringData": {"key": "value"}}
     secrets = Resource("", "v1", "secrets", namespaced=True, kind="Secret")
     await client.create(secrets, secret, "default")
+    # The agent runs beside it. It registers its node.
     config = guest_config(root / "node", "n", kubeconfig=endpoint.node_kubeconfig)
     async with NodeAgent(config, runtime=runtime, images=runtime) as node:
         await node.registered()
         pods = Resource("", "v1", "pods", namespaced=True, kind="Pod")
+        # It finds what its mounts have.
         await client.create(pods, pod, "default")
         print(json.dumps(await asyncio.wait_for(runtime.found, 60)))
+    # The end. Each part is awaited.
     runtime.ended.set()
     await runtime.close()
     await client.close()

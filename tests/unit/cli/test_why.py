@@ -80,6 +80,12 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
     ]
 
 
+NO_NODE = (
+    "the API has no Node object n1: it was deleted, or its machine has never registered; "
+    "restart the agent on that machine, or create the Node object"
+)
+
+
 @pytest.mark.parametrize(
     ("raw", "stated"),
     [
@@ -89,8 +95,7 @@ def test_names_of_pods(kubectl: FakeKubectl) -> None:
         ),
         (
             'Error from server (NotFound): nodes "n1" not found',
-            "the API has no Node object n1: it was deleted, or its machine has never registered; "
-            "restart the agent on that machine, or create the Node object",
+            NO_NODE,
         ),
         (
             "Error from server (Forbidden): nodes is forbidden",

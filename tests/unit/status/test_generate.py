@@ -288,7 +288,7 @@ READY: Any = [
     {"type": "Ready", "status": "True"},
 ]
 GATED: Any = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
-"""By a readiness gate that is not true, or by the controller of a node that it cannot reach."""
+"""A readiness gate is not true, or the node lifecycle controller cannot reach the node."""
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ async def test_an_immutable_object_is_not_watched() -> None:
     assert api.calls == {"watch": 1, "get": 1}
     objects.register("q", [key("cfg")], [key("other")])
     await settle()
-    assert api.calls["get"] == 1, "the pod knew it"
+    assert api.calls["get"] == 1, "the pod has read it"
     assert woken == []
 
 
