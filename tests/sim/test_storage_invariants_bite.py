@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import NodePods
+from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.model import Published
 from kubeletpy.volumes.csi import csi_plugin, objects
 from kubeletpy.volumes.csi.csi_volumes import FilesystemVolumes
@@ -120,7 +121,7 @@ def parts_are_unmounted_at_each_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def sole_users_are_not_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(planning, "SOLE_MODE", ("Nobody",))
+    patch.setattr(claims, "SOLE_MODE", ("Nobody",))
 
 
 def volumes_are_not_published(patch: pytest.MonkeyPatch) -> None:

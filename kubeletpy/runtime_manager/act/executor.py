@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from itertools import chain
 
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.tasks import run_all, run_together
@@ -157,7 +156,7 @@ class Executor:
         pod, plan, why = run.pod, run.plan, run.plan.kill_pod_reason
         if not plan.create_sandbox and not plan.starts:
             return
-        groups = volume_groups(pod, chain.from_iterable(run.request.volume_mounts.values()))
+        groups = await _sandbox_groups(run)
         if not plan.create_sandbox:
             try:
                 run.sandbox_config = self._sandboxes.config(pod, plan.attempt, groups, exists=True)
@@ -273,3 +272,16 @@ def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> 
     run.add(step, action.name, error, action.reason)
     if error is not None:
         run.start_errors[action.name] = error
+
+
+async def _sandbox_groups(run: SyncRun) -> list[int]:
+    """The groups that the volumes of a pod add to its sandbox.
+
+    Mounts are made when they are read, up to a thousand for a container: other work of the event
+    loop gets its turn between two containers.
+    """
+    found: dict[int, None] = {}
+    for mounts in run.request.volume_mounts.values():
+        found.update(dict.fromkeys(volume_groups(run.pod, mounts)))
+        await asyncio.sleep(0)
+    return list(found)
