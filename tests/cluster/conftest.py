@@ -107,11 +107,14 @@ def node(short_dir: Path, plane: ControlPlane) -> Iterator[ClusterNode]:
 
 @contextmanager
 def node_of(
-    directory: Path, plane: ControlPlane, command: Sequence[str] = agent.COMMAND
+    directory: Path,
+    plane: ControlPlane,
+    command: Sequence[str] = agent.COMMAND,
+    name: str = "cluster-node",
 ) -> Iterator[ClusterNode]:
     """A node on a containerd of its own; ``command`` starts the agent."""
     with own_runtime(directory) as runtime:
-        made = ClusterNode(directory / "n", plane, runtime)
+        made = ClusterNode(directory / "n", plane, runtime, name)
         try:
             made.start(command)
             yield made

@@ -60,8 +60,6 @@ class ClusterNode:
             self.link.open()
             # pods need it, and a controller makes it
             self.kubectl("wait", "--for=create", "serviceaccount/default", WITHIN)
-            # else the Node of an earlier test is Ready before this agent has registered
-            self.kubectl("delete", "node", self.name, "--ignore-not-found")
         config = self.directory / "config.json"
         config.write_text(json.dumps(self._config()))
         self.agent.start(

@@ -19,8 +19,11 @@ LEASES = ("--namespace=kube-node-lease", "lease")
 
 @pytest.fixture
 def own_node(short_dir: Path, plane: ControlPlane) -> Iterator[ClusterNode]:
-    with node_of(short_dir / "d", plane) as made:
+    """A node beside that of the other tests, which needs its Node object."""
+    with node_of(short_dir / "d", plane, name="deleted-node") as made:
         yield made
+        made.stop()
+        made.kubectl("delete", "node", made.name)
 
 
 def owner(node: ClusterNode, *kind: str) -> str:
