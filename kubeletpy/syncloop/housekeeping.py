@@ -22,6 +22,7 @@ from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
 from kubeletpy.podworkers.records import Stage, WorkerSummary
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.syncer import ORPHAN_GRACE
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.protocol import RuntimeManager
@@ -30,8 +31,6 @@ from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.merge import Merge
 
 log = logging.getLogger(__name__)
-
-ORPHAN_GRACE = 1
 
 
 class Housekeeping:
