@@ -209,4 +209,6 @@ def _path(module: str) -> Path:
     found = importlib.util.find_spec(root)
     assert found is not None and found.origin is not None, root
     path = Path(found.origin).parent.joinpath(*below)
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    # a package that became a module leaves a folder of bytecode in a checkout
+    package = path / "__init__.py"
+    return package if package.exists() else path.with_suffix(".py")
