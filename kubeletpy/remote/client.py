@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.remote import verify
-from kubeletpy.remote.calls import CallMetrics, NoMetrics, ServiceCalls
+from kubeletpy.remote.calls import CallMetrics, NoMetrics, RemoteServices, ServiceCalls
 from kubeletpy.remote.connection import GrpcChannel, Listener, dial_target
 from kubeletpy.remote.errors import (
     DEFAULT_REQUEST_TIMEOUT,
@@ -21,8 +21,8 @@ from kubeletpy.remote.errors import (
     Unimplemented,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.lists import PodSelectors, RemoteLists
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.remote.services import PodSelectors, RemoteLists, RemoteServices
 
 log = logging.getLogger(__name__)
 

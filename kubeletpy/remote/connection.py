@@ -79,7 +79,7 @@ def dial_target(endpoint: str) -> str:
 MAX_RECEIVE = 16 * 1024 * 1024
 """Bytes of the largest answer we accept: the kubelet's own limit, and what containerd is willing to
 send. An answer is read in one piece on the event loop; larger lists come in parts
-(:class:`kubeletpy.remote.services.RemoteLists`).
+(:class:`kubeletpy.remote.lists.RemoteLists`).
 """
 
 MAX_OUTPUT = 4 * 1024 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.remote import errors, verify
+from kubeletpy.remote.calls import secrets_of
 from kubeletpy.remote.connection import EndpointError, dial_target, socket_path
 from kubeletpy.remote.errors import deadline_for
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.services import secrets_of
 
 
 @pytest.mark.parametrize(
