@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 from bench.fleet.server import RETRY_AFTER, Asked, FleetServer, Lost
-from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, TransportError
+from kubeletpy.kubeapi.transport import MAX_ANSWER_BYTES, Attempt, Response, TransportError
 from kubeletpy.kubeapi.watch_state import MAX_WATCHES, Usage
 from kubeletpy_up.storage.watch import Subscription
 
@@ -71,8 +71,8 @@ class FleetWire:
         """Nothing is held open here: a watch ends with its reader."""
 
 
-class FleetResponse:
-    """An answer (:class:`kubeletpy.kubeapi.transport.Response`)."""
+class FleetResponse(Response):
+    """An answer."""
 
     content_length = None
 
@@ -90,7 +90,7 @@ class FleetResponse:
         """The complete body."""
         return json.dumps(self._answer).encode()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def encoded_chunks(self) -> AsyncIterator[bytes]:
         """The lines of a watch. Raises TransportError when the server goes down."""
         assert isinstance(self._answer, Subscription)
         try:

@@ -12,11 +12,10 @@ from aiohttp.abc import AbstractResolver
 
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.transport import (
-    MAX_ANSWER_BYTES,
     Attempt,
     NameLookup,
+    Response,
     TransportError,
-    decompressed,
     new_socket,
     why,
 )
@@ -111,46 +110,18 @@ class Http1Transport:
         await self._http.close()
 
 
-class Http1Response:
-    """Implements :class:`~kubeletpy.kubeapi.transport.Response` by an answer of aiohttp."""
+class Http1Response(Response):
+    """An answer of aiohttp."""
 
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
-
-    @property
-    def status(self) -> int:
-        """The HTTP status code."""
-        return self._answer.status
-
-    @property
-    def content_length(self) -> int | None:
-        """The announced length of the body."""
-        return self._answer.content_length
+        self.status = answer.status
+        self.content_length = answer.content_length
 
     def header(self, name: str) -> str:
-        """A header's value, or an empty string."""
         return self._answer.headers.get(name, "")
 
-    async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
-        """The whole body. Raises TransportError."""
-        body = bytearray()
-        async for chunk in self.chunks():
-            body += chunk
-            if len(body) > limit:
-                self.close()
-                raise TransportError(f"the answer is larger than {limit} bytes")
-        return bytes(body)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives. Raises TransportError."""
-        try:
-            async for piece in decompressed(self.header("content-encoding"), self._chunks()):
-                yield piece
-        except TransportError:
-            self.close()
-            raise
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def encoded_chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._answer.content.iter_any():
                 yield chunk

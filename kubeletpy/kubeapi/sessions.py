@@ -1,4 +1,4 @@
-"""The HTTP connections to one API server, and their credentials, renewed when refused.
+"""Which connection to the API server takes a request, and with which credentials.
 
 Must never retry by itself: it makes one attempt of one request.
 """
@@ -13,23 +13,28 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kubeletpy.base.structs import replace
-from kubeletpy.base.tasks import run_together
+from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.kubeconfig import Connection, KubeconfigError
 from kubeletpy.kubeapi.transport import (
     Attempt,
+    NameLookup,
     NotHttp2,
     Response,
+    StreamRefused,
     Transport,
     TransportError,
+    dial,
     loaded,
 )
 from kubeletpy.kubeapi.watch_state import (
+    HTTP2,
     MAX_HTTP1_WATCHES,
     MAX_WATCHES,
     Losses,
@@ -39,6 +44,9 @@ from kubeletpy.kubeapi.watch_state import (
     together,
 )
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
+
+if TYPE_CHECKING:
+    from kubeletpy.kubeapi.http2 import Http2Connection
 
 logger = logging.getLogger(__name__)
 
@@ -54,76 +62,195 @@ OpenTransport = Callable[[Connection], Transport]
 """Creates what carries requests with one set of credentials; it connects when it is used."""
 
 
-class _Session:
-    """The transport for one set of credentials: HTTP/2, or HTTP/1.1 if the server prefers that.
+class Session:
+    """The connections to one server with one set of credentials.
 
-    Each is loaded when it is needed.
+    They speak HTTP/2, or HTTP/1.1 if the server prefers that; the code of each is loaded when it is
+    needed. Implements :class:`~kubeletpy.kubeapi.transport.Transport`.
     """
 
-    def __init__(self, connection: Connection, losses: Losses | None = None) -> None:
-        self._connection = connection
-        self._losses = losses
-        self._http1: Transport | None = None
-        self._http2: Transport | None = None
-        self._closed = False
+    def __init__(self, to: Connection, losses: Losses | None = None) -> None:
+        self._to = to
+        self._losses = losses or Losses()
         # only aiohttp tunnels through a proxy, and without TLS no protocol is negotiated
-        self._fallen_back = connection.ssl is None or bool(connection.proxy)
+        self._fallen_back = to.ssl is None or bool(to.proxy)
+        self._http1: Transport | None = None
+        self._names = NameLookup()
+        self._connections: list[Http2Connection] = []
+        self._dialing: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._asking = 0
+        """Requests over HTTP/2 that have no stream, or whose response has not started."""
+        self._closed = False
+        parts = urlsplit(to.host)
+        self._prefix = parts.path
+        self._base = (
+            (b":scheme", b"https"),
+            (b":authority", parts.netloc.rpartition("@")[2].encode()),
+        )
 
     async def request(self, attempt: Attempt) -> Response:
-        """One attempt of one request, as a transport does it."""
+        """Make one attempt, sent again only if the server has not begun with it.
+
+        Raises:
+            TransportError: no response.
+        """
         if not self._fallen_back:
-            if self._http2 is None:
-                code = await self._loaded("kubeletpy.kubeapi.http2.pool")
-                self._http2 = self._http2 or code.Http2Pool(self._connection, self._losses)
-            assert self._http2 is not None, "made above, if by nobody else meanwhile"
             try:
-                return await self._http2.request(attempt)
+                return await self._over_http2(attempt)
             except NotHttp2:
                 # for as long as these credentials: a handshake for each request would cost more
                 self._fallen_back = True
         if self._http1 is None:
-            code = await self._loaded("kubeletpy.kubeapi.http1")
-            self._http1 = self._http1 or code.Http1Transport(self._connection)
+            code = await loaded("kubeletpy.kubeapi.http1")
+            if self._closed:
+                raise TransportError("the client is closed")
+            self._http1 = self._http1 or code.Http1Transport(self._to)
         assert self._http1 is not None, "made above, if by nobody else meanwhile"
         return await self._http1.request(attempt)
 
-    async def _loaded(self, name: str) -> Any:
-        code = await loaded(name)
-        if self._closed:
-            raise TransportError("the client is closed")
-        return code
+    async def _over_http2(self, attempt: Attempt) -> Response:
+        """Raises NotHttp2 if the server has chosen HTTP/1.1: then nothing was sent."""
+        deadline = asyncio.get_running_loop().time() + attempt.seconds
+        data = attempt.data
+        head = [
+            (b":method", attempt.method.encode()),
+            *self._base,
+            (b":path", (self._prefix + attempt.path).encode()),
+            *((name.lower().encode(), value.encode()) for name, value in attempt.headers.items()),
+        ]
+        if data is not None:
+            head.append((b"content-length", str(len(data)).encode()))
+        self._asking += 1
+        try:
+            for refusals in range(limits.MAX_REFUSALS + 1):
+                connection = await self._free(attempt, deadline)
+                try:
+                    return await connection.request(head, data, deadline)
+                except StreamRefused:
+                    if refusals == limits.MAX_REFUSALS:
+                        raise
+            raise AssertionError("the last refusal is raised")
+        finally:
+            self._asking -= 1
 
     @property
     def watch_capacity(self) -> int:
-        """The capacity of the transport in use; before there is one, that of HTTP/2."""
+        """Over HTTP/2 limited by the fewest streams that the server allows on a connection."""
         if self._fallen_back:
             return MAX_HTTP1_WATCHES
-        return MAX_WATCHES if self._http2 is None else self._http2.watch_capacity
-
-    @property
-    def _transports(self) -> list[Transport]:
-        return [each for each in (self._http2, self._http1) if each is not None]
+        loads = [each.load for each in self._connections]
+        allowed = [load.allowed for load in loads if load.usable]
+        most = limits.watch_capacity(min(allowed, default=limits.FIRST_STREAMS))
+        return min(most, MAX_WATCHES)
 
     @property
     def usage(self) -> Usage:
-        """The load of both protocols' connections."""
-        return together([each.usage for each in self._transports])
+        """The load of its connections, also of those that take no new streams."""
+        streams = sum(each.load.streams for each in self._connections)
+        since = min((each.opened_at for each in self._connections), default=None)
+        count = len(self._connections)
+        http2 = Usage({HTTP2: count} if count else {}, streams, since=since)
+        return http2 if self._http1 is None else together([http2, self._http1.usage])
 
     @property
     def idle(self) -> bool:
         """Whether nothing is in flight."""
-        return all(each.idle for each in self._transports)
+        busy = self._asking or any(each.load.streams for each in self._connections)
+        return not busy and (self._http1 is None or self._http1.idle)
 
     def retire(self) -> None:
-        """Take no more requests."""
-        for each in self._transports:
+        """Close each connection with its last stream; a request that waits still gets one."""
+        for each in list(self._connections):
             each.retire()
+        if self._http1 is not None:
+            self._http1.retire()
 
     async def close(self) -> None:
         """Drop the connections; whoever still reads a response gets an error."""
         self._closed = True
-        for each in self._transports:
-            await each.close()
+        await cancel_tasks((self._dialing,))
+        for each in list(self._connections):
+            each.abandon("the client is closed")
+        self._changed()
+        if self._http1 is not None:
+            await self._http1.close()
+
+    async def _free(self, attempt: Attempt, deadline: float) -> Http2Connection:
+        """A connection that takes a stream now. Raises TransportError."""
+        while True:
+            if self._closed:
+                raise TransportError("the client is closed")
+            where = limits.place([each.load for each in self._connections], lasting=attempt.lasting)
+            if isinstance(where, int):
+                return self._connections[where]
+            try:
+                async with asyncio.timeout_at(deadline):
+                    if where is limits.Otherwise.WAIT:
+                        await self._change()
+                    else:
+                        await self._connect(attempt.connect_seconds)
+            except TimeoutError:
+                raise TransportError("no connection took the request in time") from None
+
+    async def _connect(self, seconds: float) -> None:
+        """Wait for one more connection, which all who need it wait for together."""
+        if self._dialing is None:
+            self._dialing = asyncio.ensure_future(self._dial(seconds))
+            self._dialing.add_done_callback(self._dialed)
+        await asyncio.shield(self._dialing)
+
+    async def _dial(self, seconds: float) -> None:
+        try:
+            opened = await dial(self._to, self._names, seconds)
+        except (TimeoutError, OSError) as error:
+            raise TransportError(str(error) or f"no connection within {seconds:g} s") from error
+        transport = opened.transport
+        assert transport is not None, "the handshake is over"
+        if not opened.speaks_http2:
+            transport.abort()
+            raise NotHttp2("the server has chosen HTTP/1.1")
+        try:
+            code = await loaded("kubeletpy.kubeapi.http2")
+        except BaseException:
+            transport.abort()
+            raise
+        connection: Http2Connection = code.Http2Connection(self._changed, self._lost)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        if opened.lost:
+            connection.connection_lost(None)
+            raise TransportError("the server closed the connection")
+        transport.resume_reading()
+        self._connections.append(connection)
+        if opened.early:
+            connection.data_received(bytes(opened.early))
+
+    def _dialed(self, dialing: asyncio.Task[None]) -> None:
+        self._dialing = None
+        if not dialing.cancelled():
+            dialing.exception()  # whoever waited has it
+
+    def _lost(self, why: str) -> None:
+        if not self._closed:
+            self._losses.note(why, asyncio.get_running_loop().time())
+
+    def _changed(self) -> None:
+        self._connections = [each for each in self._connections if not each.lost]
+        ending = [each for each in self._connections if each.ending]
+        for each in ending[: -limits.MAX_ENDING]:
+            each.abandon("too many connections wait for their end")
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _change(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiting.discard(waiter)
 
 
 class Sessions:
@@ -146,7 +273,7 @@ class Sessions:
         self.observer = observer or NoObserver()
         self.losses = Losses(self.observer.connection_lost)
         """Connections that were lost; those of :meth:`apart` are counted with these."""
-        self._open: OpenTransport = open_transport or partial(_Session, losses=self.losses)
+        self._open: OpenTransport = open_transport or partial(Session, losses=self.losses)
         self._watches = 0
         self._connection = connection
         self._known = asyncio.Event()

@@ -7,18 +7,25 @@ put a header or a body into an error.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import random
 import socket
+import ssl
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import urlsplit
 
+import aiohappyeyeballs
 import backoff
+from aiohappyeyeballs import AddrInfoType
 
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.watch_state import Usage
 
 if TYPE_CHECKING:
@@ -40,6 +47,10 @@ def why(error: BaseException) -> str:
 
 class NotHttp2(TransportError):
     """Nothing was sent: the server has chosen HTTP/1.1."""
+
+
+class StreamRefused(TransportError):
+    """The server has not begun with the request: it can be sent again."""
 
 
 class Attempt(Struct, frozen=True):
@@ -64,22 +75,28 @@ class Attempt(Struct, frozen=True):
         return f"{self.method} {self.path}"
 
 
-class Response(Protocol):
-    """A response whose head has arrived. Close it when done; closing it twice is harmless."""
+class Response(ABC):
+    """A response whose head has arrived. Close it when done; closing it twice is harmless.
 
-    @property
-    def status(self) -> int:
-        """The HTTP status code."""
-        ...
+    Attributes:
+        status: the HTTP status code.
+        content_length: bytes of the body as the server announced them; None if it did not.
+    """
 
-    @property
-    def content_length(self) -> int | None:
-        """Bytes of the body as the server announced them; None if it did not."""
-        ...
+    status: int
+    content_length: int | None
 
+    @abstractmethod
     def header(self, name: str) -> str:
         """A header's value, or an empty string; ``name`` in lower case."""
-        ...
+
+    @abstractmethod
+    def encoded_chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, in its Content-Encoding. Raises TransportError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop what has not been read."""
 
     async def read(self, limit: int = MAX_ANSWER_BYTES) -> bytes:
         """The whole body, decompressed, at most ``limit`` bytes.
@@ -87,15 +104,24 @@ class Response(Protocol):
         Raises:
             TransportError: it breaks off, or is longer.
         """
-        ...
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                self.close()
+                raise TransportError(f"the answer is larger than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, decompressed. Raises TransportError when it breaks off."""
-        ...
-
-    def close(self) -> None:
-        """Drop what has not been read."""
-        ...
+        try:
+            async for piece in decompressed(self.header("content-encoding"), self.encoded_chunks()):
+                yield piece
+        except TransportError:
+            self.close()
+            raise
 
 
 class Transport(Protocol):
@@ -198,6 +224,92 @@ def _resolve_name(host: str, port: int, family: socket.AddressFamily) -> list[Re
         }
         for each, _, protocol, _, address in found
     ]
+
+
+# Dialing: TCP, TLS, and the protocol that the server has chosen.
+
+_NEXT_ADDRESS_S = 0.25
+"""RFC 8305: how long one address is tried alone."""
+_CLOSE_S = 2.0
+"""For the end of a TLS connection."""
+
+
+class Undecided(asyncio.Protocol):
+    """A connection before the first request; keeps what the server sends first.
+
+    Attributes:
+        transport: the connection.
+        early: bytes that came with the end of the handshake.
+        lost: whether it is closed.
+    """
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.early = bytearray()
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is over."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """A server may begin; no more is kept than one read brings."""
+        assert self.transport is not None
+        self.transport.pause_reading()
+        self.early += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The server has closed it."""
+        self.lost = True
+
+    @property
+    def speaks_http2(self) -> bool:
+        """Whether the server has chosen HTTP/2 in the handshake."""
+        assert self.transport is not None
+        found: ssl.SSLObject | None = self.transport.get_extra_info("ssl_object")
+        return found is not None and found.selected_alpn_protocol() == "h2"
+
+
+async def dial(to: Connection, names: NameLookup, seconds: float) -> Undecided:
+    """Connect within so many seconds. Raises OSError (TimeoutError, SSLError) if that fails."""
+    assert to.ssl is not None, "HTTP/2 is chosen in a TLS handshake"
+    parts = urlsplit(to.host)
+    host, port = parts.hostname or "", parts.port or 443
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(seconds):
+        connected = await aiohappyeyeballs.start_connection(
+            await _addresses(host, port, names),
+            happy_eyeballs_delay=_NEXT_ADDRESS_S,
+            socket_factory=new_socket,
+        )
+        try:
+            _, protocol = await loop.create_connection(
+                Undecided,
+                sock=connected,
+                ssl=to.ssl,
+                server_hostname=to.server_hostname or host,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=_CLOSE_S,
+            )
+        except BaseException:
+            connected.close()
+            raise
+    return protocol
+
+
+async def _addresses(host: str, port: int, names: NameLookup) -> list[AddrInfoType]:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        found = await names.resolve(host, port, socket.AF_UNSPEC)
+        return [_address(each["host"], port) for each in found]
+    return [_address(host, port)]
+
+
+def _address(ip: str, port: int) -> AddrInfoType:
+    if ":" in ip:
+        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (ip, port, 0, 0)
+    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (ip, port)
 
 
 # Code of a transport, loaded when a server turns out to need it.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kubeletpy.kubeapi.http2.pool import Http2Pool
-from kubeletpy.kubeapi.http2.stream import Stream
+from kubeletpy.kubeapi.http2 import Stream
 from kubeletpy.kubeapi.kubeconfig import Connection
+from kubeletpy.kubeapi.sessions import Session
 from kubeletpy.kubeapi.transport import Attempt
 from tests.contract.client import ANSWER_S, JSON, Answer, Client, _target, parsed
 from tests.contract.server import Server
@@ -41,7 +41,7 @@ class Way:
                 client.url, client.context, client.token, who=who, way=self
             )
 
-    async def _open(self, certificates: Certificates) -> Http2Pool:
+    async def _open(self, certificates: Certificates) -> Session:
         front = await self._stack.enter_async_context(
             in_front_of(
                 self._behind["admin"].url,
@@ -49,7 +49,7 @@ class Way:
                 lambda headers: self._behind[headers[_WHO]].context,
             )
         )
-        pool = Http2Pool(Connection(front.url, certificates.client()))
+        pool = Session(Connection(front.url, certificates.client()))
         self._stack.push_async_callback(pool.close)
         return pool
 
@@ -140,6 +140,9 @@ class Http2Client(Client):
         headers = {**headers, "User-Agent": "contract/1", _WHO: self.who}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        pool: Http2Pool = self.way.pool
+        pool: Session = self.way.pool
         lasting = "watch=true" in target
-        return await pool.request(Attempt(method, target, headers, data, seconds, seconds, lasting))
+        attempt = Attempt(method, target, headers, data, seconds, seconds, lasting)
+        stream = await pool.request(attempt)
+        assert isinstance(stream, Stream)
+        return stream

@@ -17,7 +17,7 @@ LAZY = {
         "kubeletpy.volumes.projected.pod_certificates.keys",
     },
     "h2": {
-        "kubeletpy.kubeapi.http2.connection",
+        "kubeletpy.kubeapi.http2",
         "kubeletpy.base.wire.http2_exchange",
         "kubeletpy.remote.unary_call",
         "kubeletpy.probes.handlers.grpc_health",

@@ -10,9 +10,8 @@ import h2.config
 import h2.connection
 
 from kubeletpy.base.wire.http2_exchange import BOUNDS, Exchange, ExchangeFailed
-from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.connection import Http2Connection
-from kubeletpy.kubeapi.http2.stream import Stream
+from kubeletpy.kubeapi import http2_limits as limits
+from kubeletpy.kubeapi.http2 import Http2Connection, Stream
 from kubeletpy.kubeapi.transport import TransportError
 from tests.fuzz.target import pieces, target
 

@@ -19,9 +19,7 @@ from tests.http2.server import Exchange, serving_http2
 from .api_server import answer, serving
 
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
-HTTP1, POOL, CONNECTION = (
-    f"kubeletpy.kubeapi.{each}" for each in ("http1", "http2.pool", "http2.connection")
-)
+HTTP1, HTTP2 = (f"kubeletpy.kubeapi.{each}" for each in ("http1", "http2"))
 
 
 class Imports:
@@ -69,7 +67,7 @@ async def test_a_connection_whose_code_can_not_be_loaded_is_dropped(
         exchange.head(200, {"content-type": "application/json"})
         await exchange.write(b'{"kind": "Pod"}', last=True)
 
-    imports = Imports(monkeypatch, None, OSError(errno.EMFILE, "Too many open files"))
+    imports = Imports(monkeypatch, OSError(errno.EMFILE, "Too many open files"))
     async with serving_http2(found, tls.server()) as server:
         api = KubeClient(Connection(server.url, tls.client()), qps=0)
         with pytest.raises(errors.Unavailable, match="can't be loaded"):
@@ -77,13 +75,13 @@ async def test_a_connection_whose_code_can_not_be_loaded_is_dropped(
         assert await api.get(PODS, "p", "n") == {"kind": "Pod"}
         assert server.accepted == 2
         await api.close()
-    assert imports.requested == [POOL, CONNECTION, CONNECTION]
+    assert imports.requested == [HTTP2, HTTP2]
 
 
 async def test_a_session_that_is_closed_meanwhile_opens_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    session = sessions._Session(Connection("http://127.0.0.1:1"))
+    session = sessions.Session(Connection("http://127.0.0.1:1"))
 
     async def loaded(name: str) -> Any:
         await session.close()

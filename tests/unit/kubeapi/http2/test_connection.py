@@ -11,9 +11,9 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.stream import Stream, StreamRefused
-from kubeletpy.kubeapi.transport import Inflater, TransportError
+from kubeletpy.kubeapi import http2_limits as limits
+from kubeletpy.kubeapi.http2 import Stream
+from kubeletpy.kubeapi.transport import Inflater, StreamRefused, TransportError
 from tests.http2.wire import OK, Wire
 from tests.virtual_time import on_virtual_time, settle
 

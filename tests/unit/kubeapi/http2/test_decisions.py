@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.limits import FloodGuard, Load, Otherwise, place, watch_capacity
+from kubeletpy.kubeapi import http2_limits as limits
+from kubeletpy.kubeapi.http2_limits import FloodGuard, Load, Otherwise, place, watch_capacity
 from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 
 CONNECT, WAIT = Otherwise.CONNECT, Otherwise.WAIT

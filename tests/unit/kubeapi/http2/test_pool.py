@@ -13,12 +13,12 @@ import h2.settings
 import pytest
 
 from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.client import KubeClient
-from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.pool import Http2Pool, dial
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, WatchEvent
-from kubeletpy.kubeapi.sessions import _Session
+from kubeletpy.kubeapi.sessions import Session
+from kubeletpy.kubeapi.transport import dial
 from kubeletpy.kubeapi.watch_state import HTTP2, Usage
 from kubeletpy.metrics.registry import Metrics
 from tests.garbage import leaves_when_cancelled
@@ -129,7 +129,7 @@ async def test_a_server_of_http1_is_detected_once(
         made.append(1)
         return await dial(*supplied)
 
-    monkeypatch.setattr("kubeletpy.kubeapi.http2.pool.dial", counted)
+    monkeypatch.setattr("kubeletpy.kubeapi.sessions.dial", counted)
     async with serving(answer({"kind": "Node"}), tls=tls.server(*protocols)) as server:
         api = KubeClient(Connection(server.url, tls.client()), qps=0)
         await asyncio.gather(*(api.get(NODES, "n") for _ in range(5)))
@@ -261,9 +261,8 @@ async def test_many_goaways_leave_few_connections(tls: Certificates) -> None:
 
 def _ending(api: KubeClient) -> bool:
     session = api._sessions._session
-    assert isinstance(session, _Session)
-    assert isinstance(session._http2, Http2Pool)
-    return all(each.ending for each in session._http2._connections)
+    assert isinstance(session, Session)
+    return all(each.ending for each in session._connections)
 
 
 async def test_a_large_answer(tls: Certificates) -> None:

@@ -1,14 +1,15 @@
-"""One HTTP/2 connection: h2's state, the streams on it, and whether the server is alive.
+"""One HTTP/2 connection to an API server: its streams, and whether the server is alive.
 
-Must never let an error of h2 out, wait for anything but a stream's own progress, or hold more than
-:mod:`.limits` allows.
+The library h2 has the protocol's state; it is imported when a server has chosen HTTP/2. Must never
+let an error of h2 out, wait for anything but a stream's own progress, or hold more than
+:mod:`kubeletpy.kubeapi.http2_limits` allows. Source: RFC 9113.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
 import h2.config
@@ -19,11 +20,11 @@ import h2.settings
 from h2.errors import ErrorCodes
 
 from kubeletpy.base.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
-from kubeletpy.kubeapi.http2 import limits
-from kubeletpy.kubeapi.http2.limits import Load
-from kubeletpy.kubeapi.http2.stream import Headers, Stream, StreamRefused
-from kubeletpy.kubeapi.transport import TransportError
+from kubeletpy.kubeapi import http2_limits as limits
+from kubeletpy.kubeapi.http2_limits import Load
+from kubeletpy.kubeapi.transport import Response, StreamRefused, TransportError
 
+Headers = Sequence[tuple[bytes, bytes]]
 _MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
 """Exceptions of h2 for bytes of a server: its own, and those of cases that it does not foresee."""
 _FLOOD = "too many frames that carry no answer"
@@ -448,6 +449,115 @@ class Http2Connection(asyncio.Protocol):
         for stream in streams:
             stream.fail(TransportError(str(self._error)))
         self._changed()
+
+
+class Stream(Response):
+    """One request and its response, which can be read once its head is there."""
+
+    def __init__(self, owner: Http2Connection, number: int, deadline: float) -> None:
+        """``deadline``: on the loop's clock; then it is cancelled."""
+        loop = asyncio.get_running_loop()
+        self._owner = owner
+        self.number = number
+        self.opened_at = loop.time()
+        self._deadline = loop.call_at(deadline, self._expire)
+        self.status = 0
+        """The HTTP status code; 0 before the head is there."""
+        self._headers: Headers = ()
+        self._waiting: list[bytes] = []
+        self._read = 0
+        """Bytes that the reader has taken, not yet returned to the flow-control window."""
+        self._ended = False
+        self._error: TransportError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server has ended it, or we have."""
+        return self._ended or self._error is not None
+
+    def header(self, name: str) -> str:
+        desired = name.encode()
+        return next((value.decode("latin-1") for key, value in self._headers if key == desired), "")
+
+    async def head(self) -> None:
+        """Wait for the response's head. Raises TransportError."""
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise TransportError("the server ended the stream without an answer")
+            await self.changed()
+
+    async def encoded_chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._waiting:
+                chunk = self._waiting[0] if len(self._waiting) == 1 else b"".join(self._waiting)
+                self._waiting.clear()
+                self._read += len(chunk)
+                if self._read >= limits.STREAM_WINDOW // 2 and not self.closed:
+                    self._owner.give_back(self, self._read)
+                    self._read = 0
+                yield chunk
+            elif self._error is not None:
+                raise self._error
+            elif self._ended:
+                return
+            else:
+                await self.changed()
+
+    def close(self) -> None:
+        """Drop what has not been read; the stream is reset."""
+        self._waiting.clear()
+        if not self.closed:
+            self._owner.cancel(self)
+            self.fail(TransportError("the response was closed"))
+
+    async def changed(self) -> None:
+        """Wait until something has arrived, or may be sent; only one task waits."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """Something has changed for whoever waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def answered(self, status: int, headers: Headers) -> None:
+        """The head has arrived."""
+        self.status, self._headers = status, headers
+        length = self.header("content-length")  # h2 compares it with what comes
+        self.content_length = int(length) if length.isascii() and length.isdigit() else None
+        self.wake()
+
+    def received(self, data: bytes) -> None:
+        """A part of the body has arrived."""
+        self._waiting.append(data)
+        self.wake()
+
+    def end(self) -> None:
+        """The server has sent all of it."""
+        self._ended = True
+        self._over()
+
+    def fail(self, error: TransportError) -> None:
+        """It has broken off; what arrived before can still be read."""
+        if not self.closed:
+            self._error = error
+            self._over()
+
+    def _over(self) -> None:
+        self._deadline.cancel()
+        self.wake()
+
+    def _expire(self) -> None:
+        seconds = asyncio.get_running_loop().time() - self.opened_at
+        self._owner.unanswered(self)
+        self._owner.cancel(self)
+        self.fail(TransportError(f"no answer within {seconds:.0f} s"))
 
 
 def _name(code: Any) -> str:

@@ -42,8 +42,6 @@ PING_TIMEOUT_S = 10.0
 """For the answer to a PING. Together 25 s: a dead connection is noticed within 30 s."""
 IDLE_S = 60.0
 """How long a connection without streams is kept."""
-CLOSE_S = 2.0
-"""For the end of a TLS connection."""
 
 CONTROL_BURST = 2000
 CONTROL_PER_S = 100.0
