@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.pods.runtime_status import (
     Decision,
     KillReason,
@@ -116,7 +116,7 @@ class HistoryEntry(Struct, frozen=True):
 _PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
 
 
-class DecisionHistory:
+class DecisionHistory(Component):
     """Pod uid -> ring of decisions; the least recently seen pods go first.
 
     Bounded twice: entries per pod, and pods. A decision that repeats is counted, not kept again.
@@ -125,9 +125,10 @@ class DecisionHistory:
         troubles: since when syncs fail, or containers end that should not.
     """
 
-    def __init__(self, per_pod: int = 50, max_pods: int = 500) -> None:
-        self._per_pod = per_pod
-        self._max_pods = max_pods
+    per_pod: int = 50
+    max_pods: int = 500
+
+    def __post_init__(self) -> None:
         self._pods: OrderedDict[str, deque[HistoryEntry]] = OrderedDict()
         self.troubles = Troubles()
 
@@ -142,8 +143,8 @@ class DecisionHistory:
                 self.troubles.failed(uid, now)
             ring = self._pods.get(uid)
             if ring is None:
-                ring = self._pods[uid] = deque(maxlen=self._per_pod)
-                while len(self._pods) > self._max_pods:
+                ring = self._pods[uid] = deque(maxlen=self.per_pod)
+                while len(self._pods) > self.max_pods:
                     self._pods.popitem(last=False)
             self._pods.move_to_end(uid)
             for index in range(len(ring) - 1, max(-1, len(ring) - 1 - REPEATS), -1):
@@ -199,14 +200,15 @@ MAX_REASONS = 1000
 _STARTS = (SyncAction.START_CONTAINER, SyncAction.INIT_CONTAINER)
 
 
-class ReasonCache:
+class ReasonCache(Component):
     """Why containers could not be started, by pod uid and container name: their waiting reasons.
 
     A start that worked removes the reason. Beyond the bound the least recently used pods go first.
     """
 
-    def __init__(self, max_pods: int = MAX_REASONS) -> None:
-        self._max_pods = max_pods
+    max_pods: int = MAX_REASONS
+
+    def __post_init__(self) -> None:
         self._pods: OrderedDict[str, dict[str, StartError]] = OrderedDict()
 
     def update(self, uid: str, result: PodSyncResult) -> None:
@@ -223,7 +225,7 @@ class ReasonCache:
             return
         self._pods[uid] = errors
         self._pods.move_to_end(uid)
-        while len(self._pods) > self._max_pods:
+        while len(self._pods) > self.max_pods:
             self._pods.popitem(last=False)
 
     def get(self, uid: str) -> Mapping[str, StartError]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from kubeletpy.base.host.files import holds_mount, remove_tree
+from kubeletpy.base.structs import Component
 from kubeletpy.volumes.files.paths import UnsafePath
 
 log = logging.getLogger(__name__)
@@ -22,41 +23,30 @@ KEPT_DIRECTORIES = ("volumes", "volume-subpaths", "volumeDevices")
 """Directories that hold mount points: removed only when nothing is left in them."""
 
 
-class PodDirectories:
+class PodDirectories(Component):
     """The directories below ``{root}/pods``."""
 
-    def __init__(
-        self,
-        pods_dir: Path,
-        release: Callable[[str], None] = lambda uid: None,
-        again: Callable[[], None] = lambda: None,
-        swept: Callable[[int, int], None] = lambda found, left: None,
-        desired: Callable[[str], bool] = lambda uid: False,
-    ) -> None:
-        """Collect what a sweep needs; nothing is removed yet.
+    # ``{root}/pods``.
+    pods_dir: Path
+    # takes down the volumes of a removed pod (by uid) first; may block.
+    release: Callable[[str], None] = lambda uid: None
+    # called after a sweep that found something: what is left, or waits for the sweep, must be
+    # checked again.
+    again: Callable[[], None] = lambda: None
+    # called after each sweep with how many directories of removed pods there were and how many of
+    # them are still there.
+    swept: Callable[[int, int], None] = lambda found, left: None
+    # whether a pod (by uid) has arrived since the sweep was requested, or is terminating.
+    desired: Callable[[str], bool] = lambda uid: False
 
-        Args:
-            pods_dir: ``{root}/pods``.
-            release: takes down the volumes of a removed pod (by uid) first; may block.
-            again: called after a sweep that found something: what is left, or waits for the sweep,
-                must be checked again.
-            swept: called after each sweep with how many directories of removed pods there were and
-                how many of them are still there.
-            desired: whether a pod (by uid) has arrived since the sweep was requested, or is
-                terminating.
-        """
-        self._pods_dir = pods_dir
-        self._release = release
-        self._again = again
-        self._swept = swept
-        self._desired = desired
+    def __post_init__(self) -> None:
         self._complained: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def has_volumes(self, uid: str) -> bool:
         """Whether something of a pod is still mounted, as far as its directory shows."""
         try:
-            return any((self._pods_dir / uid / "volumes").iterdir())
+            return any((self.pods_dir / uid / "volumes").iterdir())
         except OSError:
             return False
 
@@ -72,12 +62,12 @@ class PodDirectories:
 
     async def _sweep(self, keep: frozenset[str]) -> None:
         found, problems = 0, dict[str, str]()
-        for uid in await asyncio.to_thread(_pods_with_directories, self._pods_dir):
+        for uid in await asyncio.to_thread(_pods_with_directories, self.pods_dir):
             # the thread took time: a pod may have come, and made its directory, meanwhile
-            if uid in keep or self._desired(uid):
+            if uid in keep or self.desired(uid):
                 continue
             found += 1
-            problem = await asyncio.to_thread(remove_orphan, self._pods_dir / uid, self._release)
+            problem = await asyncio.to_thread(remove_orphan, self.pods_dir / uid, self.release)
             if problem is not None:
                 problems[uid] = problem
         for uid, problem in problems.items():
@@ -87,9 +77,9 @@ class PodDirectories:
                     extra={"uid": uid, "why": problem},
                 )
         self._complained = set(problems)
-        self._swept(found, len(problems))
+        self.swept(found, len(problems))
         if found:
-            self._again()
+            self.again()
 
 
 def remove_orphan(directory: Path, release: Callable[[str], None] = lambda uid: None) -> str | None:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
@@ -38,12 +38,13 @@ class _Start(Struct):
     """Spans of init containers, by container id."""
 
 
-class StartLatency:
+class StartLatency(Component):
     """The pods that are starting; an images.metrics.PullTimes."""
 
-    def __init__(self, metrics: PodWorkerMetrics, clock: Clock) -> None:
-        self._metrics = metrics
-        self._clock = clock
+    metrics: PodWorkerMetrics
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._starts: dict[str, _Start | None] = {}
         """None: measured already, or not to be measured."""
 
@@ -78,13 +79,13 @@ class StartLatency:
         """An image pull begins, perhaps again after a failure; ``what`` names what it is for."""
         start = self._starts.get(uid)
         if start is not None and len(start.pulls) + len(start.pulling) < MAX_SPANS:
-            start.pulling.setdefault(what, self._clock.now())
+            start.pulling.setdefault(what, self.clock.now())
 
     def image_present(self, uid: str, what: str) -> None:
         """The image is present, whoever pulled it."""
         start = self._starts.get(uid)
         if start is not None and (began := start.pulling.pop(what, None)) is not None:
-            start.pulls.append((began, self._clock.now()))
+            start.pulls.append((began, self.clock.now()))
 
     def forget_except(self, uids: Collection[str]) -> None:
         """Forget pods that were removed."""
@@ -95,10 +96,10 @@ class StartLatency:
         created = pod.metadata.get("creationTimestamp")
         if not created:
             return
-        total = max(self._clock.now() - parse_time(created), 0.0)
+        total = max(self.clock.now() - parse_time(created), 0.0)
         excluded = covered([*start.pulls, *start.inits.values()])
         sli = None if is_stateful(pod) else max(total - excluded, 0.0)
-        self._metrics.pod_start_seen(total, sli, own_network=not pod.host_network)
+        self.metrics.pod_start_seen(total, sli, own_network=not pod.host_network)
 
 
 def runs(pod: Pod) -> bool:

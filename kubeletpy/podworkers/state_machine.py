@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers import records
 from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
@@ -31,16 +31,18 @@ NOBODY = NamesInUse()
 """No name is in use."""
 
 
-class StaticNames:
+class StaticNames(Component):
     """Assigns the full name of a static pod to one uid at a time: first come, first served.
 
     A changed manifest makes a new uid under the old full name; the new pod waits until the old one
     has ended.
     """
 
-    def __init__(self, names: NamesInUse = NOBODY) -> None:
-        self._started = dict(names.started)
-        self._waiting = {name: list(uids) for name, uids in names.waiting.items()}
+    names: NamesInUse = NOBODY
+
+    def __post_init__(self) -> None:
+        self._started = dict(self.names.started)
+        self._waiting = {name: list(uids) for name, uids in self.names.waiting.items()}
 
     def in_use(self) -> NamesInUse:
         """The names in use and the queues as they are now."""
@@ -501,12 +503,13 @@ class WorkerMachine:
         return [records.Forgotten(record.uid), *self._release_name(record, now)]
 
 
-class WorkerQueries:
+class WorkerQueries(Component):
     """Answers the rest of the agent from the records (docs/reference/behaviour.md, b9)."""
 
-    def __init__(self, machine: WorkerMachine) -> None:
-        self._machine = machine
-        self._records: Mapping[str, records.WorkerRecord] = machine.records
+    machine: WorkerMachine
+
+    def __post_init__(self) -> None:
+        self._records: Mapping[str, records.WorkerRecord] = self.machine.records
 
     def record(self, uid: str) -> records.WorkerRecord | None:
         """The record of one pod's worker."""
@@ -519,12 +522,12 @@ class WorkerQueries:
     def could_have_running_containers(self, uid: str) -> bool:
         """Whether containers of the pod may run now or start."""
         record = self._records.get(uid)
-        return not self._machine.synced if record is None else record.terminated_at is None
+        return not self.machine.synced if record is None else record.terminated_at is None
 
     def should_be_finished(self, uid: str) -> bool:
         """Whether the worker has done all its work."""
         record = self._records.get(uid)
-        return self._machine.synced if record is None else record.finished
+        return self.machine.synced if record is None else record.finished
 
     def is_termination_requested(self, uid: str) -> bool:
         """Whether the pod is to end, or has ended."""
@@ -540,14 +543,14 @@ class WorkerQueries:
         """Whether dead containers and logs may go: the pod is deleted or evicted and has ended."""
         record = self._records.get(uid)
         if record is None:
-            return self._machine.synced
+            return self.machine.synced
         return record.terminated_at is not None and (record.evicted or record.deleted)
 
     def name_holder(self, full_name: str) -> str:
         """The uid that uses the full name of a static pod; empty: none does."""
-        return self._machine.names.started(full_name) or ""
+        return self.machine.names.started(full_name) or ""
 
     def is_static_terminating(self, full_name: str) -> bool:
         """Whether a static pod of that full name is ending: its mirror is then still needed."""
-        record = self._records.get(self._machine.names.started(full_name) or "")
+        record = self._records.get(self.machine.names.started(full_name) or "")
         return record is not None and record.termination_requested and record.terminated_at is None

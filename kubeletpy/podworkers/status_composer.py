@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
@@ -53,70 +53,43 @@ DeviceHealth = Callable[[Pod], Mapping[str, list[api.ResourceStatus]]]
 VolumeHealth = Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
-class StatusComposer:
+class StatusComposer(Component):
     """Composes and stores the API status of pods."""
 
-    def __init__(
-        self,
-        statuses: StatusManager,
-        cache: PodStatusCache,
-        recorder: EventRecorder,
-        clock: Clock,
-        *,
-        probes: KubeProbeManager,
-        reasons: ReasonCache,
-        resizes: AllocationManager,
-        actuated: ActuatedResources,
-        runtime_name: str,
-        metrics: PodWorkerMetrics,
-        recursive_read_only: Callable[[], Collection[str]] = tuple,
-        host_ips: Sequence[str] = (),
-        on_compose: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None,
-        holds_claims: Callable[[str], bool] = lambda uid: False,
-        mirror_of: Callable[[Pod], Pod | None] = lambda pod: None,
-        device_health: DeviceHealth = lambda pod: {},
-        volume_health: VolumeHealth = lambda uid: [],
-        status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None,
-    ) -> None:
-        """Collect the sources of a status.
+    statuses: StatusManager
+    cache: PodStatusCache
+    recorder: EventRecorder
+    clock: Clock
+    probes: KubeProbeManager
+    # why containers could not be started.
+    reasons: ReasonCache
+    resizes: AllocationManager
+    # the resources last applied to pods and containers, for what the runtime does not report.
+    actuated: ActuatedResources
+    # as container ids carry it.
+    runtime_name: str
+    metrics: PodWorkerMetrics
+    # runtime handlers that support recursive read-only mounts now; "" is the default one.
+    recursive_read_only: Callable[[], Collection[str]] = tuple
+    # the node's addresses; may change in place.
+    host_ips: Sequence[str] = ()
+    # called with the runtime's status of a pod whenever its API status is composed.
+    on_compose: Callable[[Pod, PodRuntimeStatus], None] = lambda pod, status: None
+    # whether a pod (by uid) has claims not yet given back: others may get them once the API shows
+    # its end.
+    holds_claims: Callable[[str], bool] = lambda uid: False
+    # the mirror of a static pod, which may have been seen since its sync began.
+    mirror_of: Callable[[Pod], Pod | None] = lambda pod: None
+    # of the devices that a pod's containers have, by container name.
+    device_health: DeviceHealth = lambda pod: {}
+    # of the volumes of a pod (by uid), as their drivers last reported it.
+    volume_health: VolumeHealth = lambda uid: []
+    # called with the inputs of each status and the status, for replays.
+    status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None
 
-        Args:
-            reasons: why containers could not be started.
-            actuated: the resources last applied to pods and containers, for what the runtime does
-                not report.
-            runtime_name: as container ids carry it.
-            recursive_read_only: runtime handlers that support recursive read-only mounts now; "" is
-                the default one.
-            host_ips: the node's addresses; may change in place.
-            on_compose: called with the runtime's status of a pod whenever its API status is
-                composed.
-            holds_claims: whether a pod (by uid) has claims not yet given back: others may get them
-                once the API shows its end.
-            mirror_of: the mirror of a static pod, which may have been seen since its sync began.
-            device_health: of the devices that a pod's containers have, by container name.
-            volume_health: of the volumes of a pod (by uid), as their drivers last reported it.
-            status_log: called with the inputs of each status and the status, for replays.
-        """
-        self._status_log = status_log
+    def __post_init__(self) -> None:
         self._settled: dict[str, _Settled] = {}
         """Settled inputs, by uid of their pod."""
-        self._statuses = statuses
-        self._cache = cache
-        self._probes = probes
-        self._reasons = reasons
-        self._resizes = resizes
-        self._actuated = actuated
-        self._recorder = recorder
-        self._clock = clock
-        self._runtime_name = runtime_name
-        self._recursive_read_only = recursive_read_only
-        self._host_ips = host_ips
-        self._on_compose = on_compose
-        self._holds_claims = holds_claims
-        self._mirror_of = mirror_of
-        self._device_health = device_health
-        self._volume_health = volume_health
-        self._metrics = metrics
 
     def store(
         self,
@@ -138,51 +111,51 @@ class StatusComposer:
             starting: containers may have been started since ``status`` was read.
         """
         if terminated:
-            self._resizes.ended(pod.uid)
-        self._on_compose(pod, status)
+            self.resizes.ended(pod.uid)
+        self.on_compose(pod, status)
         old = self.reported(pod, mirror)
         sandbox = decide_sandbox(pod, status)
         inputs = StatusInputs(
             pod=pod,
             runtime=status,
-            runtime_name=self._runtime_name,
+            runtime_name=self.runtime_name,
             old=old,
-            now=self._clock.now(),
+            now=self.clock.now(),
             sandbox_usable=not sandbox.create,
             sandbox_message=sandbox.message,
             restarting_all=restart_all_active(pod, status),
-            recursive_read_only=_handler(status) in self._recursive_read_only(),
-            host_ips=tuple(self._host_ips),
+            recursive_read_only=_handler(status) in self.recursive_read_only(),
+            host_ips=tuple(self.host_ips),
             # an ended pod waits for no start: its last exit is the truth about it
-            start_errors={} if terminated else self._reasons.get(pod.uid),
-            probes=self._probes.results(pod),
+            start_errors={} if terminated else self.reasons.get(pod.uid),
+            probes=self.probes.results(pod),
             terminated=terminated,
-            resize_conditions=self._resizes.conditions(pod.uid),
-            actuated=actuated_containers(self._actuated, pod),
-            actuated_pod=self._actuated.get_pod_level(pod.uid),
-            device_health=self._device_health(pod),
-            volume_health=self._volume_health(pod.uid),
+            resize_conditions=self.resizes.conditions(pod.uid),
+            actuated=actuated_containers(self.actuated, pod),
+            actuated_pod=self.actuated.get_pod_level(pod.uid),
+            device_health=self.device_health(pod),
+            volume_health=self.volume_health(pod.uid),
         )
         may_run = not terminated and (
-            starting or bool(status.running_containers) or self._cache.is_doubtful(pod.uid)
+            starting or bool(status.running_containers) or self.cache.is_doubtful(pod.uid)
         )
-        may_run = may_run or self._holds_claims(pod.uid)
+        may_run = may_run or self.holds_claims(pod.uid)
         idle = override is None and not terminated
         if idle and self._is_settled(inputs, may_run):
-            self._probes.status_stored(pod, old)
+            self.probes.status_stored(pod, old)
             return old.get("phase") in TERMINAL_PHASES
         new = generate_api_pod_status(inputs)
-        if self._status_log is not None:
-            self._status_log(inputs, new)
+        if self.status_log is not None:
+            self.status_log(inputs, new)
         if override is not None:
             new = override(new)
         self._notice(pod, old, new)
-        self._statuses.set_status(pod, new, containers_may_run=may_run)
-        if idle and self._statuses.get_status(pod.uid) is old:
+        self.statuses.set_status(pod, new, containers_may_run=may_run)
+        if idle and self.statuses.get_status(pod.uid) is old:
             self._settled[pod.uid] = _Settled(inputs, may_run)
         else:
             self._settled.pop(pod.uid, None)
-        self._probes.status_stored(pod, new)
+        self.probes.status_stored(pod, new)
         return new.get("phase") in TERMINAL_PHASES
 
     def _is_settled(self, inputs: StatusInputs, may_run: bool) -> bool:
@@ -192,24 +165,24 @@ class StatusComposer:
             settled is not None
             and settled.containers_may_run is may_run
             and inputs.is_like(settled.inputs)
-            and self._statuses.is_reported(inputs.pod.uid)
+            and self.statuses.is_reported(inputs.pod.uid)
         )
 
     def reported(self, pod: Pod, mirror: Pod | None) -> api.PodStatus:
         """The newest status of a pod that the API has, or is about to get."""
-        kept = self._statuses.get_status(pod.uid)
+        kept = self.statuses.get_status(pod.uid)
         if kept is not None:
             return kept
         if pod.is_static:
-            mirror = self._mirror_of(pod) or mirror
+            mirror = self.mirror_of(pod) or mirror
         if mirror is not None and pod.is_reported_by(mirror):
             return mirrored(mirror)
         return pod.status
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         """Recompose the status from what is known, if there is one already."""
-        status = self._cache.status(pod.uid)
-        if status is not None and self._statuses.get_status(pod.uid) is not None:
+        status = self.cache.status(pod.uid)
+        if status is not None and self.statuses.get_status(pod.uid) is not None:
             self.store(pod, mirror, status, override=override)
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
@@ -220,11 +193,11 @@ class StatusComposer:
         run, none is shown: the pod is being stopped, and how they end is not known yet.
         """
         refusal, reported = rejected_status(pod, rejection), self.reported(pod, None)
-        status = self._cache.status(pod.uid)
+        status = self.cache.status(pod.uid)
         known = _has_run(reported) or (status is not None and not status.empty)
         if not known or (status is not None and status.running_containers):
             refusal = {**addresses_of(reported), **refusal}
-            self._statuses.set_status(pod, refusal, containers_may_run=False)
+            self.statuses.set_status(pod, refusal, containers_may_run=False)
             return
         self.store(
             pod,
@@ -232,7 +205,7 @@ class StatusComposer:
             status or PodRuntimeStatus(pod.uid, pod.name, pod.namespace),
             terminated=True,
             override=lambda composed: finished_status(
-                pod, {**composed, **refusal}, self._clock.now()
+                pod, {**composed, **refusal}, self.clock.now()
             ),
         )
 
@@ -242,7 +215,7 @@ class StatusComposer:
         After a reboot its containers have ended, whatever the API shows; it is not Ready. Its
         addresses stay: if it is rejected, they were its last ones.
         """
-        status, reported = self._cache.status(pod.uid), self.reported(pod, None)
+        status, reported = self.cache.status(pod.uid), self.reported(pod, None)
         if _has_run(reported) and not (status and status.running_containers):
             self.store(
                 pod,
@@ -253,25 +226,25 @@ class StatusComposer:
 
     def deadline(self, pod: Pod) -> float | None:
         """Unix seconds at which activeDeadlineSeconds ends the pod; None without one."""
-        kept = self._statuses.get_status(pod.uid) or pod.status
+        kept = self.statuses.get_status(pod.uid) or pod.status
         return pod_deadline(pod, kept.get("startTime"))
 
     def shows_end(self, uid: str) -> bool:
         """Whether the pod's newest status is terminal."""
-        return (self._statuses.get_status(uid) or {}).get("phase") in TERMINAL_PHASES
+        return (self.statuses.get_status(uid) or {}).get("phase") in TERMINAL_PHASES
 
     def finish(self, pod: Pod) -> None:
         """Settle the status of a pod that has ended and holds nothing any more."""
-        self._statuses.finish(pod)
+        self.statuses.finish(pod)
 
     def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
         if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(pod), NORMAL, Reason.DEADLINE_EXCEEDED, DEADLINE_MESSAGE
             )
         before, now = old.get("hostIP"), new.get("hostIP")
         if before and now and family(before) != family(now):
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(pod),
                 WARNING,
                 Reason.HOST_IPS_IP_FAMILY_MISMATCH,
@@ -282,7 +255,7 @@ class StatusComposer:
         if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
             seen = pod.annotations.get(CONFIG_SEEN)
             if seen:
-                self._metrics.pod_running(self._clock.now() - parse_time(seen))
+                self.metrics.pod_running(self.clock.now() - parse_time(seen))
 
 
 def _has_run(status: api.PodStatus) -> bool:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import ClassVar
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import background
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -47,17 +47,17 @@ class PodSync(Struct):
     """Reports the pull secrets that are missing; called once a pull has failed."""
 
 
-class SyncStep(ABC):
+class SyncStep(Component):
     """One step of a sync: the one interface through which every pod capability comes in.
 
     A step is repeatable and keeps nothing of a single sync.
     """
 
-    name: Step
+    name: ClassVar[Step]
 
-    @abstractmethod
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Run the step; an outcome ends the sync, with or without an error."""
+        raise NotImplementedError
 
     async def keep_up(self, pod: Pod) -> None:
         """The pod terminates, its containers still run: update what they read.
@@ -281,35 +281,25 @@ _SPANS = {
 """The kubelet's names of the spans of a sync."""
 
 
-class StageRunner:
+class StageRunner(Component):
     """Runs one sync of a worker: finds the pod's status, and calls the verb of the stage.
 
     ``ends`` returns for a uid whether its sync must stop because the pod ends.
     """
 
-    def __init__(
-        self,
-        syncer: PodSyncer,
-        cache: PodStatusCache,
-        runtime: RuntimeManager,
-        recorder: EventRecorder,
-        *,
-        traces: Traces,
-        ends: Callable[[str], bool],
-    ) -> None:
-        self._syncer = syncer
-        self._cache = cache
-        self._runtime = runtime
-        self._recorder = recorder
-        self._traces = traces
-        self._ends = ends
+    syncer: PodSyncer
+    cache: PodStatusCache
+    runtime: RuntimeManager
+    recorder: EventRecorder
+    traces: Traces
+    ends: Callable[[str], bool]
 
     async def run(self, run: RunSync) -> SyncOutcome:
         """Sync a pod once, within a trace and a span."""
         work, uid = run.work, run.uid
         named = work.pod or work.runtime_pod
         assert named is not None
-        trace = self._traces.enter(uid, named.namespace, named.name)
+        trace = self.traces.enter(uid, named.namespace, named.name)
         if run.stage is not Stage.SYNC:
             trace.ending()
         attributes = {
@@ -320,7 +310,7 @@ class StageRunner:
         }
         if run.stage is Stage.SYNC:
             attributes["k8s.pod.update_type"] = work.type
-        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+        with self.traces.tracer.span(_SPANS[run.stage], attributes) as sent:
             outcome = await self._run(run)
             if outcome.error:
                 sent.failed(outcome.error)
@@ -330,40 +320,40 @@ class StageRunner:
         work, uid = run.work, run.uid
         if work.pod is None:
             assert work.runtime_pod is not None
-            return await self._syncer.sync_terminating_runtime_pod(work.runtime_pod)
+            return await self.syncer.sync_terminating_runtime_pod(work.runtime_pod)
         pod = work.pod
         try:
             status = await self._status(pod)
         except CRIError as error:
             message = f"error determining status: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
+            self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
             return SyncOutcome(error=message)
         match run.stage:
             case Stage.SYNC:
-                return await self._syncer.sync_pod(
+                return await self.syncer.sync_pod(
                     pod,
                     work.mirror,
                     status,
-                    lambda: self._ends(uid),
+                    lambda: self.ends(uid),
                 )
             case Stage.TERMINATING:
-                return await self._syncer.sync_terminating_pod(
+                return await self.syncer.sync_terminating_pod(
                     pod, status, run.grace, run.status_override
                 )
             case _:
-                return await self._syncer.sync_terminated_pod(pod, status)
+                return await self.syncer.sync_terminated_pod(pod, status)
 
     async def _status(self, pod: Pod) -> PodRuntimeStatus:
         """The pod as the runtime has it: from the cache if certain, else from the runtime."""
-        usable = self._cache.usable(pod.uid)
+        usable = self.cache.usable(pod.uid)
         if usable is not None:
             return usable
-        if self._cache.known_absent(pod.uid):
+        if self.cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
         with span(TraceCall.READ_POD):
-            status = await self._runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
-        if status.empty and self._cache.get(pod.uid) is None:
-            self._cache.confirm_absent(pod.uid)
+            status = await self.runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
+        if status.empty and self.cache.get(pod.uid) is None:
+            self.cache.confirm_absent(pod.uid)
             return status
-        self._cache.set(status, own=True)
-        return self._cache.usable(pod.uid) or status
+        self.cache.set(status, own=True)
+        return self.cache.usable(pod.uid) or status

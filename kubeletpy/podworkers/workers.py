@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import exhausted, machine_fault
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
@@ -66,25 +66,26 @@ class KillWaits:
                 waiter.set_result(None)
 
 
-class SyncNotes:
+class SyncNotes(Component):
     """Notes about syncs for people: decisions, how the last one ended, metrics.
 
     ``now`` is Unix seconds.
     """
 
-    def __init__(self, history: DecisionHistory, metrics: PodWorkerMetrics) -> None:
-        self.history = history
+    history: DecisionHistory
+    metrics: PodWorkerMetrics
+
+    def __post_init__(self) -> None:
         self.last: dict[str, LastSync] = {}
         """How the last sync of each pod ended."""
-        self.troubles = history.troubles
-        self._metrics = metrics
+        self.troubles = self.history.troubles
 
     def begins(self, run: records.RunSync, record: records.WorkerRecord, now: float) -> None:
         """A sync begins: note how long its pod has waited, and why the pod ends, if it does."""
         if run.work.pod is not None and run.uid not in self.last:
-            self._metrics.pod_taken_on(len(run.work.pod.containers))
+            self.metrics.pod_taken_on(len(run.work.pod.containers))
         if run.work.type is UpdateType.CREATE and run.work.received_at:
-            self._metrics.worker_started(_since(run))
+            self.metrics.worker_started(_since(run))
         if run.stage is records.Stage.SYNC:
             self.troubles.no_end(run.uid)
         if run.stage is records.Stage.TERMINATING:
@@ -111,7 +112,7 @@ class SyncNotes:
         if run.work.received_at:
             finished = run.stage is records.Stage.TERMINATED and not outcome.error
             operation = "terminated" if finished else run.work.type.value
-            self._metrics.sync_done(operation, _since(run))
+            self.metrics.sync_done(operation, _since(run))
 
     def refused(self, uid: str, now: float) -> None:
         """The node refuses a pod."""

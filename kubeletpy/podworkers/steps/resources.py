@@ -31,24 +31,17 @@ class PodCgroup(SyncStep):
 
     name = Step.CGROUP
 
-    def __init__(
-        self,
-        cgroups: PodCgroupKeeper,
-        runtime: RuntimeManager,
-        cache: PodStatusCache,
-        recorder: EventRecorder,
-    ) -> None:
-        self._cgroups = cgroups
-        self._runtime = runtime
-        self._cache = cache
-        self._recorder = recorder
+    cgroups: PodCgroupKeeper
+    runtime: RuntimeManager
+    cache: PodStatusCache
+    recorder: EventRecorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Make the cgroup if it does not exist."""
         try:
-            if not self._cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
+            if not self.cgroups.exists(sync.pod) and _some_run(sync.pod, sync.status):
                 await self._stop_unlimited(sync)
-            await self._cgroups.ensure(sync.pod)
+            await self.cgroups.ensure(sync.pod)
         except CgroupError as error:
             message = f"unable to ensure pod container exists: {error}"
             return self._failed(sync.pod, Reason.FAILED_CREATE_POD_CONTAINER, message)
@@ -58,7 +51,7 @@ class PodCgroup(SyncStep):
         """Remove the cgroup of a pod that has ended."""
         try:
             with span(TraceCall.REMOVE_CGROUP):
-                await self._cgroups.destroy(pod)
+                await self.cgroups.destroy(pod)
         except CgroupError as error:
             message = f"cgroup not removed: {error}"
             return self._failed(pod, Reason.FAILED_REMOVE_POD_CONTAINER, message)
@@ -67,18 +60,18 @@ class PodCgroup(SyncStep):
     async def _stop_unlimited(self, sync: PodSync) -> None:
         pod = sync.pod
         log.warning("pod runs without its cgroup: it is stopped", extra={"pod": pod.key})
-        result = await self._runtime.kill_pod(pod, sync.status, None)
+        result = await self.runtime.kill_pod(pod, sync.status, None)
         if result.status is not None:
-            self._cache.set(result.status, own=True)
-            sync.status = self._cache.status(pod.uid) or result.status
+            self.cache.set(result.status, own=True)
+            sync.status = self.cache.status(pod.uid) or result.status
         if result.failed:
-            self._cache.invalidate(pod.uid)
+            self.cache.invalidate(pod.uid)
             raise CgroupError(
                 f"the pod runs without it and was not stopped: {result.error_message()}"
             )
 
     def _failed(self, pod: Pod, reason: Reason, message: str) -> SyncOutcome:
-        self._recorder.event(pod_reference(pod), WARNING, reason, message)
+        self.recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message)
 
 
@@ -96,10 +89,11 @@ class ClaimsStep(SyncStep):
 
     name = Step.CLAIMS
 
-    def __init__(self, claims: ClaimManager, recorder: EventRecorder, clock: Clock) -> None:
-        self._claims = claims
-        self._recorder = recorder
-        self._clock = clock
+    claims: ClaimManager
+    recorder: EventRecorder
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._waits: dict[str, float] = {}
         """Seconds until the next try, by pod uid."""
 
@@ -109,10 +103,10 @@ class ClaimsStep(SyncStep):
         if not uses_claims(pod) or not decide_sandbox(pod, sync.status).create:
             return None
         try:
-            await self._claims.prepare(pod)
+            await self.claims.prepare(pod)
         except ClaimProblem as error:
             message = f"Failed to prepare dynamic resources: {error}"
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(pod), WARNING, Reason.FAILED_PREPARE_DYNAMIC_RESOURCES, message
             )
             return self._again(pod, message)
@@ -122,7 +116,7 @@ class ClaimsStep(SyncStep):
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Unprepare the pod's claims; the pod stays in the API until all are unprepared."""
         try:
-            await self._claims.unprepare(pod.uid)
+            await self.claims.unprepare(pod.uid)
         except ClaimProblem as error:
             return self._again(pod, f"Failed to give back dynamic resources: {error}")
         self._waits.pop(pod.uid, None)
@@ -131,4 +125,4 @@ class ClaimsStep(SyncStep):
     def _again(self, pod: Pod, message: str) -> SyncOutcome:
         wait = self._waits.get(pod.uid, FIRST_RETRY_S)
         self._waits[pod.uid] = min(wait * 2, LAST_RETRY_S)
-        return SyncOutcome(error=message, retry_at=self._clock.now() + wait, waiting=True)
+        return SyncOutcome(error=message, retry_at=self.clock.now() + wait, waiting=True)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from kubeletpy.base.structs import Component
 from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -43,32 +44,16 @@ class RuntimeSync(SyncStep):
 
     name = Step.RUNTIME
 
-    def __init__(
-        self,
-        runtime: RuntimeManager,
-        composer: StatusComposer,
-        cache: PodStatusCache,
-        *,
-        probes: KubeProbeManager,
-        reasons: ReasonCache,
-        resizes: AllocationManager,
-        is_reported: Callable[[str], bool],
-        decided: Callable[[str, Sequence[Decision]], None],
-    ) -> None:
-        """Collect the components that a runtime sync reads and updates.
-
-        Args:
-            is_reported: whether the API has the newest status of a pod (by uid).
-            decided: called with the decisions about a pod before they are carried out.
-        """
-        self._runtime = runtime
-        self._composer = composer
-        self._cache = cache
-        self._probes = probes
-        self._reasons = reasons
-        self._resizes = resizes
-        self._is_reported = is_reported
-        self._decided = decided
+    runtime: RuntimeManager
+    composer: StatusComposer
+    cache: PodStatusCache
+    probes: KubeProbeManager
+    reasons: ReasonCache
+    resizes: AllocationManager
+    # whether the API has the newest status of a pod (by uid).
+    is_reported: Callable[[str], bool]
+    # called with the decisions about a pod before they are carried out.
+    decided: Callable[[str, Sequence[Decision]], None]
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Sync until there is nothing more to do; ends the pod's sync."""
@@ -95,32 +80,32 @@ class RuntimeSync(SyncStep):
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Forget why the pod's containers did not start: it no longer matters."""
-        self._reasons.forget(pod.uid)
+        self.reasons.forget(pod.uid)
         return None
 
     async def _round(self, sync: PodSync, reported: list[Decision]) -> PodSyncResult:
-        early = _EarlyStatus(sync, self._cache, self._composer)
+        early = _EarlyStatus(sync, self.cache, self.composer)
 
         def planned(decisions: Sequence[Decision]) -> None:
             reported.extend(decisions)
-            self._decided(sync.pod.uid, decisions)
+            self.decided(sync.pod.uid, decisions)
 
         try:
-            return await self._runtime.sync_pod(
+            return await self.runtime.sync_pod(
                 SyncPodRequest(
                     pod=sync.pod,
                     status=sync.status,
-                    probes=self._probes.results(sync.pod),
+                    probes=self.probes.results(sync.pod),
                     pull_secrets=sync.pull_secrets,
                     volume_mounts=sync.mounts,
                     # a static pod's status may be in a mirror that has not been seen yet
                     api_status=None
                     if sync.pod.is_static
-                    else self._composer.reported(sync.pod, None),
+                    else self.composer.reported(sync.pod, None),
                     on_sandbox_ready=early.sandbox_ready,
                     is_terminating=sync.is_terminating,
                     on_plan=planned,
-                    reported=lambda: self._is_reported(sync.pod.uid),
+                    reported=lambda: self.is_reported(sync.pod.uid),
                 )
             )
         finally:
@@ -129,18 +114,18 @@ class RuntimeSync(SyncStep):
     def _keep_result(self, sync: PodSync, result: PodSyncResult) -> bool:
         """Keep what the runtime sync found out; returns whether the pod has run to its end."""
         uid = sync.pod.uid
-        self._reasons.update(uid, result)
+        self.reasons.update(uid, result)
         if result.status is not None:
-            self._cache.set(result.status, own=True)
+            self.cache.set(result.status, own=True)
         if result.sync_error is not None or (result.status is None and result.failed):
             # what was done may have had effects that the status does not show
-            self._cache.invalidate(uid)
-        resized = result.sync_error is None and self._resizes.synced(sync.pod, result.resize)
+            self.cache.invalidate(uid)
+        resized = result.sync_error is None and self.resizes.synced(sync.pod, result.resize)
         changes = result.acted or result.failed or result.start_errors or resized
         if sync.is_terminating() or not changes:
             return False
-        sync.status = self._cache.usable(uid) or result.status or sync.status
-        return self._composer.store(sync.pod, sync.mirror, sync.status)
+        sync.status = self.cache.usable(uid) or result.status or sync.status
+        return self.composer.store(sync.pod, sync.mirror, sync.status)
 
 
 def _pull_failed(result: PodSyncResult) -> bool:
@@ -163,17 +148,18 @@ def _only_waits(result: PodSyncResult) -> bool:
     )
 
 
-class _EarlyStatus:
+class _EarlyStatus(Component):
     """Shows the pod's IPs early when its containers take long to start."""
 
-    def __init__(self, sync: PodSync, cache: PodStatusCache, composer: StatusComposer) -> None:
-        self._sync = sync
-        self._cache = cache
-        self._composer = composer
+    sync: PodSync
+    cache: PodStatusCache
+    composer: StatusComposer
+
+    def __post_init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
 
     def sandbox_ready(self, status: PodRuntimeStatus) -> None:
-        self._cache.set(status, own=True)
+        self.cache.set(status, own=True)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(EARLY_STATUS_AFTER, self._store, status)
 
@@ -182,8 +168,8 @@ class _EarlyStatus:
             self._timer.cancel()
 
     def _store(self, status: PodRuntimeStatus) -> None:
-        if not self._sync.is_terminating():
-            self._composer.store(self._sync.pod, self._sync.mirror, status)
+        if not self.sync.is_terminating():
+            self.composer.store(self.sync.pod, self.sync.mirror, status)
 
 
 class NetworkGate(SyncStep):
@@ -191,18 +177,17 @@ class NetworkGate(SyncStep):
 
     name = Step.NETWORK
 
-    def __init__(self, network_error: Callable[[], str], recorder: EventRecorder) -> None:
-        """``network_error``: why pods can't have a network now; empty when they can."""
-        self._network_error = network_error
-        self._recorder = recorder
+    # ``network_error``: why pods can't have a network now; empty when they can.
+    network_error: Callable[[], str]
+    recorder: EventRecorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """End the sync of a pod that needs the network while there is none."""
-        error = self._network_error()
+        error = self.network_error()
         if not error or sync.pod.host_network:
             return None
         message = f"network is not ready: {error}"
-        self._recorder.event(pod_reference(sync.pod), WARNING, Reason.NETWORK_NOT_READY, message)
+        self.recorder.event(pod_reference(sync.pod), WARNING, Reason.NETWORK_NOT_READY, message)
         return SyncOutcome(error=message, network_not_ready=True)
 
 
@@ -211,17 +196,16 @@ class Probes(SyncStep):
 
     name = Step.PROBES
 
-    def __init__(self, probes: KubeProbeManager) -> None:
-        self._probes = probes
+    probes: KubeProbeManager
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Start the pod's probes; those already running go on."""
-        self._probes.add_pod(sync.pod)
+        self.probes.add_pod(sync.pod)
         return None
 
     async def release(self, pod: Pod) -> SyncOutcome | None:
         """Stop the pod's probes."""
-        self._probes.remove_pod(pod.uid)
+        self.probes.remove_pod(pod.uid)
         return None
 
 
@@ -238,11 +222,10 @@ class MirrorPod(SyncStep):
 
     name = Step.MIRROR
 
-    def __init__(self, mirrors: MirrorKeeper) -> None:
-        self._mirrors = mirrors
+    mirrors: MirrorKeeper
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Reconcile the mirror of a static pod."""
         if sync.pod.is_static:
-            self._mirrors.reconcile(sync.pod, sync.mirror)
+            self.mirrors.reconcile(sync.pod, sync.mirror)
         return None

@@ -36,21 +36,15 @@ class Volumes(SyncStep):
 
     name = Step.VOLUMES
 
-    def __init__(
-        self,
-        volumes: VolumeManager,
-        recorder: EventRecorder,
-        rejected: Callable[[AdmissionReason], None] = lambda reason: None,
-    ) -> None:
-        """``rejected(reason)`` is called for each pod that is refused."""
-        self._volumes = volumes
-        self._recorder = recorder
-        self._rejected = rejected
+    # ``rejected(reason)`` is called for each pod that is refused.
+    volumes: VolumeManager
+    recorder: EventRecorder
+    rejected: Callable[[AdmissionReason], None] = lambda reason: None
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Mount the pod's volumes; their mounts go into the containers."""
         try:
-            sync.mounts = await self._volumes.set_up(sync.pod)
+            sync.mounts = await self.volumes.set_up(sync.pod)
         except VolumeError as error:
             if error.node_is_full:
                 return self._refused(sync.pod, Rejection(LIMIT_EXCEEDED, str(error)))
@@ -61,7 +55,7 @@ class Volumes(SyncStep):
     async def keep_up(self, pod: Pod) -> None:
         """Renew tokens and update files; a volume that can't be updated stays as it is."""
         try:
-            await self._volumes.refresh(pod)
+            await self.volumes.refresh(pod)
         except VolumeError as error:
             log.info(
                 "volumes of a terminating pod not updated",
@@ -72,7 +66,7 @@ class Volumes(SyncStep):
         """Unmount the volumes of a pod that has ended."""
         try:
             with span(TraceCall.TAKE_VOLUMES_DOWN):
-                await self._volumes.tear_down(pod.uid)
+                await self.volumes.tear_down(pod.uid)
         except VolumeError as error:
             message = f"Unable to take down volumes: {error}"
             return self._failed(pod, error, Reason.FAILED_UNMOUNT, message)
@@ -80,14 +74,14 @@ class Volumes(SyncStep):
 
     def _refused(self, pod: Pod, rejection: Rejection) -> SyncOutcome:
         """The pod can't run here: it fails, and its owner may create another elsewhere."""
-        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
-        self._rejected(rejection.reason)
+        self.recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        self.rejected(rejection.reason)
         refusal = rejected_status(pod, rejection)
         return SyncOutcome(terminal=True, status_override=lambda status: {**status, **refusal})
 
     def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
         if not error.reported:
-            self._recorder.event(pod_reference(pod), WARNING, reason, message)
+            self.recorder.event(pod_reference(pod), WARNING, reason, message)
         return SyncOutcome(error=message, fault=error.fault or machine_fault(error))
 
 
@@ -99,21 +93,20 @@ class Directories(SyncStep):
 
     name = Step.DIRECTORIES
 
-    def __init__(self, pods_dir: Path, recorder: EventRecorder) -> None:
-        """Make directories below ``pods_dir``, which is ``{root}/pods``."""
-        self._pods_dir = pods_dir
-        self._recorder = recorder
+    # Make directories below ``pods_dir``, which is ``{root}/pods``.
+    pods_dir: Path
+    recorder: EventRecorder
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Make the directories that are missing."""
         uid = sync.pod.uid
-        if (self._pods_dir / uid / "plugins").is_dir():
+        if (self.pods_dir / uid / "plugins").is_dir():
             return None
         try:
-            await asyncio.to_thread(_create_directories, self._pods_dir, uid)
+            await asyncio.to_thread(_create_directories, self.pods_dir, uid)
         except OSError as error:
             message = f"error making pod data directories: {error}"
-            self._recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
+            self.recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
             return SyncOutcome(error=message, fault=machine_fault(error))
         return None
 
@@ -141,17 +134,18 @@ class PullSecrets(SyncStep):
 
     name = Step.PULL_SECRETS
 
-    def __init__(self, api: KubeApi | None, recorder: EventRecorder) -> None:
-        """Fetch secrets from ``api``; None: the agent is standalone, and there are none."""
-        self._api = api
-        self._recorder = recorder
+    # Fetch secrets from ``api``; None: the agent is standalone, and there are none.
+    api: KubeApi | None
+    recorder: EventRecorder
+
+    def __post_init__(self) -> None:
         self._missing: dict[str, tuple[str, ...]] = {}
         """Pod uid -> secrets, for people; the longest known go first."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Fetch the secrets, unless all containers run already."""
         if not _all_run(sync.pod, sync.status):
-            found = await fetch_pull_secrets(self._api, sync.pod)
+            found = await fetch_pull_secrets(self.api, sync.pod)
             sync.pull_secrets = found
             self._note(sync.pod.uid, _names(sync.pod), {each.name for each in found})
             if missing := self.missing(sync.pod.uid):
@@ -163,7 +157,7 @@ class PullSecrets(SyncStep):
         return self._missing.get(uid, ())
 
     def _report(self, pod: Pod, missing: Sequence[str]) -> None:
-        self._recorder.event(
+        self.recorder.event(
             pod_reference(pod),
             WARNING,
             Reason.FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET,

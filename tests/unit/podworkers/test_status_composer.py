@@ -280,7 +280,7 @@ async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
     found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
     mirror, s = Pod(found), Setup()
     assert s.composer.reported(static, None) == {}
-    s.composer._mirror_of = lambda pod: mirror
+    s.composer.mirror_of = lambda pod: mirror
     assert s.composer.reported(static, None) == {"phase": "Running"}
     found["status"] |= {"phase": "Failed", "reason": "Terminated", "startTime": STARTED}
     mirror = Pod(found)
