@@ -29,8 +29,9 @@ from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.plugin import over_socket
 from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
-from kubeletpy.resources.dra.model import BadClaimState, ClaimProblem, claim_uses, uses_claims
+from kubeletpy.resources.dra.model import ClaimProblem, claim_uses, uses_claims
 from kubeletpy.resources.dra.model import Claims as KnownClaims
+from kubeletpy.resources.placement.state import StateError
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
     UserNamespaceRanges,
@@ -148,7 +149,7 @@ def build_claims(context: BuildContext) -> ClaimParts:
 
     try:
         state = ClaimState(root / "dra_manager_state", show)
-    except BadClaimState as error:
+    except StateError as error:
         raise ConfigError([Problem("dra_manager_state", "", str(error))]) from error
 
     health = _Health(root / "dra_health_state", outside.clock, state, signals.pod_changed, gates)

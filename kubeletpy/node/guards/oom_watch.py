@@ -12,9 +12,10 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.node.guards.kernel_settings import Kill, Kills, parse_kernel_record
 
 log = logging.getLogger(__name__)
@@ -44,30 +45,34 @@ class OOMWatch:
         self, open_log: Callable[[], int], mark: Path, boot_id: str, killed: Callable[[Kill], None]
     ) -> None:
         self._open = open_log
-        self._mark = mark
+        self._mark = StateFile(
+            mark, self._capture, "kills may be reported again after a restart of the agent"
+        )
         self._boot_id = boot_id
         self._killed = killed
         self._reported: int | None = None
         """The last record that was reported, or need not be; None: not known yet."""
-        self._saved: int | None = None
         self._newest = -1
 
     async def run(self) -> None:
         """Follow the log until cancelled; where there is none, log that once."""
-        self._reported = self._saved = await asyncio.to_thread(self._read_mark)
+        self._reported = await asyncio.to_thread(self._read_mark)
         stated = False
-        while True:
-            try:
-                await self._follow()
-            except OSError as error:
-                if not stated:
-                    log.warning(
-                        "the kernel's log can't be read: kills for lack of memory on the machine "
-                        "(SystemOOM) are not reported",
-                        extra={"why": str(error)},
-                    )
-                stated = True
-            await asyncio.sleep(RETRY_S)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except OSError as error:
+                    if not stated:
+                        log.warning(
+                            "the kernel's log can't be read: kills for lack of memory on the "
+                            "machine (SystemOOM) are not reported",
+                            extra={"why": str(error)},
+                        )
+                    stated = True
+                await asyncio.sleep(RETRY_S)
+        finally:
+            await self._mark.close()
 
     async def _follow(self) -> None:
         descriptor = self._open()
@@ -80,7 +85,6 @@ class OOMWatch:
                     await readable.wait()
                     readable.clear()
                     self._read_some(descriptor, kills)
-                    await self._save()
             finally:
                 loop.remove_reader(descriptor)
         finally:
@@ -92,7 +96,7 @@ class OOMWatch:
                 data = os.read(descriptor, RECORD_BYTES)
             except BlockingIOError:
                 if self._reported is None:  # the first agent since boot reports from now on
-                    self._reported = self._newest
+                    self._set_reported(self._newest)
                 return
             except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
                 continue
@@ -102,25 +106,19 @@ class OOMWatch:
             self._newest = record.sequence
             kill = kills.add(record)
             if kill is not None and self._reported is not None and kill.sequence > self._reported:
-                self._reported = kill.sequence
+                self._set_reported(kill.sequence)
                 self._killed(kill)
 
-    async def _save(self) -> None:
-        if self._reported == self._saved:
-            return
-        self._saved = self._reported
-        text = json.dumps({"bootID": self._boot_id, "sequence": self._reported})
-        try:
-            await asyncio.to_thread(write_private, self._mark, text)
-        except OSError as error:
-            log.warning(
-                "kills may be reported again after a restart of the agent",
-                extra={"file": str(self._mark), "why": str(error)},
-            )
+    def _set_reported(self, sequence: int) -> None:
+        self._reported = sequence
+        self._mark.write_soon()
+
+    def _capture(self) -> Callable[[], str]:
+        return partial(json.dumps, {"bootID": self._boot_id, "sequence": self._reported})
 
     def _read_mark(self) -> int | None:
         try:
-            found = json.loads(self._mark.read_bytes()[:MARK_BYTES])
+            found = json.loads(read_state(self._mark.path, MARK_BYTES))
         except (OSError, ValueError):
             return None
         if not isinstance(found, dict) or found.get("bootID") != self._boot_id:

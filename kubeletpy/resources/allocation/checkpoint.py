@@ -16,28 +16,24 @@ from running.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import replace
 from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.resources import PodResources, Requirements
+from kubeletpy.resources.placement.state import StateError
 
 log = logging.getLogger(__name__)
 
 SNAPSHOT_AFTER_S = 1.0
 """Changes within this time go into one snapshot."""
-RETRY_AFTER_S = 30.0
-MAX_BYTES = 64 << 20
-"""More than the pods of any node need; a bigger file is not read."""
-MAX_LINES = 10_000
-"""Journal lines without a snapshot (on a full disk); beyond that, one line per pod is kept."""
 _NOTHING = PodResources()
 
 
@@ -52,21 +48,24 @@ class ResourceState:
 
         Without ``memory_volumes``, sizes of volumes that the files contain are ignored.
         """
-        self._path = path
+        self._file: StateFile | None = None
         self._memory_volumes = memory_volumes
         self._pods: dict[str, PodResources] = {}
         self.complete = False
         """Whether every record ever written is known: the files existed and were readable."""
         self._journal: int | None = None
         self._lines: list[bytes] = []
-        """Journal lines that no snapshot contains."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
-        self._closed = False
-        self._write_failing = False
-        """A write failed; logged once, until one succeeds."""
+        """Those since the newest snapshot was begun."""
         if path is not None:
-            self._load(path)
+            problem = "allocated resources can't be written; trying again"
+            self._file = StateFile(
+                path,
+                self._capture,
+                problem,
+                soon_s=SNAPSHOT_AFTER_S,
+                stored=lambda: self._restart_journal(path),
+            )
+            self._load(path, self._file)
 
     # -- records -----------------------------------------------------------------------------
 
@@ -130,65 +129,34 @@ class ResourceState:
 
     async def close(self) -> None:
         """Write what is not in the snapshot yet, and stop writing."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        if self._path is not None and self._lines:
-            await self._snapshot(self._path)
+        if self._file is not None:
+            await self._file.close()
         if self._journal is not None:
             os.close(self._journal)
             self._journal = None
 
     def _note(self, line: bytes) -> None:
-        if self._path is None:
+        if self._file is None:
             return
         try:
+            journal = _journal_path(self._file.path)
             if self._journal is None:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                self._journal = os.open(_journal_path(self._path), flags, 0o600)
-            with complete_errors(_journal_path(self._path)):
+                self._journal = os.open(journal, flags, 0o600)
+            with complete_errors(journal):
                 if os.write(self._journal, line) < len(line):
                     os.write(self._journal, b"\n")
         except OSError as error:
-            self._log_unwritable(error)
+            self._file.failed(error)
         self._lines.append(line)
-        self._write_soon(SNAPSHOT_AFTER_S)
+        self._file.write_soon()
 
-    def _write_soon(self, delay: float) -> None:
-        if self._timer is None and self._writing is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        assert self._path is not None, "a state without a path is never due"
-        self._writing = asyncio.get_running_loop().create_task(
-            self._snapshot(self._path), name=f"write {self._path.name}"
-        )
-
-    async def _snapshot(self, path: Path) -> None:
-        count, pods = len(self._lines), dict(self._pods)
-        again: float | None = None
-        try:
-            await asyncio.to_thread(lambda: write_private(path, checkpoint_file.snapshot(pods)))
-            # changes made meanwhile are not in the snapshot: the new journal begins with them
-            self._lines = self._lines[count:]
-            self._restart_journal(path)
-            self._write_failing = False
-            again = SNAPSHOT_AFTER_S if self._lines else None
-        except OSError as error:
-            self._log_unwritable(error)
-            if len(self._lines) > MAX_LINES:
-                self._lines = [checkpoint_file.journal_line(*item) for item in self._pods.items()]
-            again = RETRY_AFTER_S
-        finally:
-            self._writing = None
-        if again is not None:
-            self._write_soon(again)
+    def _capture(self) -> Callable[[], str]:
+        self._lines = []
+        return partial(checkpoint_file.snapshot, dict(self._pods))
 
     def _restart_journal(self, path: Path) -> None:
+        """Begin the new journal with the changes that the snapshot lacks."""
         if not self._lines and self._journal is not None:
             os.ftruncate(self._journal, 0)
             return
@@ -206,17 +174,9 @@ class ResourceState:
             os.close(self._journal)
         self._journal = descriptor
 
-    def _log_unwritable(self, error: OSError) -> None:
-        if not self._write_failing:
-            self._write_failing = True
-            log.warning(
-                "allocated resources can't be written; trying again",
-                extra={"path": str(self._path), "why": str(error)},
-            )
-
     # -- reading -----------------------------------------------------------------------------
 
-    def _load(self, path: Path) -> None:
+    def _load(self, path: Path, file: StateFile) -> None:
         text = _read(path)
         lines = (_read(_journal_path(path)) or b"").splitlines(keepends=True)
         if text is None and not lines:
@@ -225,7 +185,7 @@ class ResourceState:
         if text is not None:
             try:
                 self._pods = checkpoint_file.read_snapshot(text.decode("utf-8", "replace"))
-            except checkpoint_file.BadAllocationState as error:
+            except StateError as error:
                 problem = str(error)
         if lines and not lines[-1].endswith(b"\n"):
             # torn by the agent's death: its change never took effect
@@ -238,7 +198,8 @@ class ResourceState:
             self._pods = {uid: replace(found, volumes={}) for uid, found in self._pods.items()}
         if unread:
             problem = problem or f"{unread} lines of its journal can't be read"
-        self._lines = lines
+        if lines:
+            file.note_change()
         self.complete = not problem
         if problem:
             log.warning(
@@ -254,11 +215,9 @@ def _journal_path(path: Path) -> Path:
 def _read(path: Path) -> bytes | None:
     """A file's content; None if it does not exist, empty if it can't be read."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            return b""
-        return path.read_bytes()
+        return read_state(path)
     except FileNotFoundError:
         return None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         log.warning("a state file can't be read", extra={"path": str(path), "why": str(error)})
         return b""

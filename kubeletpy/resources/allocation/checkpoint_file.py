@@ -3,7 +3,7 @@
 The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like the kubelet's state
 files, so that either agent can take over the other's node. The journal has one JSON line per
 change, ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its
-first line, it yields the same state. Unreadable content raises BadAllocationState or is counted.
+first line, it yields the same state. Unreadable content raises StateError or is counted.
 Source: docs/reference/names.csv: checkpoint.
 """
 
@@ -15,14 +15,11 @@ from typing import Any
 
 from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.allocation.resources import KINDS, PodResources, Requirements
+from kubeletpy.resources.placement.state import StateError, reading, unseal
 
 CONTAINERS = "ContainerResources"
 POD_LEVEL = "PodLevelResources"
 VOLUMES = "EmptyDirVolumeLimits"
-
-
-class BadAllocationState(ValueError):
-    """A state file that cannot be used; the message contains the reason."""
 
 
 def snapshot(pods: Mapping[str, PodResources]) -> str:
@@ -33,20 +30,10 @@ def snapshot(pods: Mapping[str, PodResources]) -> str:
 
 
 def read_snapshot(text: str) -> dict[str, PodResources]:
-    """Parse a state file. Raises BadAllocationState."""
-    try:
-        document = json.loads(text)
-        data = document["data"]
-        if document["checksum"] != checksum(data):
-            raise BadAllocationState("its checksum is not that of its data")
-        entries = json.loads(data).get("entries") or {}
+    """Parse a state file. Raises StateError."""
+    with reading():
+        entries = json.loads(unseal(text, checksum, "data", "checksum")).get("entries") or {}
         return {uid: _read_entry(entry) for uid, entry in entries.items()}
-    except BadAllocationState:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadAllocationState(
-            f"it is not a state file: {type(error).__name__}: {error}"
-        ) from error
 
 
 def checksum(data: str) -> int:
@@ -65,9 +52,10 @@ def replay(pods: dict[str, PodResources], lines: Iterable[bytes]) -> int:
     unread = 0
     for line in lines:
         try:
-            uid, entry = json.loads(line)
-            found = None if entry is None else _read_entry(entry)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            with reading():
+                uid, entry = json.loads(line)
+                found = None if entry is None else _read_entry(entry)
+        except StateError:
             unread += 1
             continue
         if found is None:
@@ -99,5 +87,5 @@ def _requirements(value: Mapping[str, Any]) -> Requirements:
     for kind in KINDS:
         for amount in (value.get(kind) or {}).values():
             if not isinstance(amount, str):
-                raise BadAllocationState("an amount is not a string")
+                raise StateError("an amount is not a string")
     return dict(value)  # type: ignore[return-value]

@@ -6,7 +6,6 @@ Source: docs/reference/behaviour-resources.md, rx.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -18,10 +17,6 @@ from kubeletpy.resources.placement import state
 K = TypeVar("K")
 
 FILE = "kubelet_internal_checkpoint"
-
-
-class BadDeviceCheckpoint(ValueError):
-    """The file can't be used; the text contains the reason."""
 
 
 def render(
@@ -53,13 +48,10 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
     """Return the devices of each container, and the names of the resources that had a plugin.
 
     Raises:
-        BadDeviceCheckpoint: it is not what the kubelet or this agent has written.
+        StateError: it is not what the kubelet or this agent has written.
     """
-    try:
-        whole = json.loads(text)
-        data = whole["Data"]
-        if whole["Checksum"] != checksum(data):
-            raise BadDeviceCheckpoint(f"its checksum is not that of its data ({checksum(data)})")
+    with state.reading():
+        data = state.unseal(text, checksum, "Data", "Checksum")
         bookings = {}
         for entry in data["PodDeviceEntries"] or ():
             holder = DeviceHolder(entry["PodUID"], entry["ContainerName"], entry["ResourceName"])
@@ -68,12 +60,6 @@ def parse_checkpoint(text: str | bytes) -> tuple[dict[DeviceHolder, Booking], tu
             at = {int(node): tuple(ids or ()) for node, ids in devices.items()}
             bookings[holder] = Booking(at, response)
         return bookings, tuple(data["RegisteredDevices"] or ())
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise BadDeviceCheckpoint(f"it is not a checkpoint of devices: {error!r}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, binascii.Error) as error:
-        raise BadDeviceCheckpoint(f"it can't be read: {error}") from None
-    except ValueError as error:
-        raise BadDeviceCheckpoint(str(error)) from None
 
 
 def checksum(data: Mapping[str, Any]) -> int:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts, HeldResource, Pod
 from kubeletpy.pods.resources import pod_limits
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.plugin_calls import PluginCallFailed
-from kubeletpy.resources.devices import model, pick
-from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
+from kubeletpy.resources.devices import checkpoint, model, pick
 from kubeletpy.resources.devices.plugin import DevicePlugin, OpenPlugin, PluginAnswer, over_socket
 from kubeletpy.resources.devices.registration import DevicePlugins, NodeReport
 from kubeletpy.resources.placement.model import AllocationRefused, Hint, Hints
@@ -51,7 +51,7 @@ class Allocator:
         self,
         state: model.DeviceState,
         plugins: Mapping[str, DevicePlugin],
-        file: CheckpointFile,
+        file: StateFile,
         metrics: DeviceMetrics,
     ) -> None:
         """Allocate devices of ``plugins``, the current ones by resource."""
@@ -229,7 +229,12 @@ class DeviceManager:
         self._pod_runs = pod_runs
         self._is_active = is_active
         self._nodes = nodes
-        self._file = CheckpointFile(directory, self.state)
+        self._file = StateFile(
+            directory / checkpoint.FILE,
+            self._capture,
+            "the device checkpoint can't be written; trying again",
+            soon_s=0.5,
+        )
         self._report = NodeReport(self.state, node_changed)
         self._listed = asyncio.Event()
         self._returns_until = float("-inf")
@@ -249,7 +254,7 @@ class DeviceManager:
     async def start(self) -> None:
         """Read the containers' devices from the checkpoint, then let plugins register."""
         now = asyncio.get_running_loop().time()
-        await self._file.restore(now)
+        await self._restore(now)
         self._returns_until = now + RETURNS_WITHIN_S
         await self.plugins.listen()
 
@@ -258,6 +263,29 @@ class DeviceManager:
         self._report.close()
         await self.plugins.close()
         await self._file.close()
+
+    async def _restore(self, now: float) -> None:
+        """Restore the state. An unusable file is reported and ignored."""
+        try:
+            text = await asyncio.to_thread(read_state, self._file.path)
+            bookings, resources = await asyncio.to_thread(checkpoint.parse_checkpoint, text)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            log.error(
+                "which devices pods have can't be read: their containers keep them, but they may "
+                "be given again; drain the node, then remove the file",
+                extra={"file": str(self._file.path), "why": str(error)},
+            )
+            return
+        self.state.restored(resources, bookings, now)
+
+    def _capture(self) -> Callable[[], str]:
+        bookings = dict(self.state.bookings)
+        healthy = {name: each.healthy for name, each in self.state.resources.items()}
+        return lambda: checkpoint.render(
+            bookings, {name: sorted(ids) for name, ids in healthy.items()}
+        )
 
     # -- the node ------------------------------------------------------------------------------
 

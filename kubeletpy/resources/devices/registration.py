@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from kubeletpy.base.host.state_file import StateFile
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts
@@ -23,7 +24,6 @@ from kubeletpy.remote.errors import Code
 from kubeletpy.remote.local_server import CallRefused, LocalServer, parsed
 from kubeletpy.remote.plugin_calls import PluginCallFailed
 from kubeletpy.resources.devices import model
-from kubeletpy.resources.devices.checkpoint_file import CheckpointFile
 from kubeletpy.resources.devices.model import (
     DeviceHolder,
     DeviceState,
@@ -198,7 +198,7 @@ class DevicePlugins:
         self,
         directory: Path,
         state: DeviceState,
-        file: CheckpointFile,
+        file: StateFile,
         report: NodeReport,
         metrics: DeviceMetrics,
         *,

@@ -1,6 +1,6 @@
 """The file ``dra_manager_state`` in the kubelet's own form, so that a node can change agents. Pure.
 
-Whatever a file contains, only BadClaimState is raised. Source:
+Whatever a file contains, only StateError is raised. Source:
 docs/reference/behaviour-resources.md, rx.
 """
 
@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kubeletpy.resources.dra.model import BadClaimState, ClaimDevice, ClaimInfo
+from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
+from kubeletpy.resources.placement.state import StateError, reading, unseal
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 
@@ -30,22 +31,14 @@ def render(claims: Iterable[ClaimInfo]) -> str:
 
 
 def parse_checkpoint(text: str) -> list[ClaimInfo]:
-    """The claims in a file. Raises BadClaimState."""
-    try:
-        document = json.loads(text)
-        data = document["Data"]
-        if document["Checksum"] != checksum(data):
-            raise BadClaimState("its checksum is not that of its data")
-        found = json.loads(data)
+    """The claims in a file. Raises StateError."""
+    with reading():
+        found = json.loads(unseal(text, checksum, "Data", "Checksum"))
         if (found["kind"], found["apiVersion"]) != (KIND, API_VERSION):
-            raise BadClaimState(
+            raise StateError(
                 f"it is a {found['kind']} of {found['apiVersion']}, not of {API_VERSION}"
             )
         return [_read_entry(entry) for entry in found["ClaimInfoStateList"] or ()]
-    except BadClaimState:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BadClaimState(f"it is not a state file: {type(error).__name__}: {error}") from error
 
 
 def checksum(data: str) -> int:
@@ -117,5 +110,5 @@ def _read_device(entry: Mapping[str, Any]) -> ClaimDevice:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise BadClaimState(f"{value!r:.40} is no text")
+        raise StateError(f"{value!r:.40} is no text")
     return value

@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import replace
-from kubeletpy.base.tasks import Lasting, run_all, run_together
+from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
 from kubeletpy.metrics.resources import DraMetrics
@@ -25,6 +26,7 @@ from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra import model
 from kubeletpy.resources.dra.drivers import DraDrivers, DriverCalls
+from kubeletpy.resources.placement.state import StateError
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
 log = logging.getLogger(__name__)
@@ -32,8 +34,6 @@ log = logging.getLogger(__name__)
 CHECK_S = 60.0
 """Between two checks for claims of pods that were removed. Source: docs/reference/constants.csv:
 DRA reconcile / slice wipe delay."""
-MAX_BYTES = 16 << 20
-"""More than the claims of any node need; a bigger file is not read."""
 
 
 class ClaimState:
@@ -46,18 +46,14 @@ class ClaimState:
         """Read the file, if there is one; ``show`` is called with the claims at each change.
 
         Raises:
-            BadClaimState: the file cannot be used. The agent must not run then: claims of running
+            StateError: the file cannot be used. The agent must not run then: claims of running
                 pods would be prepared again, and never unprepared.
         """
-        self._path = path
+        self._file = StateFile(path, self._capture, "prepared claims are not written; trying again")
         self._show = show
         self._claims: dict[model.ClaimKey, model.ClaimInfo] = {
             claim.key: claim for claim in _read(path)
         }
-        self._turn = asyncio.Lock()
-        self._lasting = Lasting()
-        self._written = 0
-        self._version = 0
         show(self._claims)
 
     @property
@@ -79,42 +75,31 @@ class ClaimState:
 
     async def close(self) -> None:
         """Wait for a write in progress."""
-        await self._lasting.close()
+        await self._file.close()
 
     async def _save(self) -> None:
-        """Write the current state; a write continues even when its waiter is canceled."""
-        self._version += 1
         self._show(self._claims)
-        await self._lasting.finish(self._write(self._version))
+        try:
+            await self._file.write()
+        except OSError as error:
+            raise model.ClaimProblem(f"{self._file.path} cannot be written: {error}") from error
 
-    async def _write(self, mine: int) -> None:
-        """Write version ``mine`` or a later one, unless another caller has done so."""
-        from kubeletpy.resources.dra import checkpoint
+    def _capture(self) -> Callable[[], str]:
+        from kubeletpy.resources.dra import checkpoint  # most nodes have no claims
 
-        async with self._turn:
-            if self._written >= mine:
-                return
-            version, text = self._version, checkpoint.render(self._claims.values())
-            try:
-                await asyncio.to_thread(write_private, self._path, text)
-            except OSError as error:
-                raise model.ClaimProblem(f"{self._path} cannot be written: {error}") from error
-            self._written = version
+        return partial(checkpoint.render, list(self._claims.values()))
 
 
 def _read(path: Path) -> list[model.ClaimInfo]:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise model.BadClaimState(f"it has more than {MAX_BYTES} bytes")
+        data = read_state(path)
         from kubeletpy.resources.dra import checkpoint  # most nodes have no claims
 
         return checkpoint.parse_checkpoint(data.decode())
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise model.BadClaimState(f"{path}: {error}. Drain the node and remove the file") from error
+        raise StateError(f"{path}: {error}. Drain the node and remove the file") from error
 
 
 class ClaimLocks:

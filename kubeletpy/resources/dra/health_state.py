@@ -6,19 +6,17 @@ Source: docs/reference/behaviour-resources.md, rv, rx.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.health import DeviceHealth, DeviceKey, Known
 
-log = logging.getLogger(__name__)
-
-MAX_BYTES = 16 << 20
+PROBLEM = "the health of devices cannot be written; after a restart it is unknown at first"
 _SOON_S = 0.01
 
 
@@ -35,14 +33,12 @@ class HealthState:
         changed: Callable[[set[tuple[str, DeviceKey]]], None],
     ) -> None:
         """Read the file; call ``changed`` with the drivers and devices whose health changed."""
-        self._path = path
         self._clock = clock
         self._changed = changed
         self._known: dict[str, dict[DeviceKey, DeviceHealth]] = _read(path)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._writing: asyncio.Task[None] | None = None
-        self._dirty = False
+        self._file = StateFile(path, self._capture, PROBLEM)
         self._wait()
 
     @property
@@ -55,7 +51,7 @@ class HealthState:
         now = self._clock.now()
         self._known[driver], changed = health.with_report(self._known.get(driver, {}), answer, now)
         if changed:
-            self._save()
+            self._file.write_soon()
             self._changed({(driver, key) for key in changed})
         self._wait()
 
@@ -64,8 +60,7 @@ class HealthState:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._writing is not None:
-            await self._writing
+        await self._file.close()
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -87,31 +82,12 @@ class HealthState:
             self._changed(ended)
         self._wait()
 
-    # -- the file ------------------------------------------------------------------------------
-
-    def _save(self) -> None:
-        self._dirty = True
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), name="device health")
-
-    async def _write(self) -> None:
-        try:
-            while self._dirty:
-                self._dirty = False
-                text = health.render(self._known)
-                await asyncio.to_thread(write_private, self._path, text)
-        except OSError as error:
-            log.warning(
-                "the health of devices cannot be written; after a restart it is unknown at first",
-                extra={"file": str(self._path), "why": str(error)},
-            )
-        finally:
-            self._writing = None
+    def _capture(self) -> Callable[[], str]:
+        return partial(health.render, dict(self._known))
 
 
 def _read(path: Path) -> dict[str, dict[DeviceKey, DeviceHealth]]:
     try:
-        with path.open("rb") as file:
-            return health.parse_health(file.read(MAX_BYTES).decode(errors="replace"))
-    except OSError:
+        return health.parse_health(read_state(path).decode(errors="replace"))
+    except (OSError, ValueError):
         return {}

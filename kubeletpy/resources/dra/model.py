@@ -281,10 +281,6 @@ class ClaimWait(Struct, frozen=True):
     until: float
 
 
-class BadClaimState(ValueError):
-    """A state file that cannot be used; the message contains the reason."""
-
-
 ClaimKey = tuple[str, str]
 """Namespace and name."""
 Claims = Mapping[ClaimKey, ClaimInfo]

@@ -34,7 +34,7 @@ from kubeletpy.resources.placement.state import (
     write_memory_state,
 )
 from kubeletpy.resources.placement.static_cpus import CPU, StaticCpus, exclusive_cpus
-from kubeletpy.resources.placement.static_manager import Form, StateFile, StaticManager
+from kubeletpy.resources.placement.static_manager import Form, StaticManager
 from kubeletpy.resources.placement.static_memory import StaticMemory
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
@@ -65,9 +65,14 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
                 DisableCPUQuotaWithExclusiveCPUs).
         """
         state = CpuState(NO_CPU_POLICY) if policy is None else policy.initial()
-        file = StateFile(root_dir, _CPU_FORM)
         super().__init__(
-            policy, state, file, metrics, requests=metrics.cpu_requests, errors=metrics.cpu_errors
+            policy,
+            state,
+            root_dir,
+            _CPU_FORM,
+            metrics,
+            requests=metrics.cpu_requests,
+            errors=metrics.cpu_errors,
         )
         self._subscribers: list[Callable[[], None]] = []
         self._quota_off = quota_off
@@ -103,12 +108,12 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         names = self._unsettled.pop(pod.uid, [])
         source = self._source(pod)
         try:
-            await self._file.write(self.state)
+            await self._file.write()
         except OSError as error:
             for name in names:
                 self.state = self.state.without_container(pod.uid, name)
                 self._count_refusal(source)
-            self._file.write_soon(self.state)
+            self._file.write_soon()
             raise model.write_refusal(_CPU_FORM.name, error) from error
         finally:
             self._notify()
@@ -132,7 +137,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
                 "CPUs are free again",
                 extra={"pods": left, "pool": model.format_ids(self.state.pool)},
             )
-            self._file.write_soon(self.state)
+            self._file.write_soon()
             self._update_metrics()
             self._notify()
 
@@ -346,11 +351,11 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     ) -> None:
         """Manage memory by a policy; None is memoryManagerPolicy None."""
         state = MemoryState(NO_MEMORY_POLICY) if policy is None else policy.initial()
-        file = StateFile(root_dir, _MEMORY_FORM)
         super().__init__(
             policy,
             state,
-            file,
+            root_dir,
+            _MEMORY_FORM,
             metrics,
             requests=metrics.memory_requests,
             errors=metrics.memory_errors,
@@ -363,14 +368,14 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         names = self._unsettled.pop(pod.uid, [])
         source = self._source(pod)
         try:
-            await self._file.write(self.state)
+            await self._file.write()
         except OSError as error:
             self._count_refusal(source)
             # blocks of init containers have shrunk for later ones: release the whole pod
             if self._policy is not None:
                 others = {*self.state.entries, *self.state.pools} - {pod.uid}
                 self.state = self._policy.without_all_but(self.state, others)
-            self._file.write_soon(self.state)
+            self._file.write_soon()
             raise model.write_refusal(_MEMORY_FORM.name, error) from error
         for name in names:
             self._log_allocation(pod, name, source)
@@ -386,7 +391,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         if self.state is not before:
             left = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info("memory is free again", extra={"pods": left})
-            self._file.write_soon(self.state)
+            self._file.write_soon()
 
     # -- what containers get --------------------------------------------------------------------
 

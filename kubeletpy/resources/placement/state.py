@@ -8,7 +8,8 @@ such a checksum, too. Source: docs/reference/behaviour-resources.md, rs, rx.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -69,8 +70,32 @@ def _bytes(text: str) -> bytes:
 # The JSON of the files.
 
 
-class StateError(Exception):
+class StateError(ValueError):
     """A state file can't be used; the message states what is wrong with it."""
+
+
+@contextmanager
+def reading(problem: str = "it is not a state file") -> Iterator[None]:
+    """Raise StateError for whatever a malformed file makes its reader raise."""
+    try:
+        yield
+    except StateError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StateError(f"{problem}: {type(error).__name__}: {error}") from error
+
+
+def unseal(text: str | bytes, checksum: Callable[[Any], int], data: str, total: str) -> Any:
+    """Return the contents of a file that has its checksum beside them. Use it in ``reading``.
+
+    Args:
+        checksum: computes that of the contents.
+        data: the key of the contents, ``total`` that of their checksum.
+    """
+    document = json.loads(text)
+    if document[total] != checksum(document[data]):
+        raise StateError("its checksum is not that of its data")
+    return document[data]
 
 
 class StateObject(Struct, frozen=True):
@@ -274,7 +299,7 @@ def read_cpu_state(text: str) -> CpuState:
     policy, pool = found.text("policyName"), found.text("defaultCpuSet")
     entries = read_text_maps(found.values.get("entries"), "entries")
     of_pods = read_text_maps(found.values.get("podEntries"), "podEntries")
-    try:
+    with reading("a set of CPUs can't be read"):
         pools = {uid: parse_ids(entry.get("cpuSet", "")) for uid, entry in of_pods.items()}
         if inner is None:
             found.verify(
@@ -290,8 +315,6 @@ def read_cpu_state(text: str) -> CpuState:
             },
             pools,
         )
-    except ValueError as error:
-        raise StateError(f"a set of CPUs can't be read: {error}") from error
 
 
 def cpu_checksum(
@@ -453,7 +476,7 @@ def read_memory_state(text: str) -> MemoryState:
     nodes = read_maps(found.values.get("machineState"), "machineState")
     entries = read_maps(found.values.get("entries"), "entries")
     of_pods = read_maps(found.values.get("podEntries"), "podEntries")
-    try:
+    with reading("it has a form that this version does not support"):
         state = MemoryState(
             found.text("policyName"),
             {int(node): _node(of_node) for node, of_node in nodes.items()},
@@ -466,8 +489,6 @@ def read_memory_state(text: str) -> MemoryState:
                 for uid, entry in of_pods.items()
             },
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StateError(f"it has a form that this version does not support: {error!r}") from error
     if inner is None:
         found.verify(
             *([] if state.pools else [memory_checksum(state)]),

@@ -1,14 +1,10 @@
 """The common part of the managers of CPUs and memory: a static policy and its state file.
 
-The policy makes the decisions, and the file keeps them: it is read and checked at the start, then
-written atomically, one write after another.
+The policy makes the decisions, and the file keeps them: it is read and checked at the start.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,9 +13,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from prometheus_client import Counter
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import Struct
-from kubeletpy.base.tasks import Lasting
 from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.model import (
@@ -30,12 +25,6 @@ from kubeletpy.resources.placement.model import (
     containers_in_order,
 )
 from kubeletpy.resources.placement.state import StateError
-
-log = logging.getLogger(__name__)
-
-MAX_BYTES = 64 << 20
-"""More than any node's pods need; a bigger file is not read."""
-
 
 _DISK_ADVICE = "Repair its file system, then start again; the file itself may be sound."
 
@@ -89,121 +78,6 @@ class Form(Struct, Generic[S], frozen=True):
     write: Callable[[S], str]
 
 
-class StateFile(Generic[S]):
-    """The file of one manager's state. Use it inside the event loop only."""
-
-    def __init__(self, root_dir: Path, form: Form[S]) -> None:
-        self.path = root_dir / form.name
-        self._form = form
-        self._turn = asyncio.Lock()
-        self._lasting = Lasting()
-        self._newest: str | None = None
-        """The state that the file should contain."""
-        self._written: str | None = None
-        self._later: asyncio.Task[None] | None = None
-
-    async def begin(self, fresh: S, problem: Callable[[S], str] | None) -> S:
-        """Return the state to continue from, which the file then contains: its own, or a fresh one.
-
-        Args:
-            fresh: the state of a node on which no container has anything yet.
-            problem: why a state can't be used, or an empty text; None: only the fresh one can
-                (policy none).
-
-        Raises:
-            StateUnusable: the file can't be read, is damaged, belongs to another policy, does
-                not suit this machine, or can't be written.
-        """
-        try:
-            text = self._read()
-            state = fresh if text is None else self._checked(text, fresh, problem)
-        except StateError as error:
-            raise StateUnusable(self.path, str(error)) from error
-        except OSError as error:
-            raise StateUnusable(self.path, error.strerror or str(error), _DISK_ADVICE) from error
-        if text == self._form.write(state):
-            # a read-only disk does not keep the agent from starting
-            self._newest = self._written = text
-            return state
-        try:
-            await self.write(state)
-        except OSError as error:
-            if problem is not None:
-                raise StateUnusable(
-                    self.path, error.strerror or str(error), _DISK_ADVICE
-                ) from error
-            log.warning("state not written", extra={"path": str(self.path), "error": str(error)})
-        return state
-
-    async def write(self, state: S) -> None:
-        """Write this state to the file. Raises OSError."""
-        await self._write(self._form.write(state))
-
-    def write_soon(self, state: S) -> None:
-        """Write this state to the file soon; a failure is left for the next write."""
-        self._newest = self._form.write(state)
-        if self._later is None:
-            self._later = asyncio.ensure_future(self._write_newest())
-            self._later.add_done_callback(lambda _: setattr(self, "_later", None))
-
-    async def close(self) -> None:
-        """Wait for a write in progress."""
-        if self._later is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([self._later])
-        await self._lasting.close()
-
-    # -- inside ---------------------------------------------------------------------------------
-
-    def _read(self) -> str | None:
-        """Return the file's text, or None if it is absent or empty. Blocking."""
-        try:
-            with self.path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except FileNotFoundError:
-            return None
-        if len(data) > MAX_BYTES:
-            raise StateError(f"it is larger than {MAX_BYTES} bytes")
-        return data.decode("utf-8", "surrogateescape") or None
-
-    def _checked(self, text: str, fresh: S, problem: Callable[[S], str] | None) -> S:
-        found = self._form.read(text)
-        if found.policy != fresh.policy:
-            raise StateError(
-                f'{self._form.setting} is "{fresh.policy}", and the {self._form.held} in it were '
-                f'given by "{found.policy}"'
-            )
-        if problem is None or found.is_empty:
-            return fresh
-        if why := problem(found):
-            raise StateError(why)
-        return found
-
-    async def _write(self, text: str) -> None:
-        """Write a text; a canceled caller leaves no older one behind a newer one."""
-        self._newest = text
-        await self._lasting.finish(self._write_in_turn())
-
-    async def _write_in_turn(self) -> None:
-        async with self._turn:
-            # a newer text that waited meanwhile has written this one too
-            newest = self._newest
-            if newest is not None and newest != self._written:
-                await asyncio.to_thread(self._replace, newest)
-                self._written = newest
-
-    async def _write_newest(self) -> None:
-        try:
-            while self._newest is not None and self._newest != self._written:
-                await self._write(self._newest)
-        except OSError as error:
-            log.warning("state not written", extra={"path": str(self.path), "error": str(error)})
-
-    def _replace(self, text: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(self.path, text.encode("utf-8", "surrogateescape"))
-
-
 P = TypeVar("P", bound="StaticPolicy[Any]")
 
 
@@ -242,7 +116,8 @@ class StaticManager(Generic[S, P]):
         self,
         policy: P | None,
         state: S,
-        file: StateFile[S],
+        root_dir: Path,
+        form: Form[S],
         metrics: PlacementMetrics,
         *,
         requests: Counter,
@@ -253,12 +128,13 @@ class StaticManager(Generic[S, P]):
         Args:
             policy: None: the policy none.
             state: that of a node on which no container has anything yet.
-            file: keeps the state.
+            root_dir: has the file that keeps the state.
             requests: counts the containers that request the resource, ``errors`` those refused.
         """
         self.state = state
         self._policy = policy
-        self._file = file
+        self._form = form
+        self._file = StateFile(root_dir / form.name, self._capture, "state not written")
         self._metrics = metrics
         self._requests = requests
         self._errors = errors
@@ -266,13 +142,60 @@ class StaticManager(Generic[S, P]):
         """Containers whose resources are not booked on the disk, by uid of the pod."""
 
     async def start(self) -> None:
-        """Continue from the file's content. Raises StateUnusable."""
-        problem = None if self._policy is None else self._policy.problem
-        self.state = await self._file.begin(self.state, problem)
+        """Continue from the file's content, or write the state of a fresh node to it.
+
+        Raises:
+            StateUnusable: the file can't be read, is damaged, belongs to another policy, does
+                not suit this machine, or can't be written.
+        """
+        path = self._file.path
+        try:
+            text = self._read()
+            self.state = self.state if text is None else self._checked(text)
+        except StateError as error:
+            raise StateUnusable(path, str(error)) from error
+        except OSError as error:
+            raise StateUnusable(path, error.strerror or str(error), _DISK_ADVICE) from error
+        if text == self._form.write(self.state):
+            return  # a read-only disk does not keep the agent from starting
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            await self._file.write()
+        except OSError as error:
+            if self._policy is not None:
+                raise StateUnusable(path, error.strerror or str(error), _DISK_ADVICE) from error
+            self._file.failed(error)
 
     async def close(self) -> None:
         """Finish the writes of the state file."""
         await self._file.close()
+
+    def _capture(self) -> Callable[[], bytes]:
+        state = self.state
+        return lambda: self._form.write(state).encode("utf-8", "surrogateescape")
+
+    def _read(self) -> str | None:
+        """Return the file's text, or None if it is absent or empty. Blocking."""
+        try:
+            return read_state(self._file.path).decode("utf-8", "surrogateescape") or None
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise StateError(str(error)) from error
+
+    def _checked(self, text: str) -> S:
+        """Return the state to continue from: that of the file, or a fresh one."""
+        found, fresh = self._form.read(text), self.state
+        if found.policy != fresh.policy:
+            raise StateError(
+                f'{self._form.setting} is "{fresh.policy}", and the {self._form.held} in it were '
+                f'given by "{found.policy}"'
+            )
+        if self._policy is None or found.is_empty:
+            return fresh
+        if why := self._policy.problem(found):
+            raise StateError(why)
+        return found
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
         """Return where a container's request could be allocated."""

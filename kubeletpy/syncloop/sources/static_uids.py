@@ -10,13 +10,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.files import write_private
-from kubeletpy.base.tasks import Lasting, run_together
+from kubeletpy.base.host.state_file import StateFile, read_state
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.pods.pod import CONFIG_SEEN, Pod
@@ -57,10 +58,9 @@ class StaticUids:
     ) -> None:
         """``record``: the file with adopted uids; ``decided`` records a decision about a pod."""
         self._runtime, self._kube_api = runtime, kube_api
-        self._record, self._decided = record, decided
+        self._decided = decided
         self._recorded = _read(record)
-        self._turn = asyncio.Lock()
-        self._lasting = Lasting()
+        self._file = StateFile(record, self._capture, "adopted uids not recorded; trying again")
         self._read: set[str] = set()
         """Sources that have been read."""
 
@@ -96,7 +96,8 @@ class StaticUids:
         recorded = dict(list({**kept, **adopted}.items())[-MAX_RECORDED:])
         if recorded != self._recorded:
             self._recorded = recorded
-            await self._lasting.finish(self._write_in_turn())
+            self._file.write_soon()
+            await self._file.store()
         for pod, one in choices:
             if one.reason in ADOPTED:
                 log.info(
@@ -107,14 +108,12 @@ class StaticUids:
                 log.warning("static pod made anew", extra={"pod": pod.key, "why": one.text})
                 self._decided(pod.uid, (Decision("replace the static pod that runs", one.text),))
 
-    async def _write_in_turn(self) -> None:
-        """Write the newest uids; a canceled caller leaves no older ones behind newer ones."""
-        async with self._turn:
-            await asyncio.to_thread(_write, self._record, self._recorded)
+    def _capture(self) -> Callable[[], str]:
+        return partial(json.dumps, {"uids": self._recorded})
 
     async def close(self) -> None:
         """Wait for a write in progress."""
-        await self._lasting.close()
+        await self._file.close()
 
     async def choices(
         self, source: str, pods: Sequence[Pod], changed: Mapping[str, float | None]
@@ -193,17 +192,10 @@ def _seconds(text: str) -> float:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_state(path))
         return {str(key): str(value) for key, value in found["uids"].items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         log.warning("adopted uids can't be read", extra={"path": str(path), "error": str(error)})
         return {}
-
-
-def _write(path: Path, uids: Mapping[str, str]) -> None:
-    try:
-        write_private(path, json.dumps({"uids": uids}))
-    except OSError as error:
-        log.error("adopted uids not recorded", extra={"path": str(path), "error": str(error)})

@@ -12,7 +12,6 @@ from kubeletpy.images.records.model import MalformedRecord, read_intent, read_re
 from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.devices import checkpoint as devices
 from kubeletpy.resources.dra import checkpoint as dra
-from kubeletpy.resources.dra.model import BadClaimState
 from kubeletpy.resources.placement.state import (
     CpuState,
     MemoryState,
@@ -39,13 +38,13 @@ PODS = b'{"entries":{"u":{"ContainerResources":{"c":{"requests":{"cpu":"1"}}}}}}
 
 
 @target(
-    devices.BadDeviceCheckpoint,
+    StateError,
     seeds=(DEVICES,),
     parts=(*JSON_WORDS, b'"DeviceIDs"', b'"AllocResp"', b'"PodDeviceEntries"'),
 )
 def checkpoint_devices(data: bytes) -> None:
     """The devices that containers have."""
-    with contextlib.suppress(devices.BadDeviceCheckpoint):
+    with contextlib.suppress(StateError):
         devices.parse_checkpoint(data)
     try:
         entries = json.loads(data)
@@ -58,11 +57,11 @@ def checkpoint_devices(data: bytes) -> None:
 
 
 @target(
-    BadClaimState, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), parts=JSON_WORDS
+    StateError, seeds=(CLAIMS % (dra.KIND.encode(), dra.API_VERSION.encode()),), parts=JSON_WORDS
 )
 def checkpoint_claims(data: bytes) -> None:
     """Which claims are prepared."""
-    with contextlib.suppress(BadClaimState):
+    with contextlib.suppress(StateError):
         dra.parse_checkpoint(text(data))
     inside = text(data)
     claims = dra.parse_checkpoint(json.dumps({"Data": inside, "Checksum": dra.checksum(inside)}))
@@ -99,10 +98,10 @@ def checkpoint_memory(data: bytes) -> None:
     read_memory_state(text(data))
 
 
-@target(checkpoint_file.BadAllocationState, seeds=(PODS,), parts=JSON_WORDS)
+@target(StateError, seeds=(PODS,), parts=JSON_WORDS)
 def checkpoint_allocations(data: bytes) -> None:
     """The resources that are allocated to pods, and their journal."""
-    with contextlib.suppress(checkpoint_file.BadAllocationState):
+    with contextlib.suppress(StateError):
         checkpoint_file.read_snapshot(text(data))
     checkpoint_file.replay({}, data.splitlines(keepends=True))
     inside = text(data)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +16,8 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote import errors
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.syncloop.sources import static_uids
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
-from kubeletpy.syncloop.sources.manifest import Origin, decode_manifest
 from kubeletpy.syncloop.sources.static_uids import StaticUids
 from tests.unit.agent.takeover.preflight.test_node_pods import IMAGE, pod, run
 from tests.unit.kubeapi.scripted_api import ScriptedApi
@@ -216,40 +212,3 @@ async def test_a_pod_of_the_computed_uid_that_runs_wins_over_the_record(tmp_path
     assert await node.agent() == [[own]]
     node.runtime.sandboxes[f"s-{own}"].state = cri.SANDBOX_NOTREADY
     assert await node.agent() == [[own]], "the record was corrected"
-
-
-async def test_a_write_that_was_canceled_never_replaces_newer_uids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its thread goes on: the next write waits for it."""
-    node = Node(tmp_path, MirrorApi(mirror()))
-    uids, write = node.uids(), static_uids._write
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(path: Path, recorded: Mapping[str, str]) -> None:
-        if len(recorded) == 1:
-            begun.set()
-            go_on.wait(10)
-        write(path, recorded)
-
-    monkeypatch.setattr(static_uids, "_write", slow)
-    of_url, of_other = (
-        decode_manifest(manifest().encode(), Origin("n", location, is_file=False))
-        for location in ("http://x", "other")
-    )
-    (first,), (second,) = ([pod["metadata"]["uid"] for pod in of] for of in (of_url, of_other))
-    run(node.runtime, "bare-n", UID, source="http", hash=UID, seen=LATER)
-    old = asyncio.create_task(uids.settle("http", of_url, {first: None}))
-    assert await asyncio.to_thread(begun.wait, 10)
-    old.cancel()
-    await asyncio.wait([old])
-    node.runtime.sandboxes.clear()
-    run(node.runtime, "bare-n", UID, source="other", hash=UID, seen=LATER)
-    newer = asyncio.create_task(uids.settle("other", of_other, {second: None}))
-    await asyncio.wait([newer], timeout=0.05)
-    assert not newer.done()
-    go_on.set()
-    assert await newer == {second: UID}
-    await uids.close()
-    recorded = json.loads((tmp_path / "static_pod_uids").read_text())["uids"]
-    assert recorded == {first: UID, second: UID}

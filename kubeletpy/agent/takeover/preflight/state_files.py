@@ -11,33 +11,22 @@ from collections.abc import Callable, Mapping
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, Holdings, Severity
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.settings import KubeletSettings
-from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
+from kubeletpy.images.records.model import read_intent, read_record
 from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.devices import checkpoint as device_checkpoint
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.dra import checkpoint as claim_checkpoint
 from kubeletpy.resources.dra import health
-from kubeletpy.resources.dra.model import BadClaimState
 from kubeletpy.resources.placement.model import format_ids
 from kubeletpy.resources.placement.state import StateError, read_cpu_state, read_memory_state
-
-UNUSABLE = (
-    checkpoint_file.BadAllocationState,
-    device_checkpoint.BadDeviceCheckpoint,
-    BadClaimState,
-    StateError,
-    MalformedRecord,
-    ValueError,
-)
-"""The readers' exceptions for a file that can't be used."""
 
 
 class Reader(Struct, frozen=True):
     """How a file is read.
 
     Attributes:
-        read: from its text to what it holds, in words; raises one of UNUSABLE.
+        read: from its text to what it holds, in words; raises ValueError.
         damaged: the severity of a file that can't be used.
         consequence: what the agent does then.
     """
@@ -85,7 +74,7 @@ def judge(path: str, text: str, reader: Reader) -> Finding:
     """The finding on a file."""
     try:
         return Finding(Area.STATE, Severity.TAKEN, path, reader.read(text))
-    except UNUSABLE as error:
+    except ValueError as error:
         return Finding(Area.STATE, reader.damaged, path, str(error), reader.consequence)
 
 
@@ -185,7 +174,7 @@ def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]
     if snapshot:
         try:
             pods = checkpoint_file.read_snapshot(snapshot)
-        except checkpoint_file.BadAllocationState:
+        except StateError:
             return {}
     checkpoint_file.replay(pods, journal.splitlines(keepends=True))
     return pods
@@ -194,7 +183,7 @@ def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]
 def _pods_cpus(text: str) -> dict[str, list[str]]:
     try:
         state = read_cpu_state(text) if text else None
-    except UNUSABLE:
+    except ValueError:
         state = None
     entries = {} if state is None else state.entries
     return {
@@ -213,7 +202,7 @@ def _pods_devices(text: str) -> dict[str, list[str]]:
 def _bookings(text: str) -> Mapping[DeviceHolder, Booking]:
     try:
         return device_checkpoint.parse_checkpoint(text)[0] if text else {}
-    except UNUSABLE:
+    except ValueError:
         return {}
 
 
@@ -221,7 +210,7 @@ def _pods_claims(text: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     try:
         claims = claim_checkpoint.parse_checkpoint(text) if text else []
-    except UNUSABLE:
+    except ValueError:
         return found
     for claim in claims:
         for uid in claim.pods:

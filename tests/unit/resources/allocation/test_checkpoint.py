@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.resources.allocation import checkpoint
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.checkpoint_file import (
-    BadAllocationState,
     checksum,
     read_snapshot,
     replay,
     snapshot,
 )
 from kubeletpy.resources.allocation.resources import PodResources
+from kubeletpy.resources.placement.state import StateError
 from tests.unit.resources.allocation.pods import needs
 from tests.virtual_time import on_virtual_time
 
@@ -57,7 +56,7 @@ def test_files_of_each_version_are_read(more: str, written: int) -> None:
     assert found["uid-a"].containers == {"c": resources}
     assert found["uid-a"].volumes == ({"v": "1Gi"} if more else {})
     assert json.loads(snapshot(found))["checksum"] == written, "what is written is the same text"
-    with pytest.raises(BadAllocationState, match="checksum"):
+    with pytest.raises(StateError, match="checksum"):
         read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
 
 
@@ -106,7 +105,7 @@ def signed(data: str) -> str:
     ],
 )
 def test_a_corrupt_file_is_reported(text: str) -> None:
-    with pytest.raises(BadAllocationState):
+    with pytest.raises(StateError):
         read_snapshot(text)
 
 
@@ -254,9 +253,8 @@ async def test_a_corrupt_file_is_reported_once_and_fixed(
 
 @on_virtual_time
 async def test_a_failing_disk_does_not_stop_the_agent(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(checkpoint, "MAX_LINES", 5)
     where = tmp_path / "gone"
     path = where / "state"
     state = ResourceState(path)

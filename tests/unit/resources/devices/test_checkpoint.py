@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kubeletpy.resources.devices.checkpoint import (
-    BadDeviceCheckpoint,
     checksum,
     parse_checkpoint,
     render,
 )
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
+from kubeletpy.resources.placement.state import StateError
 
 ENTRY = {
     "PodUID": "uid-a",
@@ -49,7 +49,7 @@ def test_a_file_of_the_kubelet_is_read(space: str) -> None:
 def test_an_answer_with_other_characters_than_base64_is_refused() -> None:
     entry = {**ENTRY, "AllocResp": "%%%%CgYKAUESATE="}
     data = {"RegisteredDevices": REGISTERED, "PodDeviceEntries": [entry]}
-    with pytest.raises(BadDeviceCheckpoint, match=r"^it can't be read: "):
+    with pytest.raises(StateError, match=r"^it is not a state file: Error: "):
         parse_checkpoint(json.dumps({"Checksum": 3675780745, "Data": data}))
 
 
@@ -89,5 +89,5 @@ def test_written_files_have_the_kubelets_checksum() -> None:
     ],
 )
 def test_other_files_are_refused(text: bytes) -> None:
-    with pytest.raises(BadDeviceCheckpoint):
+    with pytest.raises(StateError):
         parse_checkpoint(text)

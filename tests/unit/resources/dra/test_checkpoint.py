@@ -10,7 +10,8 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.resources.dra.checkpoint import checksum, parse_checkpoint, render
 from kubeletpy.resources.dra.claim_manager import ClaimState
-from kubeletpy.resources.dra.model import BadClaimState, ClaimDevice, ClaimInfo
+from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
+from kubeletpy.resources.placement.state import StateError
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
 DEVICE = ClaimDevice("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")
@@ -115,9 +116,9 @@ def _wrapped(data: str) -> str:
     ],
 )
 def test_invalid_state_files_are_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(BadClaimState):
+    with pytest.raises(StateError):
         parse_checkpoint(text)
     path = tmp_path / "dra_manager_state"
     path.write_text(text)
-    with pytest.raises(BadClaimState, match="Drain the node and remove the file"):
+    with pytest.raises(StateError, match="Drain the node and remove the file"):
         ClaimState(path, lambda claims: None)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host import state_file
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.resources.placement import static_manager
 from kubeletpy.resources.placement.machine import TopologyUnknown, read_machine
 from kubeletpy.resources.placement.managers import CpuManager, CpuReconciler, RunningContainer
 from kubeletpy.resources.placement.model import (
@@ -117,7 +117,7 @@ def test_a_start_on_a_full_disk(
 
     @on_virtual_time
     async def run() -> None:
-        monkeypatch.setattr(static_manager, "write_private", full)
+        monkeypatch.setattr(state_file, "write_private", full)
         if policy is None:
             await manager(tmp_path, policy).start()
         else:
@@ -125,7 +125,7 @@ def test_a_start_on_a_full_disk(
                 await manager(tmp_path, policy).start()
         monkeypatch.undo()
         await manager(tmp_path, policy).start()
-        monkeypatch.setattr(static_manager, "write_private", full)
+        monkeypatch.setattr(state_file, "write_private", full)
         await manager(tmp_path, policy).start()
 
     run()

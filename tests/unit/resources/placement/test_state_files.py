@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +23,6 @@ from kubeletpy.resources.placement.state import (
     write_memory_state,
     write_object,
 )
-from kubeletpy.resources.placement.static_manager import Form, StateFile
 
 NODE = NodeMemory(1, {"hugepages-2Mi": Table(), "memory": Table(100, 10, 90, 30, 60)}, (0,))
 MEMORY = MemoryState("Static", {0: NODE}, {"uid-a": {"c": (Block((0,), "memory", 30),)}})
@@ -207,32 +202,3 @@ def test_the_text_that_is_summed() -> None:
         "Entries:(map[string]map[string]string)map[] Checksum:(checksum.Checksum)0}"
     )
     assert fnv1a_32(text.encode()) == 1353318690
-
-
-async def test_a_write_that_was_canceled_never_replaces_a_newer_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its thread goes on: the next write waits for it."""
-    file = StateFile(tmp_path, Form("state", "policy", "CPUs", read_cpu_state, write_cpu_state))
-    before, after = CpuState("static", cpus(0)), CpuState("static", cpus(1))
-    begun, go_on = threading.Event(), threading.Event()
-    replace = file._replace
-
-    def slow(text: str) -> Any:
-        if text == write_cpu_state(before):
-            begun.set()
-            go_on.wait(10)
-        replace(text)
-
-    monkeypatch.setattr(file, "_replace", slow)
-    old = asyncio.create_task(file.write(before))
-    await asyncio.to_thread(begun.wait, 10)
-    old.cancel()
-    await asyncio.wait([old])
-    newer = asyncio.create_task(file.write(after))
-    await asyncio.wait([newer], timeout=0.05)
-    assert not newer.done()
-    go_on.set()
-    await newer
-    await file.close()
-    assert read_cpu_state(file.path.read_text()) == after
