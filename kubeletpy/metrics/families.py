@@ -7,26 +7,17 @@ on. Must never touch the library's global registry: several agents may live in o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.metrics.versions import gates_of, has_metric, missing_labels, name_in, stability
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion, within
 
 MAX_SERIES = 500
 """Most series of a counter with labels from outside; any further ones count as "other"."""
-
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"""Prometheus' default buckets."""
-
-POD_START_SECONDS = (
-    *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
-    *(900, 1200, 1800, 2700, 3600),
-)
 
 
 def every_gate(name: str) -> bool:
@@ -78,6 +69,25 @@ class SummedGauge(Gauge):
             yield metric
 
 
+class Terms(TypedDict, total=False):
+    """The versions and gates with which a scrape shows a metric, and its stability.
+
+    Attributes:
+        since: the first Kubernetes version that has it; until: the last one.
+        gates: the feature gates that must all be on.
+        level: its stability in the newest version, unless that is ALPHA.
+        earlier_level: the last version with another stability, and that one.
+        former: the former name, with the first and the last version that has it.
+    """
+
+    since: str
+    until: str
+    gates: tuple[str, ...]
+    level: str
+    earlier_level: tuple[str, str]
+    former: tuple[str, str, str]
+
+
 class Families:
     """Makes metrics on one registry, those of a Kubernetes version and its feature gates.
 
@@ -92,43 +102,68 @@ class Families:
         self.version = version
         self._enabled = enabled
 
-    def newest_name(self, *names: str) -> str:
-        """The name that a renamed metric has in this version; ``names`` from the newest on."""
-        return name_in(self.version, *names)
-
-    def counter(self, name: str, help: str, *labels: str) -> Counter:
+    def counter(self, name: str, help: str, *labels: str, **terms: Unpack[Terms]) -> Counter:
         """A counter, scraped under its own name."""
+        name, text, registry = self._declared(name, help, terms)
         kind = Counter if name.endswith("_total") else PlainCounter
-        return kind(name, self._help(name, help), labels, registry=self._reported(name))
+        return kind(name, text, labels, registry=registry)
 
-    def bounded_counter(self, name: str, help: str, *labels: str) -> Counter:
+    def bounded_counter(
+        self, name: str, help: str, *labels: str, **terms: Unpack[Terms]
+    ) -> Counter:
         """A counter whose label values are untrusted: its series are bounded."""
-        return BoundedCounter(name, self._help(name, help), labels, registry=self._reported(name))
+        name, text, registry = self._declared(name, help, terms)
+        return BoundedCounter(name, text, labels, registry=registry)
 
-    def gauge(self, name: str, help: str, *labels: str) -> Gauge:
-        """A gauge, without labels that this version does not have."""
-        text, registry = self._help(name, help), self._reported(name)
-        unseen = missing_labels(name, self.version)
-        if not unseen:
+    def gauge(
+        self,
+        name: str,
+        help: str,
+        *labels: str,
+        new_labels: tuple[str, tuple[str, ...]] = ("", ()),
+        **terms: Unpack[Terms],
+    ) -> Gauge:
+        """A gauge. ``new_labels``: the last version without some of its labels, and these."""
+        name, text, registry = self._declared(name, help, terms)
+        last, unseen = new_labels
+        if not self._is_until(last):
             return Gauge(name, text, labels, registry=registry)
         summed = SummedGauge(name, text, labels, registry=registry)
         summed.unseen = unseen
         return summed
 
     def histogram(
-        self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS
+        self,
+        name: str,
+        help: str,
+        *labels: str,
+        buckets: Sequence[float],
+        **terms: Unpack[Terms],
     ) -> Histogram:
         """A histogram with the given upper bounds."""
-        text, registry = self._help(name, help), self._reported(name)
+        name, text, registry = self._declared(name, help, terms)
         return Histogram(name, text, labels, registry=registry, buckets=buckets)
 
-    def _reported(self, name: str) -> CollectorRegistry | None:
-        reported = has_metric(name, self.version) and all(map(self._enabled, gates_of(name)))
-        return self.registry if reported else None
+    def _declared(
+        self, name: str, help: str, terms: Terms
+    ) -> tuple[str, str, CollectorRegistry | None]:
+        """Name, help text and registry in this version.
 
-    def _help(self, name: str, text: str) -> str:
-        """A help text that begins with the metric's stability level, as the kubelet's does."""
-        return f"[{stability(name, self.version)}] {text}"
+        The text begins with the metric's stability level, as the kubelet's does.
+        """
+        since, until = terms.get("since", ""), terms.get("until", "")
+        former, first, last = terms.get("former", ("", "", ""))
+        if former and within(self.version, since=first, until=last):
+            name, since, until = former, first, last
+        changed, level = terms.get("earlier_level", ("", ""))
+        if not self._is_until(changed):
+            level = terms.get("level", "ALPHA")
+        reported = within(self.version, since=since, until=until)
+        reported = reported and all(map(self._enabled, terms.get("gates", ())))
+        return name, f"[{level}] {help}", self.registry if reported else None
+
+    def _is_until(self, last: str) -> bool:
+        return bool(last) and within(self.version, until=last)
 
 
 # The text of a scrape, as the kubelet writes it. The library would write every counter as

@@ -9,71 +9,17 @@ import math
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import accumulate, repeat
-from operator import mul
 from typing import Protocol
 
 from prometheus_client import Histogram, ProcessCollector
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.generated import declared
 
 
-class NodeMetrics:
+class NodeMetrics(declared.NodeFamilies):
     """Metrics of the node and of its startup."""
-
-    def __init__(self, families: Families) -> None:
-        self.node_name = families.gauge(
-            "kubelet_node_name", "Always 1; the label is the node's name.", "node"
-        )
-        self.object_exists = families.gauge(
-            "kubeletpy_node_object_exists",
-            "1 if the API has the Node object; 0 if it was deleted, or is not registered yet.",
-        )
-        self.shutdown_start = families.gauge(
-            "kubelet_graceful_shutdown_start_time_seconds",
-            "When the last graceful shutdown of the node began, in Unix seconds.",
-        )
-        self.shutdown_end = families.gauge(
-            "kubelet_graceful_shutdown_end_time_seconds",
-            "When the last graceful shutdown of the node ended, in Unix seconds.",
-        )
-        self.cgroup_version = families.gauge(
-            "kubelet_cgroup_version", "Version of the cgroup hierarchy in use, 1 or 2."
-        )
-        self.cgroup_manager_duration = families.histogram(
-            "kubelet_cgroup_manager_duration_seconds",
-            "Time that work on cgroups took: create, update, destroy.",
-            "operation_type",
-        )
-        self.memory_min = families.gauge(
-            "kubelet_memory_qos_node_memory_min_bytes",
-            "Memory that is kept for Guaranteed pods (MemoryQoS).",
-        )
-        self.memory_low = families.gauge(
-            "kubelet_memory_qos_node_memory_low_bytes",
-            "Memory that is taken last from Burstable pods (MemoryQoS).",
-        )
-        self.startup_pre_kubelet_duration = families.gauge(
-            "kubelet_node_startup_pre_kubelet_duration_seconds",
-            "Time from the machine's boot to the start of this process.",
-        )
-        self.startup_pre_registration_duration = families.gauge(
-            "kubelet_node_startup_pre_registration_duration_seconds",
-            "Time from the start of this process to the first try to register.",
-        )
-        self.startup_registration_duration = families.gauge(
-            "kubelet_node_startup_registration_duration_seconds",
-            "Time from the first try to register to success.",
-        )
-        self.startup_post_registration_duration = families.gauge(
-            "kubelet_node_startup_post_registration_duration_seconds",
-            "Time from registration to the node's Ready.",
-        )
-        self.startup_duration = families.gauge(
-            "kubelet_node_startup_duration_seconds",
-            "Time from the machine's boot to the node's Ready.",
-        )
 
     def registered(
         self, pre_kubelet: float | None, pre_registration: float, registration: float
@@ -95,66 +41,20 @@ class NodeMetrics:
         (self.shutdown_start if what == "start" else self.shutdown_end).set(at)
 
 
-LIFETIMES = (
-    *(60, 3600, 14400, 86400, 604800, 2592000, 7776000, 15552000, 31104000),
-    124416000,
-)
-"""Seconds: a minute to four years."""
-
-
-class CertificateMetrics:
+class CertificateMetrics(declared.CertificatesFamilies):
     """Lifetime, renewals and failures of both certificates; without one its TTL is +Inf."""
 
     def __init__(self, families: Families) -> None:
-        self.client_ttl = families.gauge(
-            "kubelet_certificate_manager_client_ttl_seconds",
-            "Time until the client certificate ends; negative when it has, +Inf without one.",
-        )
-        self.client_renew_errors = families.counter(
-            "kubelet_certificate_manager_client_expiration_renew_errors",
-            "Failures to renew the client certificate.",
-        )
-        self.server_ttl = families.gauge(
-            "kubelet_certificate_manager_server_ttl_seconds",
-            "Time until the serving certificate ends; negative when it has, +Inf without one.",
-        )
-        self.server_rotation = families.histogram(
-            "kubelet_certificate_manager_server_rotation_seconds",
-            "How long the previous serving certificate was in use when it was replaced.",
-            buckets=LIFETIMES,
-        )
-        self.server_renew_errors = families.counter(
-            "kubelet_server_expiration_renew_errors",
-            "Failures to renew the serving certificate.",
-        )
+        super().__init__(families)
         self.client_ttl.set(math.inf)
         self.server_ttl.set(math.inf)
 
 
-BUILD_LABELS = (
-    *("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date"),
-    *("go_version", "compiler", "platform"),
-)
-
-
-class ProcessMetrics:
+class ProcessMetrics(declared.ProcessFamilies):
     """Build and feature gates; process_* (start time, CPU, memory, files) are read at a scrape."""
 
     def __init__(self, families: Families) -> None:
-        self.build_info = families.gauge(
-            "kubernetes_build_info", "Always 1; the labels identify the build.", *BUILD_LABELS
-        )
-        self.feature_enabled = families.gauge(
-            "kubernetes_feature_enabled", "1 for feature gates that are on.", "name", "stage"
-        )
-        self.longest_turn = families.gauge(
-            "kubeletpy_event_loop_longest_turn_seconds",
-            "Longest time that the event loop answered nobody, since the scrape before this one.",
-        )
-        self.stalls = families.counter(
-            "kubeletpy_event_loop_stalls_total",
-            "Times that the event loop answered nobody for a quarter of a second or more.",
-        )
+        super().__init__(families)
         ProcessCollector(registry=families.registry)
 
     def set_build(self, git_version: str) -> None:
@@ -191,46 +91,12 @@ def show_start(families: Families) -> None:
         started.set(at)
 
 
-OPERATION_SECONDS = tuple(accumulate(repeat(2.5, 13), mul, initial=0.005))
-"""14 buckets from 5 ms up, each 2.5 times the previous, multiplied in the kubelet's order."""
-
-
-class RuntimeMetrics:
+class RuntimeMetrics(declared.RuntimeFamilies):
     """Calls to the container runtime, by operation: remote.calls.CallMetrics on the registry."""
 
     def __init__(self, families: Families) -> None:
+        super().__init__(families)
         self._next = families.version.next_release
-        self.operations = families.counter(
-            "kubelet_runtime_operations_total",
-            "CRI calls by operation.",
-            "operation_type",
-        )
-        self.operations_duration = families.histogram(
-            "kubelet_runtime_operations_duration_seconds",
-            "Time that CRI calls took, by operation.",
-            "operation_type",
-            buckets=OPERATION_SECONDS,
-        )
-        self.operations_errors = families.counter(
-            "kubelet_runtime_operations_errors_total",
-            "CRI calls that failed, by operation.",
-            "operation_type",
-        )
-        self.run_podsandbox_duration = families.histogram(
-            "kubelet_run_podsandbox_duration_seconds",
-            "Time that RunPodSandbox took, by the RuntimeClass' handler.",
-            "runtime_handler",
-        )
-        self.run_podsandbox_errors = families.counter(
-            "kubelet_run_podsandbox_errors_total",
-            "RunPodSandbox calls that failed, by the RuntimeClass' handler.",
-            "runtime_handler",
-        )
-        self.cri_losing_support = families.gauge(
-            "kubelet_cri_losing_support",
-            "1 when a coming Kubernetes version will not support this runtime any more.",
-            "version",
-        )
 
     def losing_support(self) -> None:
         """The runtime lacks RuntimeConfig, which kubelets need from the next minor version on.
@@ -257,16 +123,11 @@ class RuntimeMetrics:
 TYPE = "healthz"
 
 
-class HealthMetrics:
+class HealthMetrics(declared.HealthFamilies):
     """Counts runs and results of each health check, for /metrics/slis."""
 
     def __init__(self, families: Families) -> None:
-        self.healthy = families.gauge(
-            "kubernetes_healthcheck", "1 if the check passed when it last ran.", "type", "name"
-        )
-        self.runs = families.counter(
-            "kubernetes_healthchecks_total", "Runs of the check.", "type", "name", "status"
-        )
+        super().__init__(families)
         self._checks: dict[str, Callable[[], str]] = {}
 
     def counted(self, checks: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], str]]:
@@ -283,75 +144,31 @@ class HealthMetrics:
     def _counted(self, name: str, check: Callable[[], str]) -> Callable[[], str]:
         def run() -> str:
             problem = check()
-            self.healthy.labels(TYPE, name).set(0 if problem else 1)
-            self.runs.labels(TYPE, name, "error" if problem else "success").inc()
+            self.healthy.labels(name, TYPE).set(0 if problem else 1)
+            self.runs.labels(name, TYPE, "error" if problem else "success").inc()
             return problem
 
         return run
 
 
-LABELS = ("method", "path", "server_type", "long_running")
-
-
-class HttpMetrics:
+class HttpMetrics(declared.HttpFamilies):
     """``path``: a route's first part (metrics: two); ``server_type``: readwrite or readonly."""
-
-    def __init__(self, families: Families) -> None:
-        self.requests = families.bounded_counter(
-            "kubelet_http_requests_total", "Requests to this server.", *LABELS
-        )
-        self.requests_duration = families.histogram(
-            "kubelet_http_requests_duration_seconds", "Time that requests took.", *LABELS
-        )
-        self.inflight_requests = families.gauge(
-            "kubelet_http_inflight_requests", "Requests under way.", *LABELS
-        )
-        self.websocket_streams = families.counter(
-            "kubelet_websocket_streaming_requests_total",
-            "Streams over WebSockets that the runtime does not speak itself.",
-            "subresource",
-        )
-        self._provider = families.gauge(
-            "kubelet_metrics_provider", "1 for what /metrics/cadvisor is made from.", "provider"
-        )
 
     def metrics_come_from(self, provider: str) -> None:
         """Set the source of /metrics/cadvisor: ``cadvisor`` (cgroup files) or ``cri``."""
-        self._provider.clear()
-        self._provider.labels(provider).set(1)
+        self.provider.clear()
+        self.provider.labels(provider).set(1)
 
 
-_LABELS = ("server_api_version", "status_code")
-
-
-class PodsApiMetrics:
+class PodsApiMetrics(declared.PodsApiFamilies):
     """Calls of the pods API by version and status, and watchers that were cut off."""
-
-    def __init__(self, families: Families) -> None:
-        self.total = families.counter(
-            "kubelet_pod_requests_total", "Calls of the pods API.", *_LABELS
-        )
-        self._methods = {
-            method: families.counter(f"kubelet_pod_requests_{name}_total", text, *_LABELS)
-            for method, name, text in (
-                ("ListPods", "list", "ListPods calls of the pods API."),
-                ("GetPod", "get", "GetPod calls of the pods API."),
-                ("WatchPods", "watch", "WatchPods calls of the pods API that have ended."),
-            )
-        }
-        self.dropped = families.counter(
-            "kubelet_pod_watch_events_dropped_total",
-            "Events that were not delivered because a watcher did not read them.",
-        )
 
     def ended(self, version: str, method: str, code: str) -> None:
         """A call has ended; ``code`` as gRPC in Go spells it."""
         self.total.labels(version, code).inc()
-        self._methods[method].labels(version, code).inc()
+        self.methods[method].labels(version, code).inc()
 
 
-CLIENT_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
-SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 PROTOCOLS = ("HTTP/1.1", "HTTP/2")
 
 
@@ -387,7 +204,7 @@ class _Series(Struct, frozen=True):
     received: Histogram
 
 
-class RestClientMetrics:
+class RestClientMetrics(declared.RestClientFamilies):
     """kubeapi.observer.RequestObserver on the registry.
 
     ``code`` is the HTTP status or "<error>", ``method`` and ``verb`` the HTTP method, ``host`` the
@@ -395,62 +212,7 @@ class RestClientMetrics:
     """
 
     def __init__(self, families: Families) -> None:
-        self.requests = families.counter(
-            "rest_client_requests_total",
-            "Requests to the Kubernetes API by status code, method and host.",
-            "code",
-            "method",
-            "host",
-        )
-        self.request_duration = families.histogram(
-            "rest_client_request_duration_seconds",
-            "Time that requests to the Kubernetes API took.",
-            "verb",
-            "host",
-            buckets=CLIENT_SECONDS,
-        )
-        self.rate_limiter_duration = families.histogram(
-            "rest_client_rate_limiter_duration_seconds",
-            "Time that requests waited for our own rate limit.",
-            "verb",
-            "host",
-            buckets=CLIENT_SECONDS,
-        )
-        self.request_size = families.histogram(
-            "rest_client_request_size_bytes",
-            "Sizes of requests to the Kubernetes API.",
-            "verb",
-            "host",
-            buckets=SIZES,
-        )
-        self.response_size = families.histogram(
-            "rest_client_response_size_bytes",
-            "Sizes of responses of the Kubernetes API.",
-            "verb",
-            "host",
-            buckets=SIZES,
-        )
-        self.request_retries = families.counter(
-            "rest_client_request_retries_total",
-            "Requests made again.",
-            "code",
-            "verb",
-            "host",
-        )
-        self.connections = families.gauge(
-            "kubeletpy_api_connections",
-            "Open connections to the Kubernetes API; over HTTP/1.1, those with a request.",
-            "protocol",
-        )
-        self.requests_in_flight = families.gauge(
-            "kubeletpy_api_requests_in_flight",
-            "Requests to the Kubernetes API under way: watches, and all others.",
-            "kind",
-        )
-        self.connections_lost = families.counter(
-            "kubeletpy_api_connections_lost_total",
-            "HTTP/2 connections to the Kubernetes API that broke, or that the server ended.",
-        )
+        super().__init__(families)
         self._series: dict[tuple[str, str], _Series] = {}
 
     def show(self, usage: Callable[[], ConnectionUsage]) -> None:

@@ -11,13 +11,8 @@ from contextlib import suppress
 
 from prometheus_client import Counter, Histogram
 
-from kubeletpy.metrics.families import POD_START_SECONDS, Families
-
-RESIZE_MILLISECONDS = (
-    *(10, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000),
-    *(60_000, 120_000, 300_000, 600_000),
-)
-STATUS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60)
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.generated import declared
 
 CONTAINER_TYPES = {
     "containerStatuses": "container",
@@ -27,77 +22,12 @@ CONTAINER_TYPES = {
 """List of a pod status -> container_type label."""
 
 
-class PodWorkerMetrics:
+class PodWorkerMetrics(declared.WorkersFamilies):
     """How the pod workers and the status manager keep up."""
 
     def __init__(self, families: Families) -> None:
-        self.containers_per_pod_count = families.histogram(
-            "kubelet_containers_per_pod_count",
-            "Regular containers of each pod started.",
-            buckets=(1, 2, 4, 8, 16),
-        )
-        self.pod_worker_duration = families.histogram(
-            "kubelet_pod_worker_duration_seconds",
-            "Time from a pod's update to the end of its sync: create, update, sync, kill or "
-            "terminated.",
-            "operation_type",
-        )
-        self.pod_worker_start_duration = families.histogram(
-            "kubelet_pod_worker_start_duration_seconds",
-            "Time from first seeing a pod to the begin of its first sync.",
-        )
-        self.pod_start_duration = families.histogram(
-            "kubelet_pod_start_duration_seconds",
-            "Time from first seeing a pod until its phase turns from Pending to Running.",
-            buckets=POD_START_SECONDS,
-        )
-        self.pod_start_sli_duration = families.histogram(
-            "kubelet_pod_start_sli_duration_seconds",
-            "Time from a stateless pod's creation until it is seen running, less image pulls and "
-            "init containers.",
-            buckets=POD_START_SECONDS,
-        )
-        self.pod_start_total_duration = families.histogram(
-            "kubelet_pod_start_total_duration_seconds",
-            "Time from a pod's creation until it is seen running, all included.",
-            buckets=POD_START_SECONDS,
-        )
-        self.first_network_pod_start_sli_duration = families.gauge(
-            "kubelet_first_network_pod_start_sli_duration_seconds",
-            "Start time of the first pod that needed the pod network.",
-        )
+        super().__init__(families)
         self._network_seen = False
-        self.pod_status_sync_duration = families.histogram(
-            "kubelet_pod_status_sync_duration_seconds",
-            "Time from a change of a pod's status to its arrival at the API.",
-            buckets=STATUS_SECONDS,
-        )
-        self.admission_rejections = families.bounded_counter(
-            "kubelet_admission_rejections_total",
-            "Pods refused at admission.",
-            "reason",
-        )
-        self.pod_level_resources_admission = families.counter(
-            "kubelet_pod_level_resources_admission_total",
-            "Pods admitted, by where they state resources and by QoS class.",
-            "config_mode",
-            "qos_class",
-        )
-        self.preemptions = families.counter(
-            "kubelet_preemptions",
-            "Pods killed for a critical pod, by the first resource that it lacked.",
-            "preemption_signal",
-        )
-        self.evictions = families.counter(
-            "kubelet_evictions",
-            "Pods evicted, by what they or the node had too much or too little of.",
-            "eviction_signal",
-        )
-        self.eviction_stats_age = families.histogram(
-            "kubelet_eviction_stats_age_seconds",
-            "Age of the numbers by which a threshold was found crossed.",
-            "eviction_signal",
-        )
 
     def pod_taken_on(self, containers: int) -> None:
         """A pod with that many regular containers has its first sync."""
@@ -133,61 +63,11 @@ class PodWorkerMetrics:
             self.first_network_pod_start_sli_duration.set(sli)
 
 
-class PodStartMetrics:
+class PodStartMetrics(declared.StartsFamilies):
     """Starts and terminations, and errors on the way.
 
     ``container_type`` is container, init_container or ephemeral_container.
     """
-
-    def __init__(self, families: Families) -> None:
-        self.started_pods = families.counter(
-            "kubelet_started_pods_total", "Sandboxes that were to be created."
-        )
-        self.started_pods_errors = families.counter(
-            "kubelet_started_pods_errors_total", "Sandboxes that could not be created."
-        )
-        self.started_containers = families.counter(
-            "kubelet_started_containers_total",
-            "Container starts tried, backoff passed.",
-            "container_type",
-        )
-        self.started_containers_errors = families.bounded_counter(
-            "kubelet_started_containers_errors_total",
-            "Container starts that failed, by the reason the container waits with.",
-            "container_type",
-            "code",
-        )
-        self.terminated_containers = families.bounded_counter(
-            "kubelet_terminated_containers_total",
-            "Containers that were seen to end.",
-            "container_type",
-            "exit_code",
-            "reason",
-        )
-        self.started_user_namespaced_pods = families.counter(
-            "kubelet_started_user_namespaced_pods_total",
-            "Sandboxes with a user namespace that were to be created.",
-        )
-        self.started_user_namespaced_pods_errors = families.counter(
-            "kubelet_started_user_namespaced_pods_errors_total",
-            "Syncs with an error of pods with a user namespace.",
-        )
-        self.image_volumes_requested = families.counter(
-            "kubelet_image_volume_requested_total", "Images that containers were to have mounted."
-        )
-        self.image_volumes_mounted = families.counter(
-            "kubelet_image_volume_mounted_succeed_total", "Images mounted into containers."
-        )
-        self.image_volume_errors = families.counter(
-            "kubelet_image_volume_mounted_errors_total",
-            "Images that the runtime failed to mount into containers.",
-        )
-        self.pod_resize_duration = families.histogram(
-            "kubelet_pod_resize_duration_milliseconds",
-            "Time to change the resources of a pod in place.",
-            "success",
-            buckets=RESIZE_MILLISECONDS,
-        )
 
     def container_terminated(self, status_field: str, exit_code: int, reason: str) -> None:
         """A container has terminated; ``status_field``: the list of the pod status it is in."""
@@ -195,57 +75,14 @@ class PodStartMetrics:
         self.terminated_containers.labels(kind, str(exit_code), reason).inc()
 
 
-class PodCountMetrics:
+class PodCountMetrics(declared.PodsFamilies):
     """Counts of pods on the node. ``static`` is "true" for static pods and "" for pods of the
     API."""
 
     def __init__(self, families: Families) -> None:
-        self.desired_pods = families.gauge(
-            "kubelet_desired_pods", "Pods that this node should run.", "static"
-        )
-        self.active_pods = families.gauge(
-            "kubelet_active_pods", "Desired pods that have not finished.", "static"
-        )
-        self.mirror_pods = families.gauge("kubelet_mirror_pods", "Mirror pods known.")
-        self.working_pods = families.gauge(
-            "kubelet_working_pods",
-            "Pod workers: lifecycle sync, terminating or terminated; config desired, orphan or "
-            "runtime_only.",
-            "lifecycle",
-            "config",
-            "static",
-        )
-        self.orphaned_runtime_pods = families.counter(
-            "kubelet_orphaned_runtime_pods_total",
-            "Running pods found in the runtime that no source has.",
-        )
-        self.restarted_pods = families.counter(
-            "kubelet_restarted_pods_total",
-            "Pods made anew because the same UID came back.",
-            "static",
-        )
+        super().__init__(families)
         for static in ("", "true"):
             self.restarted_pods.labels(static)  # shown from the start, as the kubelet shows it
-        self.running_pods = families.gauge(
-            "kubelet_running_pods", "Pods that have a ready sandbox."
-        )
-        self.running_containers = families.gauge(
-            "kubelet_running_containers",
-            "Containers by state in the runtime: created, running, exited, unknown.",
-            "container_state",
-        )
-        self.managed_ephemeral_containers = families.gauge(
-            "kubelet_managed_ephemeral_containers",
-            "Ephemeral containers in the specs of the pods known.",
-        )
-        self.orphan_pod_cleaned_volumes = families.gauge(
-            "kubelet_orphan_pod_cleaned_volumes",
-            "Directories of removed pods, seen in the last sweep.",
-        )
-        self.orphan_pod_cleaned_volumes_errors = families.gauge(
-            "kubelet_orphan_pod_cleaned_volumes_errors",
-            "Directories of removed pods, not removed in the last sweep.",
-        )
 
     def pods(self, desired: Mapping[str, int], active: Mapping[str, int], mirrors: int) -> None:
         """Set the number of pods by label ``static``, and of mirror pods."""
@@ -287,31 +124,14 @@ class PodCountMetrics:
 RESULTS = ("successful", "failed", "unknown")
 
 
-class ProbeMetrics:
+class ProbeMetrics(declared.ProbesFamilies):
     """Probe runs by container; in a registry of their own, as they are many (``/metrics/probes``).
 
     The series of a probe are removed with it, so there are never more than for the node's probes.
     """
 
     def __init__(self, families: Families) -> None:
-        self.probes = families.counter(
-            "prober_probe_total",
-            "Probe runs by result: successful, failed or unknown.",
-            "probe_type",
-            "result",
-            "container",
-            "pod",
-            "namespace",
-            "pod_uid",
-        )
-        self.duration = families.histogram(
-            "prober_probe_duration_seconds",
-            "Time that probes took that did not fail.",
-            "probe_type",
-            "container",
-            "pod",
-            "namespace",
-        )
+        super().__init__(families)
         self._sharing: Count[tuple[str, ...]] = Count()
         self._known: set[tuple[str, ...]] = set()
 
@@ -337,18 +157,8 @@ class ProbeMetrics:
             _remove(self.duration, *target[:4])
 
 
-class HookMetrics:
+class HookMetrics(declared.HooksFamilies):
     """Counts lifecycle hooks that did not run as specified."""
-
-    def __init__(self, families: Families) -> None:
-        self.http_fallbacks = families.counter(
-            "kubelet_lifecycle_handler_http_fallbacks_total",
-            "https hooks that were answered in the clear and worked over http.",
-        )
-        self.sleeps_cut_short = families.counter(
-            "kubelet_sleep_action_terminated_early_total",
-            "sleep hooks that were given up before their time was over.",
-        )
 
 
 def _remove(family: Counter | Histogram, *labels: str) -> None:
@@ -359,11 +169,6 @@ def _remove(family: Counter | Histogram, *labels: str) -> None:
 
 ACCEPTED, REVERTED, TERMINATED = "accepted", "reverted", "terminated"
 """How a deferred resize ends."""
-DEFERRED_BUCKETS = (
-    *(5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180),
-    *(300, 600, 1200, 1800, 3600),
-)
-"""Seconds. Source: docs/reference/metrics.csv: kubelet_pod_deferred_resize_duration_seconds."""
 _BUCKETS = (
     (2_000_000_000, "system-critical"),
     (100_000, "high"),
@@ -378,43 +183,8 @@ def priority_bucket(priority: int) -> str:
     return next((name for least, name in _BUCKETS if priority >= least), "very-low")
 
 
-class ResizeMetrics:
+class ResizeMetrics(declared.ResizesFamilies):
     """Resizes as the allocation package sees them."""
-
-    def __init__(self, families: Families) -> None:
-        self.requested = families.counter(
-            "kubelet_container_requested_resizes_total",
-            "Amounts of containers that updates of pods change: add, remove, increase or decrease.",
-            "resource",
-            "requirement",
-            "operation",
-        )
-        self.pending = families.gauge(
-            "kubelet_pod_pending_resizes",
-            "Pods with a resize that is not allocated: deferred or infeasible.",
-            "reason",
-            "priority_bucket",
-        )
-        self.in_progress = families.gauge(
-            "kubelet_pod_in_progress_resizes", "Pods with a resize allocated and not done."
-        )
-        self.infeasible = families.counter(
-            "kubelet_pod_infeasible_resizes_total",
-            "Resizes judged impossible on this node.",
-            "reason_detail",
-        )
-        self.deferred = families.histogram(
-            "kubelet_pod_deferred_resize_duration_seconds",
-            "Time for which resizes of pods were deferred, by how that ended.",
-            "resolution",
-            "priority_bucket",
-            buckets=DEFERRED_BUCKETS,
-        )
-        self.deferred_accepted = families.counter(
-            "kubelet_pod_deferred_accepted_resizes_total",
-            "Deferred resizes that were allocated later, by what made them be tried again.",
-            "retry_trigger",
-        )
 
     def now(self, pending: Mapping[tuple[str, str], int], in_progress: int) -> None:
         """Set the number of pods with a resize in progress, and pending by reason and priority."""
@@ -424,37 +194,8 @@ class ResizeMetrics:
         self.in_progress.set(in_progress)
 
 
-class PlegMetrics:
+class PlegMetrics(declared.PlegFamilies):
     """Relists of the runtime and its event stream: how fresh the agent's view of pods is."""
-
-    def __init__(self, families: Families) -> None:
-        self.relist_duration = families.histogram(
-            "kubelet_pleg_relist_duration_seconds", "Time that a full relist took."
-        )
-        self.relist_interval = families.histogram(
-            "kubelet_pleg_relist_interval_seconds", "Time between two full relists."
-        )
-        self.pod_relist_duration = families.histogram(
-            "kubelet_pleg_pod_relist_duration_seconds", "Time that the relist of one pod took."
-        )
-        self.discard_events = families.counter(
-            "kubelet_pleg_discard_events", "Events dropped because nobody took them in time."
-        )
-        self.last_seen = families.gauge(
-            "kubelet_pleg_last_seen_seconds", "Unix time of the last relist."
-        )
-        self.evented_connection_errors = families.counter(
-            "kubelet_evented_pleg_connection_error_count",
-            "Failed connects to the runtime's event stream.",
-        )
-        self.evented_connection_successes = families.counter(
-            "kubelet_evented_pleg_connection_success_count",
-            "Connects to the runtime's event stream.",
-        )
-        self.evented_latency = families.histogram(
-            "kubelet_evented_pleg_connection_latency_seconds",
-            "Time from a runtime's event to its arrival here.",
-        )
 
     def relist_done(self, seconds: float, interval: float | None, unix_time: float) -> None:
         """A full relist, ``interval`` after the previous one, took ``seconds`` and ends now."""

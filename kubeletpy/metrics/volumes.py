@@ -8,57 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.families import MAX_SERIES, SECONDS, Families
+from kubeletpy.metrics.families import MAX_SERIES, Families
+from kubeletpy.metrics.generated import declared
 
-OPERATION_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 DESIRED, ACTUAL = "desired_state_of_world", "actual_state_of_world"
 MOUNT, UNMOUNT, OWN = "volume_mount", "volume_unmount", "volume_apply_access_control"
 MIGRATED = ("false", "true")
 """The label of volumes of an in-tree kind that a CSI driver serves."""
 
 
-class VolumeMetrics:
+class VolumeMetrics(declared.VolumesFamilies):
     """Metrics of the volume manager."""
-
-    def __init__(self, families: Families) -> None:
-        self.total_volumes = families.gauge(
-            "volume_manager_total_volumes",
-            "Volumes of pods: those required, and those set up.",
-            "plugin_name",
-            "state",
-        )
-        self.operation_duration = families.histogram(
-            "storage_operation_duration_seconds",
-            "Time that one operation on a volume took.",
-            "volume_plugin",
-            "operation_name",
-            "status",
-            "migrated",
-            buckets=OPERATION_SECONDS,
-        )
-        self.operation_total = families.histogram(
-            "volume_operation_total_seconds",
-            "Time from the first request for a volume until it was there.",
-            "plugin_name",
-            "operation_name",
-            buckets=OPERATION_SECONDS,
-        )
-        self.reconstructed = families.counter(
-            "reconstruct_volume_operations_total",
-            "Volumes of an agent before this one that were taken over.",
-        )
-        self.reconstruct_errors = families.counter(
-            "reconstruct_volume_operations_errors_total",
-            "Volumes of an agent before this one that could not be taken over.",
-        )
-        self.force_cleaned = families.counter(
-            "force_cleaned_failed_volume_operations_total",
-            "Volumes of unknown pods that were to be taken down.",
-        )
-        self.force_clean_errors = families.counter(
-            "force_cleaned_failed_volume_operation_errors_total",
-            "Volumes of unknown pods that could not be taken down.",
-        )
 
     def done(
         self,
@@ -85,17 +45,6 @@ class VolumeMetrics:
             self.total_volumes.labels(plugin, state).inc(number)
 
 
-_GAUGES = {
-    "capacity_bytes": "Bytes that the volume has.",
-    "available_bytes": "Bytes that are left in the volume.",
-    "used_bytes": "Bytes that are used in the volume.",
-    "inodes": "Inodes that the volume has.",
-    "inodes_free": "Inodes that are left in the volume.",
-    "inodes_used": "Inodes that are used in the volume.",
-    "health_status_abnormal": "Whether the volume's driver reports it as unhealthy (0 or 1).",
-}
-
-
 class ClaimNumbers(Struct, frozen=True):
     """Measurements of the volume of one claim; missing numbers are unknown."""
 
@@ -105,26 +54,16 @@ class ClaimNumbers(Struct, frozen=True):
     """Values by name of the gauge, without ``kubelet_volume_stats_``."""
 
 
-class VolumeStatsMetrics:
+class VolumeStatsMetrics(declared.VolumeStatsFamilies):
     """How full the volumes of claims are, a series per claim, and how long measuring takes."""
 
     def __init__(self, families: Families) -> None:
-        labels = ("namespace", "persistentvolumeclaim")
-        self._gauges = {
-            name: families.gauge(f"kubelet_volume_stats_{name}", text, *labels)
-            for name, text in _GAUGES.items()
-        }
+        super().__init__(families)
         self._reported: set[tuple[str, str, str]] = set()
-        self._seconds = families.histogram(
-            "kubelet_volume_metric_collection_duration_seconds",
-            "Time that measuring one volume took.",
-            "metric_source",
-            buckets=SECONDS,
-        )
 
     def took(self, source: str, seconds: float) -> None:
         """One volume was measured."""
-        self._seconds.labels(source).observe(seconds)
+        self.seconds.labels(source).observe(seconds)
 
     def show(self, claims: Iterable[ClaimNumbers]) -> None:
         """Show what is known now; of two entries for the same claim the first counts."""
@@ -136,35 +75,20 @@ class VolumeStatsMetrics:
                 numbers |= {(name, *of): number for name, number in claim.numbers.items()}
             seen.add(of)
         for name, *labels in self._reported - numbers.keys():
-            self._gauges[name].remove(*labels)
+            self.gauges[name].remove(*labels)
         for (name, *labels), number in numbers.items():
-            self._gauges[name].labels(*labels).set(number)
+            self.gauges[name].labels(*labels).set(number)
         self._reported = set(numbers)
 
 
 NO_ANSWER = "unknown-non-grpc"
 
 
-class CsiMetrics:
+class CsiMetrics(declared.CsiFamilies):
     """How long CSI calls take."""
 
     def __init__(self, families: Families) -> None:
-        self.operations = families.histogram(
-            "csi_operations_seconds",
-            "Time that a call to a CSI driver took.",
-            "driver_name",
-            "method_name",
-            "grpc_status_code",
-            "migrated",
-            buckets=OPERATION_SECONDS,
-        )
-        self.storage_health = families.gauge(
-            "csi_node_storage_health_status",
-            "Conditions of storage that its driver reports on this node (1: it is reported).",
-            "driver_name",
-            "status",
-            "reason",
-        )
+        super().__init__(families)
         self._conditions: dict[str, set[tuple[str, str]]] = {}
 
     def called(
@@ -193,16 +117,8 @@ class CsiMetrics:
             self.storage_reported(driver, ())
 
 
-class PluginMetrics:
+class PluginMetrics(declared.PluginsFamilies):
     """Which sockets exist; the code that discovers them bounds their number."""
-
-    def __init__(self, families: Families) -> None:
-        self.total_plugins = families.gauge(
-            "plugin_manager_total_plugins",
-            "Sockets of plugins: those found, and those registered.",
-            "socket_path",
-            "state",
-        )
 
     def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
         """Set which sockets exist, and which are registered."""
@@ -212,19 +128,11 @@ class PluginMetrics:
                 self.total_plugins.labels(path, state).set(1)
 
 
-class PodCertificateMetrics:
+class PodCertificateMetrics(declared.PodCertificatesFamilies):
     """The states of podCertificate sources, by signer."""
-
-    def __init__(self, families: Families) -> None:
-        self._states = families.gauge(
-            "kubelet_podcertificate_states",
-            "podCertificate sources of projected volumes, by signer and state.",
-            "signer_name",
-            "state",
-        )
 
     def show(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Show how many sources of each signer are in each state; MAX_SERIES at most."""
-        self._states.clear()
+        self.states.clear()
         for (signer, state), count in sorted(counts.items())[:MAX_SERIES]:
-            self._states.labels(signer, state).set(count)
+            self.states.labels(signer, state).set(count)

@@ -65,7 +65,7 @@ def test_no_other_module_contains_a_supported_kubernetes_version() -> None:
     since_when = {
         "kubeletpy/config/fields.py",
         "kubeletpy/config/flag_table.py",
-        "kubeletpy/metrics/versions.py",
+        "kubeletpy/metrics/generated/declared.py",
     }
     a_rule_of_cri_tools = "kubeletpy/metrics/node.py"
     assert saying <= {a_rule_of_cri_tools, *since_when}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from kubeletpy.kubeapi.watch_state import Usage
-from kubeletpy.metrics.registry import Metrics
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
@@ -37,33 +35,17 @@ def labels_of(expression: str) -> set[str]:
 
 
 def labels() -> dict[str, set[str]]:
-    """The labels of each row of metrics.csv, and those of our own metrics."""
-    known = {
-        row["name"]: set(filter(None, row["labels"].split("|"))) for row in rows("metrics.csv")
-    }
-    for name, text in re.findall(r"^(kubeletpy_\w+)\{(.*)\} ", _scrape(), re.M):
-        known[name] = set(re.findall(r'(\w+)="', text))
-    return known
+    """The labels of each row of metrics.csv."""
+    return {row["name"]: set(filter(None, row["labels"].split("|"))) for row in rows("metrics.csv")}
 
 
 def exported() -> set[str]:
-    """Metrics that the agent's endpoints may have: its registry, and served rows of metrics.csv."""
+    """Metrics that the agent's endpoints may have: the served rows of metrics.csv."""
     kinds = {
         row["name"]: row["type"]
         for row in rows("metrics.csv")
         if not allowed("metrics.csv", row["name"], "not served")
     }
-    for line in _scrape().splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split()
-            kinds.setdefault(name, kind)
     parts = ("_bucket", "_sum", "_count")
     histograms = {name for name, kind in kinds.items() if kind == "histogram"}
     return (kinds.keys() - histograms) | {f"{name}{part}" for name in histograms for part in parts}
-
-
-def _scrape() -> str:
-    """The metrics of an agent that has used nothing yet but its API client."""
-    metrics = Metrics()
-    metrics.rest_client.show(lambda: Usage({}))
-    return metrics.render().decode()

@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
-from itertools import accumulate
 
 import pytest
 from prometheus_client import REGISTRY
 
-from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.resources import size_bucket
 from kubeletpy.remote.calls import OPERATIONS
-from tools.rulebook.differences import allowed, listed
-from tools.rulebook.tables import rows
-
-
-def in_version(row: dict[str, str], version: KubernetesVersion) -> bool:
-    """Whether a row of metrics.csv is about a metric that the version has."""
-    names = [str(each) for each in SUPPORTED]
-    first = names.index(row["since"]) if row["since"] else 0
-    last = names.index(row["until"]) if row["until"] else len(names) - 1
-    return first <= SUPPORTED.index(version) <= last
-
-
-def of_version(row: dict[str, str], version: KubernetesVersion) -> dict[str, str]:
-    """Row as it applies to the version; column earlier is ``LAST VERSION: column=value``."""
-    if not row["earlier"]:
-        return row
-    last, _, change = row["earlier"].partition(": ")
-    column, _, value = change.partition("=")
-    names = [str(each) for each in SUPPORTED]
-    before = SUPPORTED.index(version) <= names.index(last)
-    return {**row, column: value} if before else row
-
-
-OF_STATS = ("kubelet_container_log_filesystem_used_bytes",)
-"""Rendered by :mod:`kubeletpy.node.stats` beside the registry."""
-ROWS = {
-    row["name"]: row
-    for row in rows("metrics.csv")
-    if row["endpoint"] == "/metrics" and not allowed("metrics.csv", row["name"], "not served")
-    if row["name"] not in OF_STATS and in_version(row, NEWEST)
-}
 
 MEGABYTE = 1024 * 1024
-SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
-LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def with_all_series(version: KubernetesVersion = NEWEST) -> Metrics:
@@ -63,58 +28,6 @@ def with_all_series(version: KubernetesVersion = NEWEST) -> Metrics:
             if names:
                 family.labels(*(f"{name}-value" for name in names))
     return metrics
-
-
-def scraped(metrics: Metrics) -> dict[str, tuple[str, list[dict[str, str]]]]:
-    """Family name -> (TYPE, the labels of its samples), read line by line from a scrape."""
-    families: dict[str, tuple[str, list[dict[str, str]]]] = {}
-    name, kind = "", ""
-    for line in metrics.render().decode().splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split()
-            families[name] = kind, []
-        elif not line.startswith("#"):
-            found = SAMPLE.match(line)
-            assert found is not None, line
-            sample, labels = found.groups()
-            if sample == (f"{name}_bucket" if kind == "histogram" else name):
-                families[name][1].append(dict(LABEL.findall(labels or "")))
-    return families
-
-
-def buckets_of(written: str) -> list[float]:
-    """The table's buckets as numbers."""
-    if written.startswith("exp("):
-        start, factor, count = written.removeprefix("exp(").removesuffix(")").split()
-        factors = [float(factor.removeprefix("x"))] * (int(count.removeprefix("n=")) - 1)
-        return list(accumulate([float(start), *factors], lambda a, b: a * b))
-    if written.startswith("exprange("):
-        ends, count = written.removeprefix("exprange(").removesuffix(")").split()
-        first, last = map(float, ends.split(".."))
-        steps = int(count.removeprefix("n=")) - 1
-        return [round(first * (last / first) ** (step / steps), 6) for step in range(steps + 1)]
-    return [float(bucket) for bucket in written.split()]
-
-
-SCRAPED = scraped(with_all_series())
-
-
-def test_every_metric_is_the_tables() -> None:
-    own = {name for name in SCRAPED if allowed("metrics.csv", name, "only here")}
-    assert set(SCRAPED) - own == set(ROWS)
-    assert own & set(ROWS) == set()
-    assert len(own) >= sum(each.here == "only here" for each in listed("metrics.csv"))
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_type_labels_and_buckets(name: str) -> None:
-    row = ROWS[name]
-    kind, series = SCRAPED[name]
-    assert kind == row["type"]
-    assert set(series[0]) - {"le"} == set(filter(None, row["labels"].split("|")))
-    if kind == "histogram":
-        have = [float(labels["le"]) for labels in series]
-        assert have == [*buckets_of(row["buckets"]), float("inf")]
 
 
 def test_no_series_of_openmetrics() -> None:
@@ -132,9 +45,11 @@ def test_counters_without_total_keep_their_names() -> None:
 def test_buckets_have_the_format_of_go() -> None:
     metrics = Metrics()
     metrics.runtime.call_done("version", 0.01, failed=False)
+    metrics.dra.called("driver", "method", "OK", 0.1)
     text = metrics.render().decode()
     assert 'kubelet_containers_per_pod_count_bucket{le="1"} 0' in text
     assert 'kubelet_runtime_operations_duration_seconds_bucket{le="0.0125",' in text
+    assert 'grpc_status_code="OK",le="0.153413",' in text
     assert 'kubelet_runtime_operations_total{operation_type="version"} 1\n' in text
 
 

@@ -6,20 +6,36 @@ import re
 
 import pytest
 
-from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import NEWEST, OLDEST, SUPPORTED, KubernetesVersion, within
 from kubeletpy.config.gates import resolve
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.stats import scrapes as log_metrics
 from kubeletpy.node.stats import scrapes as resource
 from kubeletpy.node.stats.usage import Disks, PodDisk
-from tests.unit.metrics.test_registry import LABEL, SAMPLE, in_version, of_version, with_all_series
+from tests.unit.metrics.test_registry import with_all_series
 from tests.unit.node.stats.readings import REF, pod, reading, use
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
-TABLE = rows("metrics.csv")
+TABLE = [{key: cell or "" for key, cell in row.items()} for row in rows("metrics.csv")]
+
+
+def in_version(row: dict[str, str], version: KubernetesVersion) -> bool:
+    """Whether a row of metrics.csv is about a metric that the version has."""
+    return within(version, since=row["since"], until=row["until"])
+
+
+def of_version(row: dict[str, str], version: KubernetesVersion) -> dict[str, str]:
+    """Row as it applies to the version; column earlier is ``LAST VERSION: column=value``."""
+    last, _, change = row["earlier"].partition(": ")
+    column, _, value = change.partition("=")
+    return {**row, column: value} if last and within(version, until=last) else row
+
+
 ROWS = {(row["endpoint"], row["name"]): row for row in TABLE if in_version(row, NEWEST)}
 
+SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
 HELP = re.compile(r"# HELP (\w+) (?:\[(\w+)\] )?\w")
 
 
@@ -62,29 +78,6 @@ def levels(scrapes: dict[str, bytes]) -> dict[str, str]:
     return {each[1]: each[2] or "" for each in found if each}
 
 
-LEVELS = levels(SCRAPES)
-
-
-@pytest.mark.parametrize(("endpoint", "name"), ROWS)
-def test_a_metric_is_served_or_explained(endpoint: str, name: str) -> None:
-    row = ROWS[endpoint, name]
-    explained = allowed("metrics.csv", name, "not served")
-    served = SERVED[endpoint].get(name)
-    assert explained == (served is None), (
-        "docs/reference/differences.csv lists those that are not served"
-    )
-    if served is not None:
-        assert served == (row["type"], set(filter(None, row["labels"].split("|"))))
-
-
-@pytest.mark.parametrize(
-    ("name", "level"),
-    [(name, row["stability"]) for (_, name), row in ROWS.items() if row["stability"]],
-)
-def test_help_contains_the_stability_level(name: str, level: str) -> None:
-    assert LEVELS.get(name, level) == level
-
-
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
 def test_a_scrape_has_the_metrics_of_the_version(version: KubernetesVersion) -> None:
     found = scrapes(version)
@@ -97,9 +90,8 @@ def test_a_scrape_has_the_metrics_of_the_version(version: KubernetesVersion) -> 
             level = levels(found)[row["name"]]
             assert level == (row["stability"] or level), row["name"]
     for endpoint, metrics in served.items():
-        own = {name for name in metrics if allowed("metrics.csv", name, "only here")}
         started = {"process_start_time_seconds"} - desired[endpoint].keys()
-        rest = {name: shape for name, shape in metrics.items() if name not in own | started}
+        rest = {name: shape for name, shape in metrics.items() if name not in started}
         assert rest == desired[endpoint]
 
 
@@ -126,28 +118,6 @@ def test_a_metric_of_another_version_can_be_counted() -> None:
 def test_separate_endpoints_contain_the_process_start_time() -> None:
     assert "process_start_time_seconds" in SERVED["/metrics/probes"]
     assert "process_start_time_seconds" in SERVED["/metrics/slis"]
-
-
-REGISTERED_ALWAYS = {
-    "KubeletEnsureSecretPulledImages",
-    *("DynamicResourceAllocation", "InPlacePodVerticalScaling"),
-}
-"""Gates without effect on this scrape: the last two are locked to on."""
-
-SWITCHED = [
-    (name, gate)
-    for (endpoint, name), row in ROWS.items()
-    for gate in filter(None, (row["feature_gate"] or "").split("+"))
-    if name in SERVED[endpoint] and gate not in REGISTERED_ALWAYS
-]
-
-
-@pytest.mark.parametrize(("name", "gate"), SWITCHED)
-def test_a_metric_is_shown_only_with_each_of_its_gates(name: str, gate: str) -> None:
-    def all_but_it(each: str) -> bool:
-        return each != gate
-
-    assert name not in Metrics(enabled=all_but_it).render().decode()
 
 
 def test_gates_that_are_off_hide_their_metrics() -> None:

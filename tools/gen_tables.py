@@ -1,0 +1,150 @@
+"""Write the Python of the fact tables into folders ``generated`` of the agent.
+
+python tools/gen_tables.py            # writes the modules
+python tools/gen_tables.py --check    # exits 1 if a module is not what its table gives
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, repeat
+from operator import mul
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tools.rulebook.tables import rows  # noqa: E402
+
+Rows = Sequence[dict[str, str]]
+
+
+def buckets_of(text: str) -> tuple[float, ...]:
+    """The numbers of a cell ``buckets``.
+
+    It holds the numbers, ``exp(FIRST xFACTOR n=COUNT)`` or ``exprange(FIRST..LAST n=COUNT)``.
+    """
+    if found := re.fullmatch(r"exp\((\S+) x(\S+) n=(\d+)\)", text):
+        steps = repeat(float(found[2]), int(found[3]) - 1)
+        return tuple(map(_plain, accumulate(steps, mul, initial=float(found[1]))))
+    if found := re.fullmatch(r"exprange\((\S+)\.\.(\S+) n=(\d+)\)", text):
+        first, last, steps_ = float(found[1]), float(found[2]), int(found[3]) - 1
+        powers = (round(first * (last / first) ** (n / steps_), 6) for n in range(steps_ + 1))
+        return tuple(map(_plain, powers))
+    return tuple(_plain(float(each)) for each in text.split())
+
+
+def _plain(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def _metric(row: dict[str, str], former: Rows) -> str:
+    """The call that makes a metric. ``former``: rows of the names that it had before."""
+    kind = "bounded_counter" if row["untrusted"] else row["type"]
+    labels = [label for label in row["labels"].split("|") if label]
+    last, _, change = row["earlier"].partition(": ")
+    column, _, value = change.partition("=")
+    new_labels = tuple(label for label in labels if label not in value.split("|"))
+    terms = {
+        "buckets": buckets_of(row["buckets"]),
+        "level": row["stability"].replace("ALPHA", ""),
+        "earlier_level": (last, value) if column == "stability" else (),
+        "new_labels": (last, new_labels) if column == "labels" else (),
+        "since": row["since"],
+        "until": row["until"],
+        "former": tuple(old[key] for old in former for key in ("name", "since", "until")),
+        "gates": tuple(row["feature_gate"].split("+")) if row["feature_gate"] else (),
+    }
+    texts = ", ".join(map(repr, (row["name"], row["help"], *labels)))
+    return f"families.{kind}({texts}" + "".join(f", {k}={v!r}" for k, v in terms.items() if v) + ")"
+
+
+def _attribute(name: str, declared: Rows) -> str:
+    """The statement that sets one attribute: a metric, or a dict of metrics by key."""
+    if "[" not in declared[0]["here"]:
+        return f"self.{name} = {_metric(declared[0], declared[1:])}"
+    keys = (row["here"].partition("[")[2].rstrip("]") for row in declared)
+    pairs = (f"{key!r}: {_metric(row, ())}" for key, row in zip(keys, declared, strict=True))
+    return f"self.{name} = {{{', '.join(pairs)}}}"
+
+
+def metrics(table: Rows) -> Iterator[str]:
+    """A class for each group of metrics that column ``here`` names, as ``GROUP.ATTRIBUTE[KEY]``."""
+    yield "from kubeletpy.metrics.families import Families"
+    here = [row for row in table if row["here"]]
+    groups = dict.fromkeys(row["here"].partition(".")[0] for row in here)
+    for group in groups:
+        of_group: dict[str, list[dict[str, str]]] = {}
+        for row in here:
+            if row["here"].startswith(f"{group}."):
+                attribute = row["here"].partition(".")[2].partition("[")[0]
+                of_group.setdefault(attribute, []).append(row)
+        yield f"class {group.title().replace('_', '')}Families:"
+        yield "    def __init__(self, families: Families) -> None:"
+        for attribute, declared in of_group.items():
+            yield f"        {_attribute(attribute, declared)}"
+
+
+class Module(NamedTuple):
+    """A module, the fact table that it is written from, and the function that writes it."""
+
+    path: str
+    docstring: str
+    table: str
+    lines: Callable[[Rows], Iterator[str]]
+
+
+MODULES = (
+    Module(
+        "kubeletpy/metrics/generated/declared.py",
+        "Metrics by subject, as attributes of classes.",
+        "metrics.csv",
+        metrics,
+    ),
+)
+
+
+def generated(module: Module) -> str:
+    """The text of a module."""
+    complete = [{key: cell or "" for key, cell in row.items()} for row in rows(module.table)]
+    source = f"Written by tools/gen_tables.py from docs/reference/{module.table}: edit that table."
+    head = f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n\n'
+    text = head + "\n".join(module.lines(complete))
+    for command in (["check", "--fix-only", "--select", "I"], ["format"]):
+        done = subprocess.run(
+            ["ruff", *command, "--quiet", "--stdin-filename", "generated.py", "-"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        )
+        text = done.stdout
+    return text
+
+
+def main() -> int:
+    """Entry point; see the module docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    stale = []
+    for module in MODULES:
+        path, text = ROOT / module.path, generated(module)
+        if not path.exists() or path.read_text() != text:
+            stale.append(module.path)
+            if not check:
+                path.write_text(text)
+    if check and stale:
+        print(f"out of date: {', '.join(stale)}; run tools/gen_tables.py", file=sys.stderr)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
