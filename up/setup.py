@@ -30,6 +30,5 @@ setup(
         "aiohttp>=3.14.5",
         "cryptography>=45",
         "PyYAML>=6.0",
-        "cel-python>=0.5",  # selectors of devices; loaded with the first of them
     ],
 )

@@ -84,6 +84,11 @@ OTHERWISE = frozenset(
         ("events", "other group without controller"),
         ("persistent_volumes", "refused, nfs without a path"),
         ("pod_status", "ip that is none"),
+        # Nothing here reads the devices of slices, so only their names are checked.
+        ("device_claims", "slice refused, no value"),
+        ("device_claims", "slice refused, no version"),
+        ("device_claims", "slice refused, bad attribute"),
+        ("device_claims", "slice refused, bad taint"),
         # Names are checked before permissions.
         ("nodes", "create without a name"),
         # Nobody is anonymous here: a client without credentials is refused with 401.

@@ -73,6 +73,12 @@ def resource_slice(driver: str, node_name: str, devices: Sequence[str]) -> JSON:
     return _object("ResourceSlice", "slice", spec)
 
 
+def allocation(driver: str, device: str) -> JSON:
+    """The status of a claim whose request ``one`` has a device, as a scheduler would write it."""
+    result = {"request": "one", "driver": driver, "pool": POOL, "device": device}
+    return {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+
 def device_class(name: str, driver: str) -> JSON:
     """A DeviceClass of all devices of a driver."""
     selector = {"cel": {"expression": f'device.driver == "{driver}"'}}

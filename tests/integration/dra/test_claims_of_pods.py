@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from kubeletpy.base.api.types import JSON
-from tests.dra_driver.process import DriverProcess
+from tests.dra_driver.process import DriverProcess, allocation
 from tests.integration.dra.conftest import CLASS, DRIVER
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
@@ -13,12 +15,12 @@ from tools.env.waiting import wait_until
 REQUEST = {"name": "one", "exactly": {"deviceClassName": CLASS}}
 
 
-def template(selector: str) -> JSON:
-    exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": selector}}]}
-    requests = [{"name": "one", "exactly": exactly}]
-    about = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate"}
-    spec = {"spec": {"devices": {"requests": requests}}}
-    return {**about, "metadata": {"name": "t"}, "spec": spec}
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "t"},
+    "spec": {"spec": {"devices": {"requests": [REQUEST]}}},
+}
 
 
 def using(name: str = "p") -> JSON:
@@ -32,14 +34,23 @@ def health(found: JSON) -> list[JSON]:
     return reported
 
 
+def unallocated(node: Node, namespace: str) -> str:
+    """The claim that a pod waits for; empty before its condition names it."""
+    status = node.pod(namespace, "p").get("status") or {}
+    waits = [str(each.get("message")) for each in status.get("conditions") or ()]
+    claims = [str(each["resourceClaimName"]) for each in status.get("resourceClaimStatuses") or ()]
+    named = (each for each in claims if f'"{each}" is not allocated' in "".join(waits))
+    return next(named, "")
+
+
 def test_a_pod_has_the_device_it_requests(
     node2: Node, driver: DriverProcess, namespace: str
 ) -> None:
-    node2.apply(template(f'device.attributes["{DRIVER}"].index == 1'), namespace=namespace)
-    node2.apply(using(), namespace=namespace)
+    node2.apply(TEMPLATE, using(), namespace=namespace)
+    claim = wait_until(lambda: unallocated(node2, namespace), "the scheduler reports the claim")
+    status = ("--subresource=status", f"--patch={json.dumps(allocation(DRIVER, 'd1'))}")
+    node2.kubectl("patch", "resourceclaim", claim, "--type=merge", *status, namespace=namespace)
     found = node2.wait_running(namespace, "p")
-    (made,) = found["status"]["resourceClaimStatuses"]
-    claim = made["resourceClaimName"]
     for name, expected in (("main", DRIVER), ("other", "")):
         code, stated = node2.exec(
             container_status(found, name)["containerID"], "sh", "-c", "echo -n $DRA_D1$DRA_D0"

@@ -39,7 +39,6 @@ def test_an_unknown_version_lists_the_known_ones(
 def test_the_tests_packages_are_installed_and_the_project_is_not() -> None:
     names = pythons.requirements()
     assert any(each.startswith("pytest-xdist") for each in names)
-    assert any(each.startswith("cel-python") for each in names)
     assert not [each for each in names if each.startswith("kubeletpy")]
 
 

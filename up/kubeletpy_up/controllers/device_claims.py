@@ -1,8 +1,8 @@
 """Creates pods' device claims from their templates, and deallocates claims that nobody uses.
 
-A claim's ``status.reservedFor`` lists its users: the scheduler adds pods, this controller removes
-those that have ended, and the allocation with the last one. The garbage collector deletes claims
-of removed pods. Source: the resource claim controller of a cluster.
+Another program allocates them. A claim's ``status.reservedFor`` lists its users: the scheduler adds
+pods, this controller removes those that have ended, and the allocation with the last one. The
+garbage collector deletes claims of removed pods. Source: a cluster's resource claim controller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import device_claim_names
 from kubeletpy_up.controllers.claim_matching import owner_of
-from kubeletpy_up.controllers.pod_devices import EXTENDED, FINALIZER, owned_by, reserved
+from kubeletpy_up.controllers.pod_devices import FINALIZER, owned_by, reserved
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
 from kubeletpy_up.kinds.devices import CLAIMS, TEMPLATES
 from kubeletpy_up.kinds.meta import with_metadata
@@ -57,7 +57,7 @@ class DeviceClaims(Reconciler):
                 yield "pods", namespace, owner["name"]
         elif change.resource == TEMPLATES and change.type != "DELETED":
             yield from (key_of("pods", pod) for pod in self.all_of("pods", namespace))
-        elif change.resource == "pods" and _concerns(obj):
+        elif change.resource == "pods" and (obj.get("spec") or {}).get("resourceClaims"):
             yield key_of("pods", obj)
             yield from ((CLAIMS, namespace, name) for name in device_claim_names(obj))
 
@@ -114,8 +114,7 @@ class DeviceClaims(Reconciler):
         for name in device_claim_names(pod):
             claim = self.registry.find(CLAIMS, pod["metadata"]["namespace"], name)
             if claim is not None and (claim.get("status") or {}).get("allocation"):
-                desired = reserved(claim, pod, None, 0)
-                self.write(CLAIMS, desired, old=claim, status=True)
+                self.write(CLAIMS, reserved(claim, pod), old=claim, status=True)
 
     # -- claims --------------------------------------------------------------------------------
 
@@ -146,8 +145,7 @@ class DeviceClaims(Reconciler):
     def _delete_if_ended(self, claim: JSON) -> None:
         """Delete the claim of a pod that has ended but still exists."""
         about, owner = claim["metadata"], owner_of(claim)
-        annotations = about.get("annotations") or {}
-        if owner is None or not (POD_CLAIM in annotations or EXTENDED in annotations):
+        if owner is None or POD_CLAIM not in (about.get("annotations") or {}):
             return
         pod = self.registry.find("pods", about["namespace"], owner["name"])
         if pod is None or pod["metadata"]["uid"] != owner["uid"] or not _has_ended(pod):
@@ -164,11 +162,6 @@ class DeviceClaims(Reconciler):
             return False
         on_node = bool((pod.get("spec") or {}).get("nodeName"))
         return not _has_ended(pod) and (on_node or not pod["metadata"].get("deletionTimestamp"))
-
-
-def _concerns(pod: JSON) -> bool:
-    extended = (pod.get("status") or {}).get("extendedResourceClaimStatus")
-    return bool((pod.get("spec") or {}).get("resourceClaims") or extended)
 
 
 def _has_ended(pod: JSON) -> bool:

@@ -7,7 +7,7 @@ NodeAffinity, TaintToleration, NodeUnschedulable), as far as a single node needs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kubeletpy.base.api.quantity import whole
@@ -37,14 +37,12 @@ def pick_node(
     nodes: Sequence[JSON],
     pods: Iterable[JSON],
     more_misfits: Callable[[JSON], Iterable[str]] = lambda _: (),
-    not_of_nodes: Container[str] = (),
 ) -> Placement:
     """Choose the first node, by name, that the pod fits on.
 
     Args:
         pods: all pods.
         more_misfits: why a node can't have the pod's volumes or devices.
-        not_of_nodes: resources that the pod gets by other means where a node has none.
     """
     if not nodes:
         return Placement("", "no nodes available to schedule pods")
@@ -53,7 +51,7 @@ def pick_node(
     for node in sorted(nodes, key=lambda n: str(n["metadata"]["name"])):
         name = node["metadata"]["name"]
         here = [p for p in bound if p["spec"]["nodeName"] == name]
-        reasons = misfits(pod, node, here, not_of_nodes) or list(more_misfits(node))
+        reasons = misfits(pod, node, here) or list(more_misfits(node))
         if not reasons:
             return Placement(name)
         counted.update(reasons)
@@ -61,28 +59,28 @@ def pick_node(
     return Placement("", f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def misfits(
-    pod: JSON, node: JSON, bound: Iterable[JSON], not_of_nodes: Container[str] = ()
-) -> list[str]:
+def misfits(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
     """Why a pod does not fit on a node; empty if it does. ``bound`` are the node's pods."""
     spec: JSON = pod.get("spec") or {}
     node_spec: JSON = node.get("spec") or {}
     tolerations = spec.get("tolerations") or []
-    if node_spec.get("unschedulable") and not tolerated(
+    if node_spec.get("unschedulable") and not _tolerated(
         {"key": _UNSCHEDULABLE, "effect": "NoSchedule"}, tolerations
     ):
         return ["node(s) were unschedulable"]
     # it has no taint yet in the first moment
-    if not _ready(node) and not any(tolerated(taint, tolerations) for taint in _NOT_READY):
+    if not _ready(node) and not any(_tolerated(taint, tolerations) for taint in _NOT_READY):
         return ["node(s) were not ready"]
     for taint in node_spec.get("taints") or ():
-        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations):
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(
+            taint, tolerations
+        ):
             return [
                 f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"
             ]
     if not _selected(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return _too_big(pod, node, bound, not_of_nodes) + _port_conflicts(spec, bound)
+    return _too_big(pod, node, bound) + _port_conflicts(spec, bound)
 
 
 def _ready(node: JSON) -> bool:
@@ -92,7 +90,7 @@ def _ready(node: JSON) -> bool:
     return False
 
 
-def tolerated(taint: JSON, tolerations: Iterable[JSON]) -> bool:
+def _tolerated(taint: JSON, tolerations: Iterable[JSON]) -> bool:
     """Whether a taint is tolerated."""
     return any(_tolerates(toleration, taint) for toleration in tolerations)
 
@@ -123,9 +121,7 @@ def matches_node(selector: JSON, node: JSON) -> bool:
     return matches(selector, about.get("labels") or {}, about["name"])
 
 
-def _too_big(
-    pod: JSON, node: JSON, bound: Iterable[JSON], not_of_nodes: Container[str]
-) -> list[str]:
+def _too_big(pod: JSON, node: JSON, bound: Iterable[JSON]) -> list[str]:
     status: JSON = node.get("status") or {}
     room = amounts(status.get("allocatable") or status.get("capacity"))
     used: Counter[str] = Counter()
@@ -137,8 +133,6 @@ def _too_big(
     if used["pods"] + 1000 > room.get("pods", 0):
         reasons.append("Too many pods")
     for name, amount in sorted(requests_of(pod).items()):
-        if name in not_of_nodes and name not in room:
-            continue
         if amount and used[name] + amount > room.get(name, 0):
             reasons.append(f"Insufficient {name}")
     return reasons

@@ -1,79 +1,39 @@
 """Effect of a pod's device claims on where it may run. Pure: the objects come as arguments.
 
-Source: the default scheduler's DynamicResources, and the claims it makes for extended resources
-that device classes stand for.
+Nothing here allocates devices: a pod waits until another program has written the allocations of its
+claims. Source: the default scheduler's DynamicResources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.controllers import device_pools
 from kubeletpy_up.controllers.claim_matching import owner_of
-from kubeletpy_up.controllers.device_allocation import CannotAllocate, allocate
 from kubeletpy_up.controllers.placement import matches_node
 from kubeletpy_up.kinds.devices import CLAIMS
 from kubeletpy_up.kinds.meta import with_metadata
 
 Find = Callable[[str, str, str], JSON | None]
 FINALIZER = "resource.kubernetes.io/delete-protection"
-EXTENDED = "resource.kubernetes.io/extended-resource-claim"
-IMPLIED = "deviceclass.resource.kubernetes.io/"
-"""Prefix of a class's name: the extended resource that every class has."""
 ELSEWHERE = "resourceclaim not available on the node"
+NOT_ALLOCATED = (
+    "this single-node API allocates no devices; join a cluster, whose kube-scheduler does, or "
+    'write the claim\'s status.allocation (docs/embedded-api.md, "Devices")'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PodDevices:
-    """The claims of one pod.
-
-    Attributes:
-        problem: why it can run nowhere (at present).
-        own: the claim to create for its extended resources; not stored yet.
-        mappings: which of its requests stands for which resource of which container.
-    """
+    """The claims of one pod. ``problem``: why it can run nowhere (at present)."""
 
     problem: str = ""
     claims: tuple[JSON, ...] = ()
-    own: JSON | None = None
-    mappings: tuple[JSON, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.claims or self.own)
-
-    @property
-    def resources(self) -> frozenset[str]:
-        """The extended resources that are claimed."""
-        return frozenset(each["resourceName"] for each in self.mappings)
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """Whether a node can have a pod's devices: why not, or the allocations to write by claim."""
-
-    reasons: tuple[str, ...] = ()
-    allocations: Mapping[str, JSON] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """The allocated claims, the existing devices, and the classes to request them by.
-
-    Attributes:
-        share_id: a new name for a share of a device.
-    """
-
-    claims: Sequence[JSON]
-    slices: Sequence[JSON]
-    classes: Mapping[str, JSON]
-    share_id: Callable[[], str]
-
-
-def devices_of(pod: JSON, find: Find, classes: Iterable[JSON], nodes: Iterable[JSON]) -> PodDevices:
-    """Read a pod's claims. A resource that a node itself offers is not claimed."""
+def devices_of(pod: JSON, find: Find) -> PodDevices:
+    """Read a pod's claims."""
     about, status = pod["metadata"], pod.get("status") or {}
     where = f"{about['namespace']}/{about['name']}"
     made = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}
@@ -93,50 +53,28 @@ def devices_of(pod: JSON, find: Find, classes: Iterable[JSON], nodes: Iterable[J
             return PodDevices(f'resourceclaim "{name}" is being deleted')
         if own and (owner_of(claim) or {}).get("uid") != about["uid"]:
             return PodDevices(f'resourceclaim "{name}" was not created for pod {where}')
+        if not (claim.get("status") or {}).get("allocation"):
+            return PodDevices(f'resourceclaim "{name}" is not allocated: {NOT_ALLOCATED}')
         found.append(claim)
-    offered = {name for node in nodes for name in (node.get("status") or {}).get("capacity") or ()}
-    by_name = {each["metadata"]["name"]: each for each in classes}
-    own_claim, mappings = _for_resources(pod, by_name, offered)
-    return PodDevices("", tuple(found), own_claim, mappings)
+    return PodDevices("", tuple(found))
 
 
-def outlook(desired: PodDevices, node: JSON, world: World) -> Outlook:
-    """Whether a node can have a pod's devices."""
-    removed = device_pools.taken(world.claims)
-    here = device_pools.on_node(node, world.slices)
-    chosen: dict[str, JSON] = {}
-    for claim in (*desired.claims, *((desired.own,) if desired.own else ())):
-        allocation = (claim.get("status") or {}).get("allocation")
-        if allocation is not None:
-            selector = allocation.get("nodeSelector")
-            if selector is not None and not matches_node(selector, node):
-                return Outlook((ELSEWHERE,))
-            continue
-        name = claim["metadata"].get("name", "")
-        try:
-            found = allocate(claim, here, world.classes, removed, world.share_id)
-        except CannotAllocate as why:
-            reported = f"resourceclaim {name}" if name else "the claim for extended resources"
-            return Outlook((f"cannot allocate all claims ({reported}: {why})",))
-        chosen[name] = found
-        removed.add({"status": {"allocation": found}})
-    return Outlook((), chosen)
+def elsewhere(claims: Iterable[JSON], node: JSON) -> tuple[str, ...]:
+    """Why a node can't have allocated claims: their devices are on other nodes."""
+    selectors = (claim["status"]["allocation"].get("nodeSelector") for claim in claims)
+    if all(selector is None or matches_node(selector, node) for selector in selectors):
+        return ()
+    return (ELSEWHERE,)
 
 
-def reserved(claim: JSON, pod: JSON, allocation: JSON | None, now: float) -> JSON:
-    """A pod's claim: allocated, unless it already is, and reserved for the pod.
-
-    Args:
-        allocation: the one to write if the claim has none.
-    """
-    status = dict(claim.get("status") or {})
-    if not status.get("allocation") and allocation is not None:
-        status["allocation"] = {**allocation, "allocationTimestamp": format_time(now)}
+def reserved(claim: JSON, pod: JSON) -> JSON:
+    """An allocated claim, reserved for a pod."""
+    status = claim.get("status") or {}
     about, known = pod["metadata"], status.get("reservedFor") or []
-    if not any(each.get("uid") == about["uid"] for each in known):
-        consumer = {"resource": "pods", "name": about["name"], "uid": about["uid"]}
-        status["reservedFor"] = [*known, consumer]
-    return {**claim, "status": status}
+    if any(each.get("uid") == about["uid"] for each in known):
+        return claim
+    consumer = {"resource": "pods", "name": about["name"], "uid": about["uid"]}
+    return {**claim, "status": {**status, "reservedFor": [*known, consumer]}}
 
 
 def protected(claim: JSON) -> JSON:
@@ -145,46 +83,6 @@ def protected(claim: JSON) -> JSON:
     if FINALIZER in finalizers:
         return claim
     return with_metadata(claim, finalizers=[*finalizers, FINALIZER])
-
-
-def _for_resources(
-    pod: JSON, classes: Mapping[str, JSON], offered: Container[str]
-) -> tuple[JSON | None, tuple[JSON, ...]]:
-    """The claim for the containers' resources that a class provides, not a node."""
-    by_resource = {f"{IMPLIED}{name}": name for name in classes}
-    for name, each in sorted(classes.items()):
-        if resource := (each.get("spec") or {}).get("extendedResourceName"):
-            by_resource[resource] = name
-    spec = pod.get("spec") or {}
-    requests, mappings = [], []
-    every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    for index, container in enumerate(every):
-        requested = (container.get("resources") or {}).get("requests") or {}
-        numbered = enumerate(
-            name for name in sorted(requested) if name in by_resource and name not in offered
-        )
-        for number, resource in numbered:
-            name = f"container-{index}-request-{number}"
-            exactly = {
-                "deviceClassName": by_resource[resource],
-                "allocationMode": "ExactCount",
-                "count": int(requested[resource]),
-            }
-            if not exactly["count"]:
-                continue
-            requests.append({"name": name, "exactly": exactly})
-            about = {"containerName": container["name"], "resourceName": resource}
-            mappings.append({**about, "requestName": name})
-    if not requests:
-        return None, ()
-    metadata = {
-        "generateName": f"{pod['metadata']['name']}-extended-resources-",
-        "namespace": pod["metadata"]["namespace"],
-        "annotations": {EXTENDED: "true"},
-        "ownerReferences": [owned_by(pod)],
-    }
-    claim = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
-    return claim, tuple(mappings)
 
 
 def owned_by(pod: JSON) -> JSON:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy_up.controllers import pod_devices
 from kubeletpy_up.controllers.placement import Placement, pick_node
-from kubeletpy_up.controllers.pod_devices import PodDevices, World, devices_of
+from kubeletpy_up.controllers.pod_devices import devices_of, elsewhere, protected, reserved
 from kubeletpy_up.controllers.pod_volumes import Outlook, Reservation, claims_of, outlook
 from kubeletpy_up.controllers.reconciler import write_event
 from kubeletpy_up.errors import ApiError
@@ -28,9 +26,7 @@ from kubeletpy_up.storage.history import Change
 logger = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
-_MAKE_ROOM = frozenset(
-    {"nodes", CLAIMS, VOLUMES, CLASSES, devices.CLAIMS, devices.SLICES, devices.CLASSES}
-)
+_MAKE_ROOM = frozenset({"nodes", CLAIMS, VOLUMES, CLASSES, devices.CLAIMS})
 """Resources whose changes may let a pending pod run."""
 
 
@@ -113,8 +109,7 @@ class Scheduler:
         find = self._registry.find
         everything = self._all("pods")
         claims = claims_of(pod, find)
-        classes = self._all(devices.CLASSES)
-        claimed = devices_of(pod, find, classes, nodes)
+        claimed = devices_of(pod, find)
         if (problem := claims.problem or claimed.problem) and nodes:
             text = f"0/{len(nodes)} nodes are available: {problem}."
             self._settle(pod, Placement("", text))
@@ -123,67 +118,31 @@ class Scheduler:
         namespace = pod["metadata"]["namespace"]
         others = [p for p in everything if p["metadata"]["namespace"] == namespace]
         seen: dict[str, Outlook] = {}
-        allocations: dict[str, Mapping[str, JSON]] = {}
-        world = self._world(classes) if claimed else World((), (), {}, _share_id)
 
         def more_misfits(node: JSON) -> tuple[str, ...]:
             name = node["metadata"]["name"]
             seen[name] = outlook(claims, node, volumes, find, others)
-            supplied = pod_devices.outlook(claimed, node, world)
-            allocations[name] = supplied.allocations
-            return seen[name].reasons + supplied.reasons
+            return seen[name].reasons + elsewhere(claimed.claims, node)
 
-        placement = pick_node(pod, nodes, everything, more_misfits, claimed.resources)
+        placement = pick_node(pod, nodes, everything, more_misfits)
         if placement.node and claims.waiting:
             self._reserve(seen[placement.node].reservation)
-        elif placement.node and claimed:
-            self._settle(self._take(pod, claimed, allocations[placement.node]), placement)
-        else:
-            self._settle(pod, placement)
+            return
+        if placement.node:
+            self._take(pod, claimed.claims)
+        self._settle(pod, placement)
 
     def _all(self, resource: str) -> list[JSON]:
         return [entry.object for _, entry in self._registry.store.entries(resource)]
 
-    def _world(self, classes: Sequence[JSON]) -> World:
-        return World(
-            self._all(devices.CLAIMS),
-            self._all(devices.SLICES),
-            {each["metadata"]["name"]: each for each in classes},
-            _share_id,
-        )
-
-    def _take(self, pod: JSON, claimed: PodDevices, allocations: Mapping[str, JSON]) -> JSON:
-        """Allocate a pod's claims and reserve them for it; returns the updated pod."""
-        registry, about = self._registry, pod["metadata"]
-        namespace, claims = about["namespace"], list(claimed.claims)
-        if claimed.own is not None:
-            made = registry.create(SCHEDULER, devices.CLAIMS, claimed.own, namespace)
-            claims.append(made)
-            allocations = {**allocations, made["metadata"]["name"]: allocations[""]}
+    def _take(self, pod: JSON, claims: Iterable[JSON]) -> None:
+        """Reserve a pod's allocated claims for it."""
+        registry, namespace = self._registry, pod["metadata"]["namespace"]
         for claim in claims:
-            name = claim["metadata"]["name"]
-            kept = registry.update(
-                SCHEDULER, devices.CLAIMS, pod_devices.protected(claim), namespace, name=name
-            )
-            desired = pod_devices.reserved(kept, pod, allocations.get(name), registry.clock.now())
-            registry.update(
-                SCHEDULER, devices.CLAIMS, desired, namespace, name=name, subresource="status"
-            )
-        if claimed.own is None:
-            return pod
-        own = {
-            "resourceClaimName": claims[-1]["metadata"]["name"],
-            "requestMappings": list(claimed.mappings),
-        }
-        status = {**(pod.get("status") or {}), "extendedResourceClaimStatus": own}
-        return registry.update(
-            SCHEDULER,
-            "pods",
-            {**pod, "status": status},
-            namespace,
-            name=about["name"],
-            subresource="status",
-        )
+            name, key = claim["metadata"]["name"], devices.CLAIMS
+            kept = registry.update(SCHEDULER, key, protected(claim), namespace, name=name)
+            desired = reserved(kept, pod)
+            registry.update(SCHEDULER, key, desired, namespace, name=name, subresource="status")
 
     def _reserve(self, desired: Reservation) -> None:
         for resource, objects in ((VOLUMES, desired.volumes), (CLAIMS, desired.claims)):
@@ -241,10 +200,6 @@ class Scheduler:
             message=message,
             action=action,
         )
-
-
-def _share_id() -> str:
-    return str(uuid.uuid4())
 
 
 def _resources_of(pod: JSON) -> list[JSON | None]:

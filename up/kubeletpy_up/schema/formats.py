@@ -386,14 +386,11 @@ def canonical(text: str) -> str:
     if value == 0:
         return "0"
     if family == "binary" and abs(value) >= 1024 and value == value.to_integral_value():
-        return binary(int(value))
+        return _binary(int(value))
     return _decimal(value, exponent_form=family == "exponent")
 
 
-def binary(value: int) -> str:
-    """A whole number with the largest binary suffix that leaves it whole."""
-    if value == 0:
-        return "0"
+def _binary(value: int) -> str:
     power = 0
     while power < len(_BINARY) and value % 1024 == 0:
         value //= 1024

@@ -1,7 +1,7 @@
-"""Claims of devices, their templates and device classes.
+"""Claims of devices, their templates, device classes and slices.
 
-Source: validation of resource.k8s.io/v1 of an API server. CEL expressions are compiled by another
-library here, and errors in them are reported in its words.
+Source: validation of resource.k8s.io/v1 of an API server. CEL expressions are not compiled: nothing
+here evaluates them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy_up.kinds import cel
 from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts, metadata, persistent_volumes, scheduling
 
@@ -22,7 +21,7 @@ MAX_REQUESTS = MAX_CONSTRAINTS = MAX_CONFIGS = MAX_SELECTORS = MAX_RESULTS = 32
 MAX_ALTERNATIVES, MAX_RESERVED, MAX_TOLERATIONS = 8, 256, 16
 MAX_EXPRESSION, MAX_PARAMETERS = 10 * 1024, 10 * 1024
 MAX_POOL_NAME, MAX_ID = 253, 32
-EFFECTS = ("NoExecute", "NoSchedule", "None")
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
 _MODES = ("All", "ExactCount")
 _IMMUTABLE = "field is immutable"
 _REFERENCE = (
@@ -77,7 +76,72 @@ def device_class(report: Report, obj: JSON) -> None:
             report.invalid("spec.extendedResourceName", name, detail)
 
 
-def pool_name(report: Report, name: str, path: str) -> None:
+def resource_slice(report: Report, obj: JSON) -> None:
+    """Check what a ResourceSlice is of. Of its devices, only the names are checked."""
+    spec = obj.get("spec") or {}
+    _driver_name(report, spec.get("driver") or "", "spec.driver")
+    pool = spec.get("pool") or {}
+    _pool_name(report, pool.get("name") or "", "spec.pool.name")
+    count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
+    if count <= 0:
+        report.invalid("spec.pool.resourceSliceCount", count, "must be greater than zero")
+    if generation < 0:
+        detail = "must be greater than or equal to zero"
+        report.invalid("spec.pool.generation", generation, detail)
+    _where(report, spec, "spec")
+    devices = spec.get("devices")
+    if devices and spec.get("sharedCounters"):
+        report.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
+    _unique(report, devices, lambda each: each.get("name"), "spec.devices")
+    for index, device in enumerate(devices or ()):
+        name = device.get("name") or ""
+        report.all_invalid(f"spec.devices[{index}].name", name, formats.dns_label(name))
+
+
+def slice_changed(report: Report, new: JSON, old: JSON) -> None:
+    """The driver, the pool and the node are immutable."""
+    after, before = new.get("spec") or {}, old.get("spec") or {}
+    for path, found, known in (
+        ("pool.name", after.get("pool", {}).get("name"), before.get("pool", {}).get("name")),
+        ("driver", after.get("driver"), before.get("driver")),
+        ("nodeName", after.get("nodeName"), before.get("nodeName")),
+    ):
+        if found != known:
+            report.invalid(f"spec.{path}", found, _IMMUTABLE)
+
+
+def _where(report: Report, spec: JSON, path: str) -> None:
+    found = []
+    if (name := spec.get("nodeName")) is not None:
+        if name:
+            found.append("`nodeName`")
+            report.all_invalid(f"{path}.nodeName", name, formats.dns_subdomain(name))
+        else:
+            detail = "must be either unset or set to a non-empty string"
+            report.invalid(f"{path}.nodeName", name, detail)
+    if (selector := spec.get("nodeSelector")) is not None:
+        found.append("`nodeSelector`")
+        scheduling.node_selector(report, selector, f"{path}.nodeSelector")
+        if len(terms := selector.get("nodeSelectorTerms") or []) != 1:
+            where = f"{path}.nodeSelector.nodeSelectorTerms"
+            report.invalid(where, terms, "must have exactly one node selector term")
+    for field in ("allNodes", "perDeviceNodeSelection"):
+        if spec.get(field):
+            found.append(f"`{field}`")
+        elif spec.get(field) is not None:
+            report.invalid(f"{path}.{field}", False, "must be either unset or set to true")
+    needed = (
+        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is "
+        "required"
+    )
+    if not found:
+        report.required(path, needed)
+    elif len(found) > 1:
+        reported = "{" + ", ".join(found) + "}"
+        report.invalid(path, reported, f"{needed}, but multiple fields are set")
+
+
+def _pool_name(report: Report, name: str, path: str) -> None:
     """Subdomains with slashes between them."""
     if not name:
         report.required(path)
@@ -88,7 +152,7 @@ def pool_name(report: Report, name: str, path: str) -> None:
         report.all_invalid(path, part, formats.dns_subdomain(part))
 
 
-def driver_name(report: Report, name: str, path: str) -> None:
+def _driver_name(report: Report, name: str, path: str) -> None:
     """A driver's name: the same rules as for CSI drivers."""
     if name:
         persistent_volumes.driver_name(report, name, path)
@@ -103,13 +167,13 @@ def _referenced_driver(report: Report, name: str, path: str) -> None:
         report.required(path)
 
 
-def qualified_name(report: Report, name: str, path: str) -> None:
+def _qualified_name(report: Report, name: str, path: str) -> None:
     """Check a name of the form ``name`` or ``domain/name``."""
     domain, slash, identifier = name.rpartition("/")
     if slash and not domain:
         report.invalid(path, "", "the domain must not be empty")
     elif slash:
-        driver_name(report, domain, path)
+        _driver_name(report, domain, path)
     if slash and not identifier:
         report.invalid(path, "", "the name must not be empty")
         return
@@ -119,7 +183,7 @@ def qualified_name(report: Report, name: str, path: str) -> None:
         report.invalid(path, identifier, _C_IDENTIFIER)
 
 
-def tolerations(report: Report, supplied: Iterable[JSON], path: str) -> None:
+def _tolerations(report: Report, supplied: Iterable[JSON], path: str) -> None:
     """Tolerations of device taints."""
     for index, each in enumerate(supplied):
         where, operator = f"{path}[{index}]", each.get("operator")
@@ -131,11 +195,11 @@ def tolerations(report: Report, supplied: Iterable[JSON], path: str) -> None:
             report.invalid(f"{where}.value", value, "must be empty for operator `Exists`")
         elif operator == "Equal":
             report.all_invalid(f"{where}.value", value, formats.label_value(value))
-        if each.get("effect") and each["effect"] not in EFFECTS:
-            report.unsupported(f"{where}.effect", each["effect"], EFFECTS)
+        if each.get("effect") and each["effect"] not in _EFFECTS:
+            report.unsupported(f"{where}.effect", each["effect"], _EFFECTS)
 
 
-def unique(
+def _unique(
     report: Report,
     supplied: list[JSON] | None,
     name: Callable[[JSON], Any],
@@ -155,7 +219,7 @@ def _devices(report: Report, devices: JSON, path: str) -> None:
     requests = devices.get("requests") or []
     names = _names(requests)
     report.at_most(f"{path}.requests", requests, MAX_REQUESTS)
-    unique(report, requests, lambda each: each.get("name"), f"{path}.requests", whole=True)
+    _unique(report, requests, lambda each: each.get("name"), f"{path}.requests", whole=True)
     for index, request in enumerate(requests):
         _request(report, request, f"{path}.requests[{index}]")
     constraints = devices.get("constraints") or []
@@ -193,7 +257,7 @@ def _request(report: Report, request: JSON, path: str) -> None:
     else:
         where = f"{path}.firstAvailable"
         report.at_most(where, alternatives, MAX_ALTERNATIVES)
-        unique(report, alternatives, lambda each: each.get("name"), where)
+        _unique(report, alternatives, lambda each: each.get("name"), where)
         for index, each in enumerate(alternatives):
             other = each.get("name") or ""
             report.all_invalid(f"{where}[{index}].name", other, formats.dns_label(other))
@@ -215,7 +279,7 @@ def _desired(report: Report, request: JSON, path: str) -> None:
     for name, amount in ((request.get("capacity") or {}).get("requests") or {}).items():
         amounts.quantity(report, amount, f"{path}.capacity.requests[{name}]")
     report.at_most(f"{path}.tolerations", request.get("tolerations"), MAX_TOLERATIONS)
-    tolerations(report, request.get("tolerations") or (), f"{path}.tolerations")
+    _tolerations(report, request.get("tolerations") or (), f"{path}.tolerations")
 
 
 def _selectors(report: Report, selectors: list[JSON], path: str) -> None:
@@ -230,8 +294,6 @@ def _selectors(report: Report, selectors: list[JSON], path: str) -> None:
             report.too_long(f"{where}.expression", MAX_EXPRESSION)
         elif not expression:
             report.required(f"{where}.expression")
-        elif problem := cel.problem(expression):
-            report.invalid(f"{where}.expression", expression, problem)
 
 
 def _constraint(report: Report, constraint: JSON, names: Container[str], path: str) -> None:
@@ -242,7 +304,7 @@ def _constraint(report: Report, constraint: JSON, names: Container[str], path: s
         report.required(path, f"{detail}, but multiple fields are set")  # also if none is set
     for key in supplied:
         name = constraint[key]
-        qualified_name(report, name, f"{path}.{key}")
+        _qualified_name(report, name, f"{path}.{key}")
         if "/" not in name:
             detail = "a fully qualified name must be a domain and a name separated by a slash"
             report.invalid(f"{path}.{key}", name, detail)
@@ -286,7 +348,7 @@ def _status(report: Report, new: JSON, old: JSON) -> None:
     status, before = new.get("status") or {}, old.get("status") or {}
     reserved, where = status.get("reservedFor") or [], "status.reservedFor"
     report.at_most(where, reserved, MAX_RESERVED)
-    unique(report, reserved, lambda each: each.get("uid"), where)
+    _unique(report, reserved, lambda each: each.get("uid"), where)
     for index, consumer in enumerate(reserved):
         report.require(f"{where}[{index}]", consumer, "resource", "name", "uid")
     allocation = status.get("allocation")
@@ -313,7 +375,7 @@ def _allocation(report: Report, obj: JSON, allocation: JSON) -> None:
         where = f"{path}.results[{index}]"
         _reference(report, result.get("request") or "", names, f"{where}.request")
         _referenced_driver(report, result.get("driver") or "", f"{where}.driver")
-        pool_name(report, result.get("pool") or "", f"{where}.pool")
+        _pool_name(report, result.get("pool") or "", f"{where}.pool")
         device = result.get("device") or ""
         report.all_invalid(f"{where}.device", device, formats.dns_label(device))
     report.at_most(f"{path}.config", devices.get("config"), 2 * MAX_CONFIGS)

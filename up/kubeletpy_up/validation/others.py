@@ -17,7 +17,6 @@ from kubeletpy_up.validation import (
     handlers,
     metadata,
     persistent_volumes,
-    resource_slices,
     scheduling,
     storage_objects,
 )
@@ -188,7 +187,7 @@ _BY_PLURAL: dict[str, Callable[[Report, JSON], None]] = {
     "resourceclaims": device_claims.claim,
     "resourceclaimtemplates": device_claims.template,
     "deviceclasses": device_claims.device_class,
-    "resourceslices": resource_slices.resource_slice,
+    "resourceslices": device_claims.resource_slice,
 }
 _ADDRESSES: dict[str, Callable[[Report, JSON, JSON | None], None]] = {
     "services": addresses.service,
@@ -202,7 +201,7 @@ _CHANGED_BY_PLURAL: dict[str, Callable[[Report, JSON, JSON], None]] = {
     "volumeattachments": storage_objects.volume_attachment_changed,
     "csistoragecapacities": storage_objects.storage_capacity_changed,
     "resourceclaimtemplates": device_claims.template_changed,
-    "resourceslices": resource_slices.changed,
+    "resourceslices": device_claims.slice_changed,
 }
 _NAME_CHECKS: dict[str, metadata.NameCheck] = {
     "namespaces": formats.dns_label,
