@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.images.reference import RegistryPattern, Repository
@@ -149,30 +149,6 @@ MAX_DOCUMENT = 1 << 20
 
 class MalformedPullSecret(ValueError):
     """A secret without registry credentials; the message never quotes its content."""
-
-
-class PullSecretLike(Protocol):
-    """A pull secret as the image manager reads it: the runtime manager's PullSecret is one."""
-
-    @property
-    def namespace(self) -> str:
-        """Namespace of the Secret."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Name of the Secret."""
-        ...
-
-    @property
-    def uid(self) -> str:
-        """Uid of the Secret."""
-        ...
-
-    @property
-    def docker_config(self) -> Mapping[str, object]:
-        """Registry -> credentials, or the whole document with its "auths"."""
-        ...
 
 
 def decode_pull_secret(secret: Mapping[str, Any]) -> Mapping[str, object]:

@@ -17,10 +17,10 @@ from pathlib import Path
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.host.files import write_private
 from kubeletpy.images import gc_selection
-from kubeletpy.images.policy import ImageMetrics
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
+from kubeletpy.metrics.resources import ImageMetrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -20,7 +20,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images import policy as images_policy
-from kubeletpy.images.credentials import Credential, PullSecretLike, distinct
+from kubeletpy.images.credentials import Credential, distinct
 from kubeletpy.images.pod_credentials import (
     CredentialProviders,
     CredentialSources,
@@ -43,9 +43,10 @@ from kubeletpy.images.reference import (
 from kubeletpy.images.uses import ImageUses, PullQueue, PullRateExceeded, Start, Ticket
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.resources import ImageMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
-from kubeletpy.pods.pod import ContainerKind, Pod, field_path
+from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret, field_path
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
@@ -108,7 +109,7 @@ class ImagePuller:
         service: ImageService,
         recorder: EventRecorder,
         clock: Clock,
-        metrics: images_policy.ImageMetrics,
+        metrics: ImageMetrics,
         *,
         settings: PullSettings,
         records: PullRecords | None,
@@ -308,7 +309,7 @@ class ImageManager:
         service: ImageService,
         recorder: EventRecorder,
         clock: Clock,
-        metrics: images_policy.ImageMetrics,
+        metrics: ImageMetrics,
         *,
         settings: PullSettings | None = None,
         node_credentials: NodeCredentials | None = None,
@@ -355,7 +356,7 @@ class ImageManager:
         pod: Pod,
         container: api.Container,
         kind: ContainerKind,
-        secrets: Sequence[PullSecretLike] = (),
+        secrets: Sequence[PullSecret] = (),
         sandbox_config: cri.PodSandboxConfig | None = None,
     ) -> LocalImage:
         """Get the container's image onto the node, recording the kubelet's events.

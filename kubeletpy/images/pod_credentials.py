@@ -14,7 +14,7 @@ from typing import Protocol
 
 from kubeletpy.images import credentials
 from kubeletpy.images.reference import parse_reference
-from kubeletpy.pods.pod import Pod
+from kubeletpy.pods.pod import Pod, PullSecret
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class CredentialSources:
         self._providers = providers
 
     async def find(
-        self, pod: Pod, image: str, secrets: Sequence[credentials.PullSecretLike]
+        self, pod: Pod, image: str, secrets: Sequence[PullSecret]
     ) -> Sequence[credentials.Credential]:
         """Return all matches, in the order in which they are tried."""
         repository = parse_reference(image).repository
@@ -113,7 +113,7 @@ class PodCredentials:
         sources: CredentialSources,
         pod: Pod,
         image: str,
-        secrets: Sequence[credentials.PullSecretLike],
+        secrets: Sequence[PullSecret],
     ) -> None:
         self._sources = sources
         self._lookup = (pod, image, secrets)

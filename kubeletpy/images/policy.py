@@ -1,8 +1,7 @@
 """Use, pull or refuse: applies a pull policy to an image, and states why it is unavailable. Pure.
 
-Also when an image whose pull failed may be pulled again, and the interfaces of the metrics of
-images. Must never carry credentials: messages reach pod statuses and events. Source:
-docs/reference/behaviour.md, g1.
+Also when an image whose pull failed may be pulled again. Must never carry credentials: messages
+reach pod statuses and events. Source: docs/reference/behaviour.md, g1.
 """
 
 from __future__ import annotations
@@ -173,25 +172,7 @@ class PullPosition(Struct, frozen=True):
     limit: int | None
 
 
-# Interfaces of metrics: the agent's registry is passed in
-
-
-class ImageMetrics(Protocol):
-    """Where the image parts count what they do."""
-
-    def image_requested(
-        self, pull_policy: str, present: bool | None, pull_required: bool | None
-    ) -> None:
-        """Count in kubelet_image_manager_ensure_image_requests_total; None is "unknown"."""
-        ...
-
-    def image_pulled(self, seconds: float, size: int) -> None:
-        """Observe kubelet_image_pull_duration_seconds, queueing included; ``size`` 0 is unknown."""
-        ...
-
-    def image_garbage_collected(self, reason: str) -> None:
-        """Count in kubelet_image_garbage_collected_total; ``reason`` is age or space."""
-        ...
+# How long pods wait for images
 
 
 class PullTimes(Protocol):
@@ -214,27 +195,3 @@ class NoPullTimes:
 
     def image_present(self, uid: str, what: str) -> None:
         """Ignore the image, as nothing is observed."""
-
-
-class RecordMetrics(Protocol):
-    """Where pull records are counted."""
-
-    def access_checked(self, result: str) -> None:
-        """Count a check of access in kubelet_imagemanager_image_mustpull_checks_total."""
-        ...
-
-    def records_on_disk(self, intents: int, records: int) -> None:
-        """Set kubelet_imagemanager_ondisk_pullintents and _pulledrecords."""
-        ...
-
-    def records_in_memory(self, intents: int, records: int) -> None:
-        """Set the percentages kubelet_imagemanager_inmemory_*_usage_percent."""
-        ...
-
-
-class ProviderMetrics(Protocol):
-    """Where calls of credential provider plugins are counted."""
-
-    def provider_called(self, name: str, seconds: float, *, failed: bool) -> None:
-        """Count a call in kubelet_credential_provider_plugin_duration and _errors_total."""
-        ...

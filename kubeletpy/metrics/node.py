@@ -9,7 +9,6 @@ import math
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
 from prometheus_client import Histogram, ProcessCollector
 
@@ -172,29 +171,6 @@ class PodsApiMetrics(declared.PodsApiFamilies):
 PROTOCOLS = ("HTTP/1.1", "HTTP/2")
 
 
-class ConnectionUsage(Protocol):
-    """kubeapi.usage.Usage: what is under way."""
-
-    @property
-    def protocols(self) -> Mapping[str, int]:
-        """Open connections by protocol."""
-        ...
-
-    @property
-    def streams(self) -> int:
-        """The number of requests and watches under way."""
-        ...
-
-    @property
-    def watches(self) -> int:
-        """The number of watches among them."""
-        ...
-
-
-def _connections(usage: Callable[[], ConnectionUsage], protocol: str) -> int:
-    return usage().protocols.get(protocol, 0)
-
-
 class _Series(Struct, frozen=True):
     """The histograms of one method and host, looked up once: every request needs all four."""
 
@@ -205,7 +181,7 @@ class _Series(Struct, frozen=True):
 
 
 class RestClientMetrics(declared.RestClientFamilies):
-    """kubeapi.observer.RequestObserver on the registry.
+    """Requests and connections to the Kubernetes API.
 
     ``code`` is the HTTP status or "<error>", ``method`` and ``verb`` the HTTP method, ``host`` the
     API server's host and port as in its address.
@@ -215,14 +191,19 @@ class RestClientMetrics(declared.RestClientFamilies):
         super().__init__(families)
         self._series: dict[tuple[str, str], _Series] = {}
 
-    def show(self, usage: Callable[[], ConnectionUsage]) -> None:
-        """Have connections and requests under way read at each scrape."""
+    def show(
+        self,
+        connections: Callable[[str], int],
+        watches: Callable[[], int],
+        streams: Callable[[], int],
+    ) -> None:
+        """Have connections by protocol, and watches and all requests under way, read at each
+        scrape."""
         for protocol in PROTOCOLS:
-            of_one = partial(_connections, usage, protocol)
-            self.connections.labels(protocol).set_function(of_one)
+            self.connections.labels(protocol).set_function(partial(connections, protocol))
         in_flight = self.requests_in_flight
-        in_flight.labels("watch").set_function(lambda: usage().watches)
-        in_flight.labels("request").set_function(lambda: usage().streams - usage().watches)
+        in_flight.labels("watch").set_function(watches)
+        in_flight.labels("request").set_function(lambda: streams() - watches())
 
     def connection_lost(self) -> None:
         """An HTTP/2 connection broke, or the server ended it."""

@@ -74,7 +74,7 @@ _BUCKETS = (
 
 
 class ImageMetrics(declared.ImagesFamilies):
-    """images.metrics.ImageMetrics on the registry."""
+    """Pulls and removals of images."""
 
     def image_requested(
         self, pull_policy: str, present: bool | None, pull_required: bool | None
@@ -105,7 +105,7 @@ def tristate(value: bool | None) -> str:
 
 
 class PullRecordMetrics(declared.PullRecordsFamilies):
-    """images.metrics.RecordMetrics on the registry."""
+    """Records of pulls, and the checks of access that they decide."""
 
     def access_checked(self, result: str) -> None:
         """A pod's access to an image on the node was checked."""
@@ -123,7 +123,7 @@ class PullRecordMetrics(declared.PullRecordsFamilies):
 
 
 class CredentialProviderMetrics(declared.CredentialProvidersFamilies):
-    """images.metrics.ProviderMetrics on the registry."""
+    """Calls of credential provider plugins."""
 
     def provider_called(self, name: str, seconds: float, *, failed: bool) -> None:
         """A plugin was run; ``name`` is from the configuration."""

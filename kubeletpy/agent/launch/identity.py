@@ -206,7 +206,11 @@ class _Joining:
             tracer=self._tracer,
             form=await wire_format(self._settings.content_type),
         )
-        self._metrics.rest_client.show(lambda: client.usage)
+        self._metrics.rest_client.show(
+            lambda protocol: client.usage.protocols.get(protocol, 0),
+            lambda: client.usage.watches,
+            lambda: client.usage.streams,
+        )
         return client
 
     async def _connect_as_it_is(self) -> Connection:

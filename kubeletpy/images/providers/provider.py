@@ -32,7 +32,6 @@ from kubeletpy.config.files import (
     read_credential_provider_files,
 )
 from kubeletpy.images.credentials import AccountSource, Config, Keyring, Source
-from kubeletpy.images.policy import ProviderMetrics
 from kubeletpy.images.providers import protocol as providers_protocol
 from kubeletpy.images.reference import RegistryPattern, Repository
 from kubeletpy.metrics.resources import CredentialProviderMetrics
@@ -120,7 +119,7 @@ class Provider:
         program: Program,
         run: RunProgram,
         accounts: ServiceAccounts,
-        metrics: ProviderMetrics,
+        metrics: CredentialProviderMetrics,
     ) -> None:
         self.name = settings.name
         self._settings = settings

@@ -17,10 +17,10 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images.credentials import Credential
-from kubeletpy.images.policy import RecordMetrics
 from kubeletpy.images.records import model as records
 from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.images.uses import PullRateExceeded
+from kubeletpy.metrics.resources import PullRecordMetrics
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
@@ -71,7 +71,7 @@ class PullRecords:
         store: RecordStore,
         verification: records.Verification,
         list_images: ListImages,
-        metrics: RecordMetrics,
+        metrics: PullRecordMetrics,
     ) -> None:
         self._store = store
         self._verification = verification
@@ -289,7 +289,7 @@ def pull_records(
     root: Path,
     images: ImageService,
     clock: Clock,
-    metrics: RecordMetrics,
+    metrics: PullRecordMetrics,
 ) -> PullRecords | None:
     """Return the node's records below ``root``, not opened yet, or None if their gate is off."""
     if not settings.feature_gates.enabled("KubeletEnsureSecretPulledImages"):

@@ -16,8 +16,8 @@ from pathlib import Path
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import Struct, field, replace
-from kubeletpy.images.policy import RecordMetrics
 from kubeletpy.images.records import model as records_model
+from kubeletpy.metrics.resources import PullRecordMetrics
 
 TEMPORARY = ".tmp"
 MAX_FILE = 1 << 20
@@ -180,7 +180,7 @@ class RecordStore:
         self,
         files: RecordFiles,
         clock: Clock,
-        metrics: RecordMetrics,
+        metrics: PullRecordMetrics,
         *,
         max_intents: int = MAX_INTENTS,
         max_records: int = MAX_RECORDS,

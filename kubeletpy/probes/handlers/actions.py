@@ -17,10 +17,11 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import Struct
 from kubeletpy.base.wire.listener import NO_FINITE_FIELD, curves, limit_key_exchange
 from kubeletpy.probes.handlers.http_messages import (
     BadHandlerRequest,
@@ -167,18 +168,11 @@ class _HandshakeRefused(HandlerExchangeFailed):
     """The server may have another elliptic curve than the one that was offered."""
 
 
-class HandlerResponse(Protocol):
-    """The parts of a response that a probe or a hook needs."""
+class HandlerResponse(Struct, frozen=True):
+    """A status code, and the first KEPT_OUTPUT bytes of a body."""
 
-    @property
-    def status(self) -> int:
-        """The status code of the response."""
-        ...
-
-    @property
-    def body(self) -> bytes | bytearray:
-        """The first bytes of the body, KEPT_OUTPUT at most."""
-        ...
+    status: int
+    body: bytes
 
 
 Answered = tuple[HandlerResponse, HttpRequest | None]
@@ -263,7 +257,8 @@ async def _exchange_over(resolver: Resolver, request: HttpRequest, curve: str) -
         raise HandlerExchangeFailed(f"read: {error_text(error)}") from error
     finally:
         protocol.close()
-    return protocol.reader, protocol.following
+    response = HandlerResponse(protocol.reader.status, bytes(protocol.reader.body))
+    return response, protocol.following
 
 
 async def _connect(

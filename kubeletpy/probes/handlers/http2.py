@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 
-from kubeletpy.base.structs import Struct
 from kubeletpy.base.wire import http2_exchange
 from kubeletpy.base.wire.http2_exchange import Bounds
 from kubeletpy.probes.handlers.actions import (
     Answered,
     Exchange,
     HandlerExchangeFailed,
+    HandlerResponse,
     Resolver,
     connected,
     error_text,
@@ -29,13 +29,6 @@ __all__ = ["Turns", "exchange"]
 
 BOUNDS = Bounds(bytes=128 * 1024, frames=512, pieces=512, headers=64 * 1024, interim=64)
 """A response may have as large a head as over HTTP/1.1; of its body KEPT_OUTPUT bytes are read."""
-
-
-class Http2Response(Struct, frozen=True):
-    """A status and the first bytes of a body."""
-
-    status: int
-    body: bytes
 
 
 def exchange(turns: Turns) -> Exchange:
@@ -60,5 +53,5 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
         raise HandlerExchangeFailed(f"read: {error_text(error)}") from error
-    response = Http2Response(transfer.status, bytes(transfer.body[:KEPT_OUTPUT]))
+    response = HandlerResponse(transfer.status, bytes(transfer.body[:KEPT_OUTPUT]))
     return response, following(request, transfer.status, transfer.headers.get("location"))

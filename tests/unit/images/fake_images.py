@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.base.api import types as api
+from kubeletpy.metrics.resources import ImageMetrics
 from kubeletpy.remote.errors import CRIError, Unauthenticated
 from kubeletpy.remote.generated import api_pb2 as cri
 
@@ -101,7 +102,7 @@ class Events:
         self.paths.append(involved.get("fieldPath", ""))
 
 
-class Counts:
+class Counts(ImageMetrics):
     """Records calls of the metrics."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from kubeletpy.images.policy import ImageError
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.records.model import Verification, VerificationPolicy
 from kubeletpy.images.records.store import RecordFiles, RecordStore
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
@@ -36,17 +36,13 @@ REFUSED = (
 )
 
 
-@dataclass
-class Secret:
-    docker_config: dict[str, object]
-    namespace: str = "ns"
-    name: str = "login"
-    uid: str = "uid-1"
+def pull_secret(password: str, namespace: str, name: str, uid: str) -> PullSecret:
+    return PullSecret(namespace, name, uid, {"reg.io": {"username": "me", "password": password}})
 
 
-RIGHT = Secret({"reg.io": {"username": "me", "password": "right"}})
-COPY = Secret({"reg.io": {"username": "me", "password": "right"}}, "other", "copy", "uid-2")
-WRONG = Secret({"reg.io": {"username": "me", "password": "hunter2"}}, "other", "wrong", "uid-3")
+RIGHT = pull_secret("right", "ns", "login", "uid-1")
+COPY = pull_secret("right", "other", "copy", "uid-2")
+WRONG = pull_secret("hunter2", "other", "wrong", "uid-3")
 
 
 @dataclass
@@ -106,7 +102,7 @@ def node(tmp_path: Path) -> Node:
 
 async def ensure(
     manager: ImageManager,
-    *secrets: Secret,
+    *secrets: PullSecret,
     policy: str = "IfNotPresent",
     uid: str = "u1",
     account: str = "",

@@ -11,19 +11,11 @@ import pytest
 
 from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
 from kubeletpy.images.policy import ImageAction, ImageError, decide
-from kubeletpy.pods.pod import ContainerKind, Pod
+from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.virtual_time import LoopClock, on_virtual_time
-
-
-@dataclass
-class Secret:
-    docker_config: dict[str, object]
-    namespace: str = "default"
-    name: str = "s"
-    uid: str = "u"
 
 
 @dataclass
@@ -178,8 +170,10 @@ async def test_runtimes_own_codes() -> None:
 async def test_credentials_in_turn_and_never_shown() -> None:
     node = Node()
     node.images.registry["r.io/a:1"] = "right"
-    wrong = Secret({"r.io/a": {"username": "w", "password": "hunter2"}})
-    right = Secret({"r.io": {"username": "me", "password": "right"}})
+    wrong, right = (
+        PullSecret("default", "s", "u", {registry: {"username": user, "password": password}})
+        for registry, user, password in (("r.io/a", "w", "hunter2"), ("r.io", "me", "right"))
+    )
     manager = node.manager()
     assert (await ensure(manager, "r.io/a:1", secrets=[right, wrong])).ref
     assert node.images.pulls == [("r.io/a:1", "w"), ("r.io/a:1", "me")]

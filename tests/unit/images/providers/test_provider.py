@@ -17,6 +17,7 @@ from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.providers.protocol import ProviderError
 from kubeletpy.images.providers.provider import MAX_CALLS, AccountError, Plugins, Provider
 from kubeletpy.images.reference import Repository
+from kubeletpy.metrics.resources import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
 from tests.virtual_time import on_virtual_time
 
@@ -24,7 +25,7 @@ V1 = "credentialprovider.kubelet.k8s.io/v1"
 
 
 @dataclass
-class World:
+class World(CredentialProviderMetrics):
     """Programs and accounts in memory."""
 
     key_type: str = "Image"

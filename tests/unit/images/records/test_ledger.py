@@ -16,6 +16,7 @@ from kubeletpy.images.records.ledger import IntentNotRecorded, PullRecords
 from kubeletpy.images.records.model import Verification, VerificationPolicy, file_name
 from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.images.uses import PullRateExceeded
+from kubeletpy.metrics.resources import PullRecordMetrics
 from kubeletpy.remote.errors import CRIError, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.virtual_time import LoopClock, on_virtual_time
@@ -26,15 +27,15 @@ LOGIN = Credential("me", "hunter2", source=SOURCE)
 
 
 @dataclass
-class Counts:
+class Counts(PullRecordMetrics):
     """Records calls of the metrics."""
 
-    checks: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
     disk: tuple[int, int] = (0, 0)
     memory: tuple[int, int] = (0, 0)
 
     def access_checked(self, result: str) -> None:
-        self.checks.append(result)
+        self.results.append(result)
 
     def records_on_disk(self, intents: int, records: int) -> None:
         self.disk = intents, records
@@ -106,11 +107,11 @@ def test_preloaded_images_are_everybodys(node: Node) -> None:
     @on_virtual_time
     async def scenario() -> None:
         assert await node.may_use(node.agent())
-        assert node.counts.checks == ["credentialPolicyAllowed"]
+        assert node.counts.results == ["credentialPolicyAllowed"]
         assert node.requested == 0
         node.policy = "AlwaysVerify"
         assert not await node.may_use(node.agent(), LOGIN)
-        assert node.counts.checks[-1] == "mustAuthenticate"
+        assert node.counts.results[-1] == "mustAuthenticate"
 
     scenario()
 
@@ -125,7 +126,7 @@ def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -> None
             assert await node.may_use(each, LOGIN)
             assert not await node.may_use(each, Credential("me", "other"))
             assert not await node.may_use(each, LOGIN, image="other.io/a:1"), "another name"
-        assert node.counts.checks[:2] == ["mustAuthenticate", "credentialRecordFound"]
+        assert node.counts.results[:2] == ["mustAuthenticate", "credentialRecordFound"]
         assert node.files("pulling") == []
         assert node.files("pulled") == [file_name(REF)]
         assert "hunter2" not in json.dumps(node.document())
@@ -315,7 +316,7 @@ def test_unreadable_records_mean_pull(node: Node) -> None:
         path.write_text("{")
         agent = node.agent()
         assert not await node.may_use(agent)
-        assert node.counts.checks == ["error"]
+        assert node.counts.results == ["error"]
         await pull(agent)
         assert await node.may_use(agent)
         assert node.document()["imageRef"] == REF
@@ -395,7 +396,7 @@ def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
         for each in (agent, node.agent()):
             for number in range(5):
                 assert await each.may_use(f"reg.io/{number}:1", f"sha256:{number}", nobodys)
-        assert node.counts.checks == ["credentialRecordFound"] * 10
+        assert node.counts.results == ["credentialRecordFound"] * 10
         await asyncio.sleep(1)
         await agent.prune({"sha256:3"}, LoopClock().now())
         await agent.prune({"sha256:3"}, LoopClock().now())

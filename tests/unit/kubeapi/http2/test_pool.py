@@ -203,7 +203,11 @@ async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
     metrics = Metrics()
     async with serving_http2(watched, tls.server()) as server:
         api = client_of(server, tls, observer=metrics.rest_client)
-        metrics.rest_client.show(lambda: api.usage)
+        metrics.rest_client.show(
+            lambda protocol: api.usage.protocols.get(protocol, 0),
+            lambda: api.usage.watches,
+            lambda: api.usage.streams,
+        )
         assert api.usage == Usage({})
         heartbeats = api.apart(qps=0, burst=0, timeout=5)
         await heartbeats.get(LEASES, "n", "x")
