@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tools.rulebook.tables import rows  # noqa: E402
+from tools.rulebook.differences import allowed  # noqa: E402
+from tools.rulebook.tables import REFERENCE, rows  # noqa: E402
 
 Rows = Sequence[dict[str, str]]
 
@@ -91,31 +92,81 @@ def metrics(table: Rows) -> Iterator[str]:
             yield f"        {_attribute(attribute, declared)}"
 
 
+_VERSIONS = re.compile(r"\d\.\d+")
+"""Names of columns that are about one Kubernetes version."""
+KINDS = {
+    "int32": "int",
+    "IP": "text",
+    "list key=value:effect": "taints",
+    "list pattern=N": "vmodule",
+    "map bool": "gates",
+    "map signal<amount": "signals",
+    "multimap k:v": "headers",
+    "quantity": "text",
+    "repeated N:res=qty,...": "memory",
+    "string": "text",
+    "tristate": "version",
+}
+"""Type of a flag -> how its text is read, where the names differ."""
+
+
+def gates(table: Rows) -> Iterator[str]:
+    """A line for each gate with its stage in each version."""
+    yield 'GATES = """'
+    for row in table:
+        stages = (cell or "-" for column, cell in row.items() if _VERSIONS.fullmatch(column))
+        yield " ".join((row["gate"], *stages))
+    yield '"""'
+    yield '"""Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""'
+
+
+def flags(table: Rows) -> Iterator[str]:
+    """A line for each flag; those that set a field come first."""
+    yield 'FLAGS = """'
+    for row in sorted(table, key=lambda row: (not row["config_field"], row["until"])):
+        name, field = row["flag"], row["config_field"].split(" ")[0]
+        note = "deprecated" if row["deprecated"] else ""
+        if allowed("flags.csv", name, "no effect"):
+            note = "meaningless"
+        kind = KINDS.get(row["type"], row["type"])
+        if kind == "duration" and (field or note == "meaningless"):
+            kind = "text"
+        cells = (name, kind, field, note, row["until"], row["short"])
+        yield " ".join(cell or "-" for cell in cells)
+    yield '"""'
+    yield '"""Name, how its text is read, field, note, last version, short form; "-": none."""'
+
+
 class Module(NamedTuple):
-    """A module, the fact table that it is written from, and the function that writes it."""
+    """A module, and the fact tables that it is written from, each with the function that does."""
 
     path: str
     docstring: str
-    table: str
-    lines: Callable[[Rows], Iterator[str]]
+    tables: tuple[tuple[str, Callable[[Rows], Iterator[str]]], ...]
 
 
 MODULES = (
     Module(
+        "kubeletpy/config/generated/tables.py",
+        "Feature gates and flags. Pure.",
+        (("features.csv", gates), ("flags.csv", flags)),
+    ),
+    Module(
         "kubeletpy/metrics/generated/declared.py",
         "Metrics by subject, as attributes of classes.",
-        "metrics.csv",
-        metrics,
+        (("metrics.csv", metrics),),
     ),
 )
 
 
 def generated(module: Module) -> str:
     """The text of a module."""
-    complete = [{key: cell or "" for key, cell in row.items()} for row in rows(module.table)]
-    source = f"Written by tools/gen_tables.py from docs/reference/{module.table}: edit that table."
-    head = f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n\n'
-    text = head + "\n".join(module.lines(complete))
+    names = "; ".join(f"{REFERENCE.relative_to(ROOT)}/{name}" for name, _ in module.tables)
+    source = f"Written by tools/gen_tables.py. Source: {names}."
+    parts = [f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n']
+    for name, lines in module.tables:
+        parts += lines([{key: cell or "" for key, cell in row.items()} for row in rows(name)])
+    text = "\n".join(parts)
     for command in (["check", "--fix-only", "--select", "I"], ["format"]):
         done = subprocess.run(
             ["ruff", *command, "--quiet", "--stdin-filename", "generated.py", "-"],

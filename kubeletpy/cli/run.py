@@ -22,7 +22,7 @@ from kubeletpy.cli import logs, process, version
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.process import give_back_freed_memory, keep_little_freed_memory, problems_here
 from kubeletpy.config import version_choice
-from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.flags import FLAGS
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, begin_loading
 from kubeletpy.metrics.trace.watched_loop import WatchedLoop
 

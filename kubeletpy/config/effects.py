@@ -14,7 +14,7 @@ from typing import Any
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
-from kubeletpy.config.flag_table import FLAGS as FLAG_TABLE
+from kubeletpy.config.flags import FLAGS as FLAG_TABLE
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, attribute, value_at

@@ -7,22 +7,56 @@ for dashes, one-letter forms. Must never read the machine, nor show what the doc
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.base.api import names
 from kubeletpy.base.api.times import parse_duration
-from kubeletpy.base.kubernetes_version import SUPPORTED, supported
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion, supported, within
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.config import effects
 from kubeletpy.config.decode import document
-from kubeletpy.config.flag_table import FLAGS, SHORT, Flag
+from kubeletpy.config.generated import tables
 from kubeletpy.config.problems import ConfigError, Problem, show
 from kubeletpy.config.rules import dns_subdomain, host_address, label_value, qualified_name
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.config.version_choice import AUTO
+
+
+class Flag(Struct, frozen=True):
+    """One flag.
+
+    Attributes:
+        name: without dashes.
+        kind: how its text is read; a key of :data:`_READERS`, ``bool`` or ``version``.
+        field: path of the document's field it sets; empty when it sets none.
+        note: ``deprecated``, ``meaningless`` (accepted, does nothing here) or empty.
+        until: the last Kubernetes version that has the flag, such as ``1.36``; empty: the newest.
+        short: its one-letter form, or empty.
+    """
+
+    name: str
+    kind: str
+    field: str
+    note: str
+    until: str
+    short: str
+
+    def removed(self, version: KubernetesVersion) -> bool:
+        """Whether the kubelet of a version lacks the flag, and does not start with it."""
+        return not within(version, until=self.until)
+
+
+def _read_table() -> Iterator[Flag]:
+    for line in tables.FLAGS.strip().split("\n"):
+        yield Flag(*("" if cell == "-" else cell for cell in line.split()))
+
+
+FLAGS: Mapping[str, Flag] = MappingProxyType({flag.name: flag for flag in _read_table()})
+SHORT = {flag.short: flag.name for flag in FLAGS.values() if flag.short}
+"""Names by one-letter form."""
+
 
 # Rules for the node's own flags. Whether an address is one of this node's is not decided here.
 
@@ -186,7 +220,9 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
         raise ConfigError(problems)
     if "node_labels" in node:
         node["node_labels"] = MappingProxyType(dict(labels))
-    ignored = MappingProxyType({name: texts[name][-1] for name in texts if name in effects.FLAGS})
+    ignored = MappingProxyType(
+        {name: texts[name][-1] for name in texts if FLAGS[name].note == "meaningless"}
+    )
     return FlagValues(MappingProxyType(field_values), NodeFlags(**node), tuple(warnings), ignored)
 
 

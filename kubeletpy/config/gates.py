@@ -1,8 +1,8 @@
 """Feature gates: the kubelet's names, their defaults, what a user may change. Pure.
 
 Source: docs/reference/features.csv. Each gate has a stage in each Kubernetes version. A locked gate
-may be named only with its own default. Gates of other components are known by name
-(:mod:`kubeletpy.config.gates_elsewhere`) and change nothing.
+may be named only with its own default. Gates of other components are known by name and change
+nothing.
 """
 
 from __future__ import annotations
@@ -14,115 +14,10 @@ from types import MappingProxyType
 
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.base.structs import Struct
-from kubeletpy.config import gates_elsewhere
+from kubeletpy.config.generated.tables import GATES
 from kubeletpy.config.problems import ProblemReport
 
 _ABSENT = "-"
-_TABLE = """
-AllAlpha Alpha Alpha Alpha
-AllBeta Beta Beta Beta
-AllowDNSOnlyNodeCSR Deprecated Deprecated Deprecated
-AtomicWriteVolumeUserFields - - Alpha
-CPUManagerPolicyAlphaOptions Alpha Alpha Alpha
-CPUManagerPolicyBetaOptions Beta+ Beta+ Beta+
-CRIListStreaming - Alpha Alpha
-CSIVolumeHealth Alpha Alpha Alpha
-ChangeContainerStatusOnKubeletRestart Deprecated Deprecated Deprecated
-ClusterTrustBundleProjection Beta Beta GA+
-ComponentFlagz Alpha Beta+ Beta+
-ComponentStatusz Alpha Beta+ Beta+
-ContainerCheckpoint Beta+ Beta+ Beta+
-ContainerRestartRules Beta+ Beta+ Beta+
-ContainerStopSignals Alpha Alpha Alpha
-ContextualLogging Beta+ Beta+ Beta+
-CustomCPUCFSQuotaPeriod Alpha GA+ GA+
-DRAExtendedResource Alpha Beta+ GA+!
-DRANodeAllocatableResources - Alpha Alpha
-DRAOptionalNodeOperations - - Alpha
-DRAWorkloadResourceClaims - Alpha Beta
-DefaultPodSysctls - - Alpha
-DisableCPUQuotaWithExclusiveCPUs Beta+ Deprecated+ Deprecated+!
-DisableNodeKubeProxyVersion Deprecated+ Deprecated+! Deprecated+!
-DynamicResourceAllocation GA+! GA+! GA+!
-EmptyDirVolumeMode - - Alpha
-EnvFiles Beta+ Beta+ Beta+
-EventedPLEG Alpha Alpha Alpha
-ExtendWebSocketsToKubelet - Beta+ Beta+
-GRPCContainerProbeTLS - - Alpha
-GitRepoVolumeDriver Deprecated Deprecated! Deprecated!
-GracefulNodeShutdown Beta+ Beta+ Beta+
-GracefulNodeShutdownBasedOnPodPriority Beta+ Beta+ Beta+
-H2CContainerProbe - - Alpha
-HostnameOverride Beta+ Beta+ GA+!
-HugepageAwareEviction - - Beta+
-ImageMaximumGCAge GA+! GA+! GA+!
-ImageVolume Beta+ GA+! GA+!
-ImageVolumeWithDigest - Alpha Alpha
-InPlacePodLevelResourcesVerticalScaling Alpha Beta+ Beta+
-InPlacePodVerticalScaling GA+! GA+! GA+!
-InPlacePodVerticalScalingExclusiveCPUs Alpha Alpha Alpha
-InPlacePodVerticalScalingExclusiveMemory Alpha Alpha Alpha
-InPlacePodVerticalScalingInitContainers - Beta+ GA+!
-InPlacePodVerticalScalingMemoryBackedVolumes - - Alpha
-InPlacePodVerticalScalingSchedulerPreemption - - Alpha
-KubeletAllocatedPodsEndpoint - - Alpha
-KubeletCrashLoopBackOffMax Beta+ Beta+ Beta+
-KubeletEnsureSecretPulledImages Beta+ Beta+ Beta+
-KubeletFineGrainedAuthz Beta+ GA+! GA+!
-KubeletInUserNamespace Alpha Alpha Beta+
-KubeletPSI Beta+ GA+! GA+!
-KubeletPodResourcesGet Beta+ GA+! GA+!
-KubeletPodResourcesListUseActivePods Deprecated+ Deprecated+ Deprecated+
-KubeletRegistrationGetOnExistsOnly Deprecated Deprecated Deprecated
-KubeletSeparateDiskGC Beta+ Beta+ Beta+
-KubeletServiceAccountTokenForCredentialProviders Beta+ Beta+ Beta+
-LocalStorageCapacityIsolationFSQuotaMonitoring Beta Beta Beta
-LoggingAlphaOptions Alpha Alpha Alpha
-LoggingBetaOptions Beta+ Beta+ Beta+
-MemoryQoS Alpha Alpha Beta+
-MutableCSINodeAllocatableCount Beta+ GA+! GA+!
-NodeDeclaredFeatures Alpha Beta+ GA+!
-NodeLogQuery Beta GA+! GA+!
-NodeSwap GA+! GA+! GA+!
-PLEGOnDemandRelist - Beta+ GA+!
-PodAndContainerStatsFromCRI Alpha Alpha Beta
-PodCertificateRequest Beta Beta GA+
-PodLevelResourceManagers - Alpha Beta
-PodLevelResources Beta+ Beta+ Beta+
-PodLevelResourcesFixDefaulting - - Beta+
-PodLevelResourcesFixKubeletQOSClass - - Beta+
-PodLifecycleSleepAction GA+! GA+! -
-PodLogsQuerySplitStreams Alpha Alpha Alpha
-PodObservedGenerationTracking GA+! GA+! GA+!
-PodReadyToStartContainersCondition Beta+ Beta+ GA+!
-PodsAPI - Alpha Beta+
-PreventStaticPodAPIReferences Beta+ Beta+ -
-QOSReserved Alpha Alpha Alpha
-RecoverVolumeExpansionFailure GA+! GA+! GA+!
-RecursiveReadOnlyMounts GA+! GA+! GA+!
-ReduceDefaultCrashLoopBackOffDecay Alpha Alpha Alpha
-ReloadKubeletClientCAFile - Beta+ Beta+
-ReloadKubeletServerCertificateFile Beta+ Beta+ Beta+
-ResourceHealthStatus Alpha Beta+ Beta+
-ResourceHealthStatusMessage - Beta+ Beta+
-RestartAllContainersOnContainerExits Alpha Beta+ Beta+
-RotateKubeletServerCertificate Beta+ Beta+ Beta+
-RuntimeClassInImageCriApi Alpha Alpha Alpha
-SELinuxChangePolicy Beta+ GA+! GA+!
-SELinuxMount Beta Beta GA+
-SELinuxMountReadWriteOncePod Beta+ GA+! GA+!
-SupplementalGroupsPolicy GA+! GA+! GA+!
-TaintTolerationComparisonOperators Alpha Alpha Alpha
-TopologyManagerPolicyAlphaOptions Alpha Alpha Alpha
-TopologyManagerPolicyBetaOptions Beta+ Beta+ Beta+
-TopologyManagerPolicyOptions GA+ GA+! GA+!
-UserNamespacesSupport Beta+ GA+! GA+!
-VolumeBindMountOptions - - Alpha
-WindowsCPUAndMemoryAffinity Alpha Alpha Alpha
-WindowsGracefulNodeShutdown Beta+ Beta+ Beta+
-"""
-"""A line for each gate: its name, then its stage in each of SUPPORTED. "-": the version does not
-have it; "+": on by default; "!": locked to its default."""
 
 
 class Gate(Struct, frozen=True):
@@ -166,7 +61,7 @@ def absent_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, bool]:
 
 @cache
 def _tokens() -> Mapping[str, tuple[str, ...]]:
-    lines = (_TABLE + gates_elsewhere.TABLE).split("\n")
+    lines = GATES.split("\n")
     parts = (line.split() for line in lines if line)
     return {name: tuple(tokens) for name, *tokens in parts}
 

@@ -9,7 +9,7 @@ import argparse
 import importlib
 
 from kubeletpy.cli.main import COMMANDS
-from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.flags import FLAGS
 
 
 def kubeletpy_parser() -> argparse.ArgumentParser:

@@ -1,6 +1,6 @@
 """Metrics by subject, as attributes of classes.
 
-Written by tools/gen_tables.py from docs/reference/metrics.csv: edit that table.
+Written by tools/gen_tables.py. Source: docs/reference/metrics.csv.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ from kubeletpy import config
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
-from kubeletpy.config.flag_table import FLAGS
-from kubeletpy.config.flags import NodeFlags
+from kubeletpy.config.flags import FLAGS, NodeFlags
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import attribute, value_at

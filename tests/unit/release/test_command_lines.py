@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from kubeletpy.cli.main import COMMANDS
-from kubeletpy.config.flag_table import FLAGS
+from kubeletpy.config.flags import FLAGS
 from tools.release.command_lines import kubeletpy_parser
 
 

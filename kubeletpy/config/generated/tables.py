@@ -1,0 +1,452 @@
+"""Feature gates and flags. Pure.
+
+Written by tools/gen_tables.py. Source: docs/reference/features.csv; docs/reference/flags.csv.
+"""
+
+from __future__ import annotations
+
+GATES = """
+AllAlpha Alpha Alpha Alpha
+AllBeta Beta Beta Beta
+APIResponseCompression Beta+ Beta+ Beta+
+APIServerIdentity Beta+ Beta+ Beta+
+APIServerTracing GA+! GA+! -
+APIServerWebhookAuthenticationToken - - Alpha
+APIServingWithRoutine Alpha Alpha Alpha
+AggregatedDiscoveryRemoveBetaType Deprecated+! Deprecated+! Deprecated+!
+AllowDNSOnlyNodeCSR Deprecated Deprecated Deprecated
+AllowInsecureKubeletCertificateSigningRequests Deprecated Deprecated Deprecated
+AllowOverwriteTerminationGracePeriodSeconds Deprecated! Deprecated! Deprecated!
+AllowParsingUserUIDFromCertAuth Beta+ Beta+ Beta+
+AllowServiceExternalIPs - GA+ GA+
+AllowUnsafeMalformedObjectDeletion Alpha Alpha Beta+
+AnonymousAuthConfigurableEndpoints GA+! GA+! -
+AnyVolumeDataSource GA+! GA+! -
+AtomicFIFO - Beta+ Beta+
+AtomicWriteVolumeUserFields - - Alpha
+AuthorizeNodeWithSelectors GA+! GA+! -
+AuthorizePodWebsocketUpgradeCreatePermission Beta+ Beta+ Beta+
+AuthorizeWithSelectors GA+! GA+! -
+BtreeWatchCache GA+! GA+! -
+CBORServingAndStorage Alpha Alpha Alpha
+CPUManagerPolicyAlphaOptions Alpha Alpha Alpha
+CPUManagerPolicyBetaOptions Beta+ Beta+ Beta+
+CPUManagerPolicyOptions GA+! GA+! GA+!
+CRDObservedGenerationTracking Beta Beta+ Beta+
+CRDValidationRatcheting GA+! GA+! GA+!
+CRIListStreaming - Alpha Alpha
+CSIMigrationPortworx GA+! - -
+CSIServiceAccountTokenSecrets Beta+ GA+! GA+!
+CSIVolumeHealth Alpha Alpha Alpha
+ChangeContainerStatusOnKubeletRestart Deprecated Deprecated Deprecated
+ClearingNominatedNodeNameAfterBinding Beta+ Beta+ Beta+
+ClientsAllowCARotation - Beta+ Beta+
+ClientsAllowCBOR Alpha Alpha Alpha
+ClientsAllowTLSCacheGC - Beta+ Beta+
+ClientsPreferCBOR Alpha Alpha Alpha
+CloudControllerManagerWatchBasedRoutesReconciliation Alpha Alpha Alpha
+CloudControllerManagerWebhook Alpha Alpha Alpha
+ClusterTrustBundle Beta Beta GA+
+ClusterTrustBundleProjection Beta Beta GA+
+ComponentFlagz Alpha Beta+ Beta+
+ComponentStatusz Alpha Beta+ Beta+
+CompositePodGroup - - Alpha
+ConcurrentWatchObjectDecode Beta Beta Beta+
+ConsistentListFromCache GA+! GA+! -
+ConsistentListFromCacheSkipTimeoutFallback - - Alpha
+ConstrainedImpersonation Alpha Beta+ Beta+
+ContainerCheckpoint Beta+ Beta+ Beta+
+ContainerRestartRules Beta+ Beta+ Beta+
+ContainerStopSignals Alpha Alpha Alpha
+ContextualLogging Beta+ Beta+ Beta+
+CoordinatedLeaderElection Beta Beta Beta
+CrossNamespaceVolumeDataSource Alpha Alpha Alpha
+CustomCPUCFSQuotaPeriod Alpha GA+ GA+
+CustomResourceFieldSelectors GA+! GA+! GA+!
+DRAAdminAccess Beta+ GA+! GA+!
+DRAConsumableCapacity Alpha Beta+ Beta+
+DRADerivedAttributes - - Alpha
+DRADeviceBindingConditions Alpha Beta+ Beta+
+DRADeviceCompatibilityGroups - - Alpha
+DRADeviceTaintRules Alpha Beta GA+
+DRADeviceTaints Alpha Beta+ GA+
+DRAExtendedResource Alpha Beta+ GA+!
+DRAFractionalCapacityRange - - Beta
+DRAListTypeAttributes - Alpha Alpha
+DRANodeAllocatableResources - Alpha Alpha
+DRAOptionalNodeOperations - - Alpha
+DRAPartitionableDevices Alpha Beta+ Beta+
+DRAPartitionableDevicesType - - Alpha
+DRAPrioritizedList Beta+ GA+ GA+!
+DRAResourceClaimDeviceStatus Beta+ Beta+ GA+!
+DRAResourceClaimGranularStatusAuthorization - Beta+ Beta+
+DRAResourcePoolStatus - Alpha Alpha
+DRASchedulerFilterTimeout Beta+ Beta+ Beta+
+DRAWorkloadResourceClaims - Alpha Beta
+DeclarativeValidation Beta+ GA+! GA+!
+DeclarativeValidationBeta - Beta+ Beta+
+DeclarativeValidationTakeover Beta Deprecated Deprecated!
+DefaultPodSysctls - - Alpha
+DeploymentReplicaSetTerminatingReplicas Beta+ Beta+ Beta+
+DetectCacheInconsistency Beta+ Beta+ Beta+
+DisableAllocatorDualWrite GA+! GA+! GA+!
+DisableCPUQuotaWithExclusiveCPUs Beta+ Deprecated+ Deprecated+!
+DisableNodeKubeProxyVersion Deprecated+ Deprecated+! Deprecated+!
+DynamicResourceAllocation GA+! GA+! GA+!
+EmptyDirVolumeMode - - Alpha
+EnvFiles Beta+ Beta+ Beta+
+EtcdRangeStream - - Beta+
+EventedPLEG Alpha Alpha Alpha
+EvictionRequestAPI - - Alpha
+ExcludeAdmissionWebhookVirtualResources - - Beta+
+ExecProbeTimeout GA+! GA+! GA+!
+ExtendWebSocketsToKubelet - Beta+ Beta+
+ExternalServiceAccountTokenSigner Beta+ GA+! GA+!
+GRPCContainerProbeTLS - - Alpha
+GangScheduling Alpha Alpha -
+GenericWorkload Alpha Alpha Beta
+GitRepoVolumeDriver Deprecated Deprecated! Deprecated!
+GracefulNodeShutdown Beta+ Beta+ Beta+
+GracefulNodeShutdownBasedOnPodPriority Beta+ Beta+ Beta+
+H2CContainerProbe - - Alpha
+HPAConfigurableTolerance Beta+ Beta+ GA+!
+HPAGeneration - - Beta+
+HPAOptimizedSelectorStore - - Beta+
+HPAScaleToZero Alpha Alpha Beta+
+HonorPVReclaimPolicy GA+! - -
+HostnameOverride Beta+ Beta+ GA+!
+HugepageAwareEviction - - Beta+
+ImageMaximumGCAge GA+! GA+! GA+!
+ImageVolume Beta+ GA+! GA+!
+ImageVolumeWithDigest - Alpha Alpha
+InOrderInformers Beta+ GA+! GA+!
+InOrderInformersBatchProcess Beta+ Beta+ Beta+
+InPlacePodLevelResourcesVerticalScaling Alpha Beta+ Beta+
+InPlacePodVerticalScaling GA+! GA+! GA+!
+InPlacePodVerticalScalingAllocatedStatus Deprecated - -
+InPlacePodVerticalScalingExclusiveCPUs Alpha Alpha Alpha
+InPlacePodVerticalScalingExclusiveMemory Alpha Alpha Alpha
+InPlacePodVerticalScalingInitContainers - Beta+ GA+!
+InPlacePodVerticalScalingMemoryBackedVolumes - - Alpha
+InPlacePodVerticalScalingSchedulerPreemption - - Alpha
+InTreePluginPortworxUnregister Alpha - -
+InformerResourceVersion GA+ GA+ GA+
+InterPodAffinityHostnameFastPath - - Alpha
+JobBackoffLimitPerIndex GA+! GA+! -
+JobManagedBy GA+! GA+! GA+!
+JobPodReplacementPolicy GA+! GA+! -
+JobSuccessPolicy GA+! GA+! -
+KMSv1 Deprecated Deprecated Deprecated
+KubeProxyIPVS - - Deprecated+
+KubeProxyNFTablesLocalhostNodePorts - - Alpha
+KubeletAllocatedPodsEndpoint - - Alpha
+KubeletCgroupDriverFromCRI GA+! GA+! GA+!
+KubeletCrashLoopBackOffMax Beta+ Beta+ Beta+
+KubeletEnsureSecretPulledImages Beta+ Beta+ Beta+
+KubeletFineGrainedAuthz Beta+ GA+! GA+!
+KubeletInUserNamespace Alpha Alpha Beta+
+KubeletPSI Beta+ GA+! GA+!
+KubeletPodResourcesDynamicResources Beta+ GA+! GA+!
+KubeletPodResourcesGet Beta+ GA+! GA+!
+KubeletPodResourcesListUseActivePods Deprecated+ Deprecated+ Deprecated+
+KubeletRegistrationGetOnExistsOnly Deprecated Deprecated Deprecated
+KubeletSeparateDiskGC Beta+ Beta+ Beta+
+KubeletServiceAccountTokenForCredentialProviders Beta+ Beta+ Beta+
+KubeletTracing GA+! GA+! GA+!
+ListFromCacheSnapshot Beta+ Beta+ Beta+
+LocalStorageCapacityIsolationFSQuotaMonitoring Beta Beta Beta
+LogarithmicScaleDown GA+! GA+! -
+LoggingAlphaOptions Alpha Alpha Alpha
+LoggingBetaOptions Beta+ Beta+ Beta+
+ManifestBasedAdmissionControlConfig - Alpha Beta+
+MatchLabelKeysInPodAffinity GA+! GA+! GA+!
+MatchLabelKeysInPodTopologySpread Beta+ Beta+ Beta+
+MatchLabelKeysInPodTopologySpreadSelectorMerge Beta+ Beta+ Beta+
+MaxUnavailableStatefulSet Beta Beta Beta+
+MemoryManager GA+! - -
+MemoryQoS Alpha Alpha Beta+
+MultiCIDRServiceAllocator GA+! GA+! GA+!
+MutableCSINodeAllocatableCount Beta+ GA+! GA+!
+MutablePVNodeAffinity Alpha Alpha Alpha
+MutablePodResourcesForSuspendedJobs Alpha Beta+ Beta+
+MutableSchedulingDirectivesForSuspendedJobs Alpha Beta+ Beta+
+MutatingAdmissionPolicy Beta GA+ GA+
+NFTablesNetlink - - Beta+
+NFTablesProxyMode GA+! GA+! GA+!
+NativeHistograms - Alpha Beta+
+NodeControllerLeaseCircuitBreaker - - Beta+
+NodeDeclaredFeatures Alpha Beta+ GA+!
+NodeInclusionPolicyInPodTopologySpread GA+! GA+! GA+!
+NodeLifecycleConditions - - Alpha
+NodeLogQuery Beta GA+! GA+!
+NodeSwap GA+! GA+! GA+!
+NominatedNodeNameForExpectation Beta+ Beta+ Beta+
+OpenAPIEnums Beta+ Beta+ Beta+
+OpportunisticBatching Beta+ Beta+ Beta+
+OrderedNamespaceDeletion GA+! GA+! -
+PLEGOnDemandRelist - Beta+ GA+!
+PersistentVolumeClaimUnusedSinceTime - Alpha Beta+
+PodAndContainerStatsFromCRI Alpha Alpha Beta
+PodCertificateRequest Beta Beta GA+
+PodDeletionCost Beta+ Beta+ Beta+
+PodGroupPreemptionPolicy - - Alpha
+PodLevelResourceManagers - Alpha Beta
+PodLevelResources Beta+ Beta+ Beta+
+PodLevelResourcesFixDefaulting - - Beta+
+PodLevelResourcesFixKubeletQOSClass - - Beta+
+PodLifecycleSleepAction GA+! GA+! -
+PodLifecycleSleepActionAllowZero GA+! GA+! -
+PodLogsQuerySplitStreams Alpha Alpha Alpha
+PodObservedGenerationTracking GA+! GA+! GA+!
+PodReadyToStartContainersCondition Beta+ Beta+ GA+!
+PodSchedulingReadiness GA+! GA+! GA+!
+PodTopologyLabelsAdmission Beta+ Beta+ Beta+
+PodsAPI - Alpha Beta+
+PortForwardWebsockets Beta+ Beta+ Beta+
+PreferSameTrafficDistribution GA+! GA+! GA+!
+PreventStaticPodAPIReferences Beta+ Beta+ -
+ProcMountType Beta+ GA+! GA+!
+QOSReserved Alpha Alpha Alpha
+RecoverVolumeExpansionFailure GA+! GA+! GA+!
+RecursiveReadOnlyMounts GA+! GA+! GA+!
+ReduceDefaultCrashLoopBackOffDecay Alpha Alpha Alpha
+RelaxedDNSSearchValidation GA+! GA+! -
+RelaxedEnvironmentVariableValidation GA+! GA+! GA+!
+RelaxedServiceNameValidation Alpha Beta+ GA+!
+ReloadKubeletClientCAFile - Beta+ Beta+
+ReloadKubeletServerCertificateFile Beta+ Beta+ Beta+
+RemoteRequestHeaderUID Beta+ Beta+ Beta+
+ResilientWatchCacheInitialization GA+! GA+! -
+ResourceHealthStatus Alpha Beta+ Beta+
+ResourceHealthStatusMessage - Beta+ Beta+
+RestartAllContainersOnContainerExits Alpha Beta+ Beta+
+RetryGenerateName GA+! GA+! -
+RotateKubeletServerCertificate Beta+ Beta+ Beta+
+RuntimeClassInImageCriApi Alpha Alpha Alpha
+SELinuxChangePolicy Beta+ GA+! GA+!
+SELinuxMount Beta Beta GA+
+SELinuxMountReadWriteOncePod Beta+ GA+! GA+!
+SchedulerAsyncAPICalls Beta Beta Beta
+SchedulerAsyncPreemption Beta+ Beta+ Beta+
+SchedulerPopFromBackoffQ Beta+ Beta+ Beta+
+SchedulerPreQueueingHints - - Alpha
+SchedulerQueueingHints GA+! GA+! -
+SeparateCacheWatchRPC Deprecated Deprecated! Deprecated!
+SeparateTaintEvictionController GA+! GA+! GA+!
+ServiceAccountNodeAudienceRestriction Beta+ Beta+ Beta+
+ServiceAccountTokenJTI GA+! GA+! GA+!
+ServiceAccountTokenNodeBinding GA+! GA+! GA+!
+ServiceAccountTokenNodeBindingValidation GA+! GA+! GA+!
+ServiceAccountTokenPodNodeInfo GA+! GA+! GA+!
+ServiceCIDRStatusFieldWiping - Deprecated+ Deprecated+
+ServiceTrafficDistribution GA+! - -
+ShardedListAndWatch - Alpha Alpha
+SidecarContainers GA+! GA+! -
+SizeBasedListCostEstimate Beta+ Beta+ Beta+
+StaleControllerConsistencyDaemonSet - Beta+ Beta+
+StaleControllerConsistencyHPA - - Beta+
+StaleControllerConsistencyJob - Beta+ Beta+
+StaleControllerConsistencyReplicaSet - Beta+ Beta+
+StaleControllerConsistencyStatefulSet - Beta+ Beta+
+StatefulSetRecreateStrategy - - Alpha
+StatefulSetSemanticRevisionComparison Beta+ Beta+ Beta+
+StorageCapacityScoring Alpha Alpha Beta+
+StorageNamespaceIndex Deprecated+ Deprecated+ Deprecated+
+StorageVersionAPI Alpha Alpha Alpha
+StorageVersionHash Beta+ Beta+ Beta+
+StorageVersionMigrator Beta Beta GA+
+StreamingCollectionEncodingToJSON GA+! GA+! -
+StreamingCollectionEncodingToProtobuf GA+! GA+! -
+StrictIPCIDRValidation Alpha Beta+ Beta+
+StructuredAuthenticationConfiguration GA+! GA+! -
+StructuredAuthenticationConfigurationEgressSelector Beta+ Beta+ Beta+
+StructuredAuthenticationConfigurationJWKSMetrics Beta+ Beta+ Beta+
+StructuredAuthorizationConfiguration GA+! - -
+SupplementalGroupsPolicy GA+! GA+! GA+!
+SystemdWatchdog GA+! GA+! GA+!
+TaintTolerationComparisonOperators Alpha Alpha Alpha
+TokenRequestServiceAccountUIDValidation Beta+ Beta+ Beta+
+TopologyAwareHints GA+! - -
+TopologyAwareWorkloadScheduling - Alpha Alpha
+TopologyManagerPolicyAlphaOptions Alpha Alpha Alpha
+TopologyManagerPolicyBetaOptions Beta+ Beta+ Beta+
+TopologyManagerPolicyOptions GA+ GA+! GA+!
+TranslateStreamCloseWebsocketRequests Beta+ Beta+ Beta+
+UnauthenticatedHTTP2DOSMitigation Beta+ Beta+ Beta+
+UnknownVersionInteroperabilityProxy Alpha Beta+ Beta+
+UnlockWhileProcessingFIFO - Beta+ Beta+
+UserNamespacesHostNetworkSupport Alpha Alpha Alpha
+UserNamespacesSupport Beta+ GA+! GA+!
+VolumeAttributesClass GA+ GA+! GA+!
+VolumeBindMountOptions - - Alpha
+VolumeLimitScaling Alpha Alpha Beta+
+WatchCacheInitializationPostStartHook Beta Beta+ GA+!
+WatchFromStorageWithoutResourceVersion Deprecated! - -
+WatchList Beta+ Beta+ Beta+
+WatchListClient Beta+ Beta+ Beta+
+WatchListCompression - - Beta+
+WebhookRoundTripLoadBalancing - - Beta+
+WinDSR GA+! GA+! GA+!
+WinOverlay GA+! GA+! GA+!
+WindowsCPUAndMemoryAffinity Alpha Alpha Alpha
+WindowsGracefulNodeShutdown Beta+ Beta+ Beta+
+WindowsHostNetwork Deprecated Deprecated Deprecated
+WorkloadAwarePreemption - Alpha -
+WorkloadWithJob - Alpha Alpha
+"""
+"""Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""
+FLAGS = """
+address text address deprecated - -
+allowed-unsafe-sysctls list allowedUnsafeSysctls deprecated - -
+anonymous-auth bool authentication.anonymous.enabled deprecated - -
+authentication-token-webhook bool authentication.webhook.enabled deprecated - -
+authentication-token-webhook-cache-ttl text authentication.webhook.cacheTTL deprecated - -
+authorization-mode text authorization.mode deprecated - -
+authorization-webhook-cache-authorized-ttl text authorization.webhook.cacheAuthorizedTTL deprecated - -
+authorization-webhook-cache-unauthorized-ttl text authorization.webhook.cacheUnauthorizedTTL deprecated - -
+cgroup-driver text cgroupDriver deprecated - -
+cgroup-root text cgroupRoot deprecated - -
+cgroups-per-qos bool cgroupsPerQOS deprecated - -
+client-ca-file text authentication.x509.clientCAFile deprecated - -
+cluster-dns list clusterDNS deprecated - -
+cluster-domain text clusterDomain deprecated - -
+container-log-max-files int containerLogMaxFiles deprecated - -
+container-log-max-size text containerLogMaxSize deprecated - -
+container-runtime-endpoint text containerRuntimeEndpoint deprecated - -
+contention-profiling bool enableContentionProfiling deprecated - -
+cpu-cfs-quota bool cpuCFSQuota deprecated - -
+cpu-cfs-quota-period text cpuCFSQuotaPeriod deprecated - -
+cpu-manager-policy text cpuManagerPolicy deprecated - -
+cpu-manager-policy-options map cpuManagerPolicyOptions deprecated - -
+cpu-manager-reconcile-period text cpuManagerReconcilePeriod deprecated - -
+enable-controller-attach-detach bool enableControllerAttachDetach deprecated - -
+enable-debugging-handlers bool enableDebuggingHandlers deprecated - -
+enable-server bool enableServer deprecated - -
+enforce-node-allocatable list enforceNodeAllocatable deprecated - -
+event-burst int eventBurst deprecated - -
+event-qps int eventRecordQPS deprecated - -
+eviction-hard signals evictionHard deprecated - -
+eviction-max-pod-grace-period int evictionMaxPodGracePeriod deprecated - -
+eviction-minimum-reclaim map evictionMinimumReclaim deprecated - -
+eviction-pressure-transition-period text evictionPressureTransitionPeriod deprecated - -
+eviction-soft signals evictionSoft deprecated - -
+eviction-soft-grace-period map evictionSoftGracePeriod deprecated - -
+fail-cgroupv1 bool failCgroupV1 - - -
+fail-swap-on bool failSwapOn deprecated - -
+feature-gates gates featureGates deprecated - -
+file-check-frequency text fileCheckFrequency deprecated - -
+hairpin-mode text hairpinMode deprecated - -
+healthz-bind-address text healthzBindAddress deprecated - -
+healthz-port int healthzPort deprecated - -
+http-check-frequency text httpCheckFrequency deprecated - -
+image-gc-high-threshold int imageGCHighThresholdPercent deprecated - -
+image-gc-low-threshold int imageGCLowThresholdPercent deprecated - -
+image-service-endpoint text imageServiceEndpoint deprecated - -
+kernel-memcg-notification bool kernelMemcgNotification deprecated - -
+kube-api-burst int kubeAPIBurst deprecated - -
+kube-api-content-type text contentType deprecated - -
+kube-api-qps int kubeAPIQPS deprecated - -
+kube-reserved map kubeReserved deprecated - -
+kube-reserved-cgroup text kubeReservedCgroup deprecated - -
+kubelet-cgroups text kubeletCgroups deprecated - -
+local-storage-capacity-isolation bool localStorageCapacityIsolation deprecated - -
+log-flush-frequency text logging.flushFrequency - - -
+log-text-info-buffer-size text logging.options.text.infoBufferSize deprecated - -
+log-text-split-stream bool logging.options.text.splitStream deprecated - -
+logging-format text logging.format deprecated - -
+make-iptables-util-chains bool makeIPTablesUtilChains deprecated - -
+manifest-url text staticPodURL deprecated - -
+manifest-url-header headers staticPodURLHeader deprecated - -
+max-open-files int maxOpenFiles deprecated - -
+max-pods int maxPods deprecated - -
+memory-manager-policy text memoryManagerPolicy deprecated - -
+minimum-image-ttl-duration text imageMinimumGCAge deprecated - -
+node-status-max-images int nodeStatusMaxImages deprecated - -
+node-status-update-frequency text nodeStatusUpdateFrequency deprecated - -
+oom-score-adj int oomScoreAdj deprecated - -
+pod-cidr text podCIDR deprecated - -
+pod-manifest-path text staticPodPath deprecated - -
+pod-max-pids int podPidsLimit deprecated - -
+pods-per-core int podsPerCore deprecated - -
+port int port deprecated - -
+protect-kernel-defaults bool protectKernelDefaults deprecated - -
+provider-id text providerID - - -
+qos-reserved map qosReserved deprecated - -
+read-only-port int readOnlyPort deprecated - -
+register-node bool registerNode deprecated - -
+register-with-taints taints registerWithTaints deprecated - -
+registry-burst int registryBurst deprecated - -
+registry-qps int registryPullQPS deprecated - -
+reserved-cpus text reservedSystemCPUs deprecated - -
+reserved-memory memory reservedMemory deprecated - -
+resolv-conf text resolvConf deprecated - -
+rotate-certificates bool rotateCertificates deprecated - -
+rotate-server-certificates bool serverTLSBootstrap deprecated - -
+runonce bool runOnce deprecated - -
+runtime-request-timeout text runtimeRequestTimeout deprecated - -
+seccomp-default bool seccompDefault - - -
+serialize-image-pulls bool serializeImagePulls deprecated - -
+streaming-connection-idle-timeout text streamingConnectionIdleTimeout deprecated - -
+sync-frequency text syncFrequency deprecated - -
+system-cgroups text systemCgroups deprecated - -
+system-reserved map systemReserved deprecated - -
+system-reserved-cgroup text systemReservedCgroup deprecated - -
+tls-cert-file text tlsCertFile deprecated - -
+tls-cipher-suites list tlsCipherSuites deprecated - -
+tls-min-version text tlsMinVersion deprecated - -
+tls-private-key-file text tlsPrivateKeyFile deprecated - -
+topology-manager-policy text topologyManagerPolicy deprecated - -
+topology-manager-policy-options map topologyManagerPolicyOptions deprecated - -
+topology-manager-scope text topologyManagerScope deprecated - -
+v int logging.verbosity - - v
+vmodule vmodule logging.vmodule - - -
+volume-plugin-dir text volumePluginDir deprecated - -
+volume-stats-agg-period text volumeStatsAggPeriod deprecated - -
+bootstrap-kubeconfig text - - - -
+cert-dir text - - - -
+cloud-provider text - - - -
+config text - - - -
+config-dir text - - - -
+device-plugins-dir text - - - -
+exit-on-lock-contention bool - - - -
+experimental-allocatable-ignore-eviction bool - deprecated - -
+experimental-mounter-path text - meaningless - -
+flight-recorder-mib int - - - -
+help bool - - - h
+hostname-override text - - - -
+housekeeping-interval text - meaningless - -
+image-credential-provider-bin-dir text - - - -
+image-credential-provider-config text - - - -
+keep-kernel-settings bool - - - -
+kubeconfig text - - - -
+kubernetes-version text - - - -
+lock-file text - - - -
+maximum-dead-containers int - deprecated - -
+maximum-dead-containers-per-container int - deprecated - -
+minimum-container-ttl-duration duration - deprecated - -
+no-cluster-dns bool - - - -
+node-ip text - - - -
+node-labels map - - - -
+root-dir text - - - -
+runtime-cgroups text - - - -
+version version - - - -
+application-metrics-count-limit int - meaningless 1.36 -
+boot-id-file text - meaningless 1.36 -
+container-hints text - meaningless 1.36 -
+containerd text - meaningless 1.36 -
+containerd-namespace text - meaningless 1.36 -
+enable-load-reader bool - meaningless 1.36 -
+event-storage-age-limit text - meaningless 1.36 -
+event-storage-event-limit text - meaningless 1.36 -
+global-housekeeping-interval text - meaningless 1.36 -
+log-cadvisor-usage bool - meaningless 1.36 -
+machine-id-file text - meaningless 1.36 -
+storage-driver-buffer-duration text - meaningless 1.36 -
+storage-driver-db text - meaningless 1.36 -
+storage-driver-host text - meaningless 1.36 -
+storage-driver-password text - meaningless 1.36 -
+storage-driver-secure bool - meaningless 1.36 -
+storage-driver-table text - meaningless 1.36 -
+storage-driver-user text - meaningless 1.36 -
+"""
+"""Name, how its text is read, field, note, last version, short form; "-": none."""
