@@ -110,7 +110,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         resized=core.allocations.resized,
         seen=core.state.cache.status,
         probes=core.probes.results,
-        intends=core.runtime.intends,
+        intends=core.runtime.executor.intends,
         traces=core.state.traces,
         levels=lambda: to_builtins(pressure.report())["levels"] if pressure is not None else (),
         evictions=eviction.order,
@@ -215,7 +215,7 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
     """
     core = build_core(settings, flags, outside)
     upkeep = Upkeep(
-        core.runtime,
+        core.runtime.collector,
         core.images.gc,
         core.recorder,
         node_name=core.node_name,
@@ -286,7 +286,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     )
     signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)
     signals.shutdown_changed.connect(
-        lambda: core.runtime.hurry(shutdown.shutting_down), signals.node_changed
+        lambda: core.runtime.stop_slots.hurry(shutdown.shutting_down), signals.node_changed
     )
     # by the watch or by a response, whichever comes first: before the first status is written
     last_left = [lambda: pressure.node_reported(own_node.current())] if pressure is not None else []
@@ -318,7 +318,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     if (on_connection := core.outside.on_connection) is not None:
         on_connection(monitor.connection_changed)
         on_connection(core.runtime_upkeep.connection_changed)
-        on_connection(core.runtime.connection_changed)
+        on_connection(core.runtime.starter.connection_changed)
         if core.cgroups.driver_check is not None:
             on_connection(core.cgroups.driver_check.connection_changed)
     for take in cloud:  # until the API shows the node, those with which it will be registered

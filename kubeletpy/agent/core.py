@@ -243,7 +243,6 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         pod_limits=cgroups.limits,
         resize_volume=storage.volumes.resize,
         placement=placement.cpus.placement,
-        runtime_name=info.name,
         max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
         concurrent_starts=machine.concurrent_starts,
         backlog=backlog,
@@ -251,7 +250,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         plan_log=flight.plan,
         sandbox_watch=cgroups.driver_check,
     )
-    monitor = RuntimeMonitor(runtime, signals.runtime_health_changed)
+    monitor = RuntimeMonitor(runtime.source.health, signals.runtime_health_changed)
     components += [
         Component(runtime, close=lambda: runtime.drain(DRAIN_S)),
         Component(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
@@ -290,7 +289,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         reasons=state.reasons,
         resizes=allocations,
         actuated=allocated.actuated,
-        runtime_name=runtime.runtime_name,
+        runtime_name=info.name,
         recursive_read_only=recursive_read_only,
         host_ips=context.host_ips,
         on_compose=state.starts.observe_runtime,
@@ -317,7 +316,9 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     pull_secrets = PullSecrets(kube_api, recorder)
     steps: list[SyncStep | None] = [
         NetworkGate(monitor.network_error, recorder),
-        PodCgroup(cgroups.pods, runtime, cache, recorder) if cgroups.pods is not None else None,
+        PodCgroup(cgroups.pods, runtime.killer.kill_pod, cache, recorder)
+        if cgroups.pods is not None
+        else None,
         MirrorPod(mirrors) if mirrors is not None else None,
         Directories(pods_dir, recorder),
         Volumes(
@@ -331,7 +332,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         ClaimsStep(claims.manager, recorder, clock),
         Probes(probes),
         RuntimeSync(
-            runtime,
+            runtime.executor.sync_pod,
             composer,
             cache,
             probes=probes,
@@ -346,19 +347,20 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     syncer = KubePodSyncer(
         made_steps,
         composer,
-        runtime,
         cache,
+        read_pod=runtime.source.read_pod_status,
+        kill_pod=runtime.killer.kill_pod,
         probes=probes,
         recorder=recorder,
         clock=clock,
         updates=updates,
+        traces=state.traces,
     )
     workers = PodWorkers(
         state.machine,
         syncer,
         composer,
         cache,
-        runtime=runtime,
         recorder=recorder,
         clock=clock,
         rng=rng,
@@ -379,7 +381,9 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     )
     gate, shutdown = admission.gate, admission.shutdown
     changes = build_runtime_changes(context, state, runtime)
-    dead = DeadContainers(runtime, cache, remains.removable, backlog, statuses.is_reported)
+    dead = DeadContainers(
+        runtime.remover.container, cache, remains.removable, backlog, statuses.is_reported
+    )
     health = AgentHealth(
         monitor,
         changes.pleg,

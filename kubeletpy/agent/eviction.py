@@ -25,7 +25,7 @@ from kubeletpy.node.stats.disks import DiskMeter
 from kubeletpy.node.stats.pod_storage import StorageMeter
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector
 
 if TYPE_CHECKING:
     from kubeletpy.node.eviction.report import EvictionOrder
@@ -48,7 +48,7 @@ class Upkeep:
 
     def __init__(
         self,
-        runtime: RuntimeManager,
+        containers: ContainerGarbageCollector,
         images: ImageGarbageCollector,
         recorder: EventRecorder,
         *,
@@ -63,7 +63,7 @@ class Upkeep:
         ``reported(pod_uid)`` whether the API has how its containers ended, ``ended(pod_uid)``
         whether everything of a pod has stopped. Rounds are spans of ``tracer``."""
         self._tracer = tracer
-        self._runtime = runtime
+        self._containers = containers
         self._images = images
         self._recorder = recorder
         self._node = node_reference(node_name)
@@ -117,7 +117,7 @@ class Upkeep:
 
         try:
             await self._reclaim_containers(reported)
-            return not await self._runtime.has_containers(uid)
+            return not await self._containers.has_containers(uid)
         except CRIError as error:
             log.debug("unknown whether a pod left containers behind", extra={"why": str(error)})
             return False
@@ -143,7 +143,7 @@ class Upkeep:
         self, removable: Callable[[str], bool], reported: Callable[[str], bool]
     ) -> int:
         with self._tracer.span("Containers/GarbageCollect", {}):
-            return await self._runtime.collect_garbage(
+            return await self._containers.collect(
                 all_sources_ready=self._all_sources_ready(),
                 removable=removable,
                 reported=reported,

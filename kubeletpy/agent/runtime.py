@@ -92,10 +92,18 @@ def build_runtime_changes(
 ) -> RuntimeChanges:
     """The relist, the runtime's event stream, and polls of init containers in between."""
     outside, cache, changed = context.outside, state.cache, context.signals.runtime_changed
-    pleg = Pleg(runtime, cache, outside.clock, changed, outside.metrics.pleg)
+    source = runtime.source
+    pleg = Pleg(
+        source.list_pods,
+        source.read_pod_status,
+        cache,
+        outside.clock,
+        changed,
+        metrics=outside.metrics.pleg,
+    )
     stream = EventStream(
         outside.runtime,
-        runtime.event_to_status,
+        source.event_to_status,
         cache,
         pleg,
         clock=outside.clock,

@@ -20,7 +20,6 @@ from kubeletpy.pods.runtime_status import RuntimeClassError, RuntimeHealth
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
-from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 log = logging.getLogger(__name__)
 
@@ -37,9 +36,11 @@ DOWN = "container runtime is down"
 class RuntimeMonitor:
     """Checks the runtime every few seconds, and whenever its connection is lost or returns."""
 
-    def __init__(self, runtime: RuntimeManager, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, read_health: Callable[[], Awaitable[RuntimeHealth]], on_change: Callable[[], None]
+    ) -> None:
         """``on_change`` is called when runtime or network readiness changes."""
-        self._runtime = runtime
+        self._read_health = read_health
         self._on_change = on_change
         self._health: RuntimeHealth | None = None
         self.good_at: float | None = None
@@ -72,7 +73,7 @@ class RuntimeMonitor:
         health = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                health = await self._runtime.health()
+                health = await self._read_health()
         if health is not None:
             self._health = health
             if health.runtime_ready:

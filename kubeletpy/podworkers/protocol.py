@@ -1,10 +1,9 @@
-"""The interfaces of pod workers: their messages, their reports, and the verbs they call. Pure."""
+"""The data that pod workers take and return: messages, and the outcomes of syncs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import MachineFault
@@ -12,7 +11,6 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, SpecField
-from kubeletpy.resources.admission.checks import Rejection
 
 
 class UpdateType(StrEnum):
@@ -73,47 +71,3 @@ class SyncOutcome(Struct, frozen=True):
     decisions: tuple[Decision, ...] = ()
     status_override: StatusOverride | None = None
     """With ``terminal``: for the pod's final status."""
-
-
-class PodStatuses(Protocol):
-    """A worker's reports about its pod outside its syncs."""
-
-    def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
-        """Recompose the status from what is known, if there is one already."""
-        ...
-
-    def reject(self, pod: Pod, rejection: Rejection) -> None:
-        """The status of a pod that this node refuses to run."""
-        ...
-
-
-class PodSyncer(Protocol):
-    """The three verbs of a pod's life; each may be called again until it succeeds."""
-
-    async def sync_pod(
-        self,
-        pod: Pod,
-        mirror: Pod | None,
-        status: PodRuntimeStatus,
-        is_terminating: Callable[[], bool],
-    ) -> SyncOutcome:
-        """Make the runtime match what the pod requests, and store its status."""
-        ...
-
-    async def sync_terminating_pod(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        grace: int,
-        status_override: StatusOverride | None,
-    ) -> SyncOutcome:
-        """Stop everything of the pod within ``grace`` seconds. No error means that nothing runs."""
-        ...
-
-    async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
-        """Stop a pod that only the runtime has."""
-        ...
-
-    async def sync_terminated_pod(self, pod: Pod, status: PodRuntimeStatus) -> SyncOutcome:
-        """Release what the pod held (volumes, cgroup) and finish its status."""
-        ...

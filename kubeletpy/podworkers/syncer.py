@@ -23,13 +23,13 @@ from kubeletpy.metrics.trace.model import MAX_TEXT, Step, TraceCall
 from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.pods.pod import Mount, Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import PodSyncer, StatusOverride, SyncOutcome
+from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
 from kubeletpy.podworkers.records import RunSync, Stage
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.protocol import KillPod, ReadPod
 
 
 class PodSync(Struct):
@@ -132,22 +132,30 @@ class TerminatingUpdates:
 
 ORPHAN_GRACE = 1
 """Grace period, in seconds, of a pod that no source has."""
+_SPANS = {
+    Stage.SYNC: "syncPod",
+    Stage.TERMINATING: "syncTerminatingPod",
+    Stage.TERMINATED: "syncTerminatedPod",
+}
+"""The kubelet's names of the spans of a sync."""
 
 
 class KubePodSyncer:
-    """Syncs, terminates and finishes pods: a :class:`~kubeletpy.podworkers.protocol.PodSyncer`."""
+    """Syncs, terminates and finishes pods; each may be called again until it succeeds."""
 
     def __init__(
         self,
         steps: Sequence[SyncStep],
         composer: StatusComposer,
-        runtime: RuntimeManager,
         cache: PodStatusCache,
         *,
+        read_pod: ReadPod,
+        kill_pod: KillPod,
         probes: KubeProbeManager,
         recorder: EventRecorder,
         clock: Clock,
         updates: TerminatingUpdates,
+        traces: Traces,
     ) -> None:
         """``steps``: the steps of a sync, in order; they are released in reverse order.
 
@@ -156,11 +164,75 @@ class KubePodSyncer:
         self._steps = tuple(steps)
         self._updates = updates
         self._composer = composer
-        self._runtime = runtime
+        self._read_pod = read_pod
+        self._kill_pod = kill_pod
+        self._traces = traces
         self._cache = cache
         self._probes = probes
         self._recorder = recorder
         self._clock = clock
+
+    # -- one sync of a worker ----------------------------------------------------------------
+
+    async def run(self, run: RunSync, is_terminating: Callable[[], bool]) -> SyncOutcome:
+        """Sync a pod once, within a trace and a span: find its status, do what its stage needs.
+
+        ``is_terminating``: whether the pod's end was requested meanwhile.
+        """
+        work, uid = run.work, run.uid
+        named = work.pod or work.runtime_pod
+        assert named is not None
+        trace = self._traces.enter(uid, named.namespace, named.name)
+        if run.stage is not Stage.SYNC:
+            trace.ending()
+        attributes = {
+            "k8s.pod.uid": uid,
+            "k8s.pod": f"{named.namespace}/{named.name}",
+            "k8s.pod.name": named.name,
+            "k8s.namespace.name": named.namespace,
+        }
+        if run.stage is Stage.SYNC:
+            attributes["k8s.pod.update_type"] = work.type
+        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+            outcome = await self._run_stage(run, is_terminating)
+            if outcome.error:
+                sent.failed(outcome.error)
+        return outcome
+
+    async def _run_stage(self, run: RunSync, is_terminating: Callable[[], bool]) -> SyncOutcome:
+        work = run.work
+        if work.pod is None:
+            assert work.runtime_pod is not None
+            return await self.sync_terminating_runtime_pod(work.runtime_pod)
+        pod = work.pod
+        try:
+            status = await self._status(pod)
+        except CRIError as error:
+            message = f"error determining status: {error}"
+            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
+            return SyncOutcome(error=message)
+        match run.stage:
+            case Stage.SYNC:
+                return await self.sync_pod(pod, work.mirror, status, is_terminating)
+            case Stage.TERMINATING:
+                return await self.sync_terminating_pod(pod, status, run.grace, run.status_override)
+            case _:
+                return await self.sync_terminated_pod(pod, status)
+
+    async def _status(self, pod: Pod) -> PodRuntimeStatus:
+        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
+        usable = self._cache.usable(pod.uid)
+        if usable is not None:
+            return usable
+        if self._cache.known_absent(pod.uid):
+            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
+        with span(TraceCall.READ_POD):
+            status = await self._read_pod(pod.uid, pod.name, pod.namespace)
+        if status.empty and self._cache.get(pod.uid) is None:
+            self._cache.confirm_absent(pod.uid)
+            return status
+        self._cache.set(status, own=True)
+        return self._cache.usable(pod.uid) or status
 
     # -- sync --------------------------------------------------------------------------------
 
@@ -225,7 +297,7 @@ class KubePodSyncer:
                 composer.store(pod, None, ended, override=override)
 
         async with self._updates.during(pod):
-            result = await self._runtime.kill_pod(pod, status, grace, stopped)
+            result = await self._kill_pod(pod, status, grace, stopped)
         error = result.error_message() if result.failed else ""
         final = status
         if not error:
@@ -245,7 +317,7 @@ class KubePodSyncer:
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
         """Stop a pod that only the runtime has; there is no status to write."""
-        result = await self._runtime.kill_pod(None, status, ORPHAN_GRACE)
+        result = await self._kill_pod(None, status, ORPHAN_GRACE, None)
         if result.status is not None:
             self._cache.set(result.status, own=True)
         if result.failed:
@@ -271,89 +343,3 @@ class KubePodSyncer:
 
 def _named(outcome: SyncOutcome, step: SyncStep) -> SyncOutcome:
     return replace(outcome, step=step.name) if outcome.error else outcome
-
-
-_SPANS = {
-    Stage.SYNC: "syncPod",
-    Stage.TERMINATING: "syncTerminatingPod",
-    Stage.TERMINATED: "syncTerminatedPod",
-}
-"""The kubelet's names of the spans of a sync."""
-
-
-class StageRunner(Component):
-    """Runs one sync of a worker: finds the pod's status, and calls the verb of the stage.
-
-    ``ends`` returns for a uid whether its sync must stop because the pod ends.
-    """
-
-    syncer: PodSyncer
-    cache: PodStatusCache
-    runtime: RuntimeManager
-    recorder: EventRecorder
-    traces: Traces
-    ends: Callable[[str], bool]
-
-    async def run(self, run: RunSync) -> SyncOutcome:
-        """Sync a pod once, within a trace and a span."""
-        work, uid = run.work, run.uid
-        named = work.pod or work.runtime_pod
-        assert named is not None
-        trace = self.traces.enter(uid, named.namespace, named.name)
-        if run.stage is not Stage.SYNC:
-            trace.ending()
-        attributes = {
-            "k8s.pod.uid": uid,
-            "k8s.pod": f"{named.namespace}/{named.name}",
-            "k8s.pod.name": named.name,
-            "k8s.namespace.name": named.namespace,
-        }
-        if run.stage is Stage.SYNC:
-            attributes["k8s.pod.update_type"] = work.type
-        with self.traces.tracer.span(_SPANS[run.stage], attributes) as sent:
-            outcome = await self._run(run)
-            if outcome.error:
-                sent.failed(outcome.error)
-        return outcome
-
-    async def _run(self, run: RunSync) -> SyncOutcome:
-        work, uid = run.work, run.uid
-        if work.pod is None:
-            assert work.runtime_pod is not None
-            return await self.syncer.sync_terminating_runtime_pod(work.runtime_pod)
-        pod = work.pod
-        try:
-            status = await self._status(pod)
-        except CRIError as error:
-            message = f"error determining status: {error}"
-            self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
-            return SyncOutcome(error=message)
-        match run.stage:
-            case Stage.SYNC:
-                return await self.syncer.sync_pod(
-                    pod,
-                    work.mirror,
-                    status,
-                    lambda: self.ends(uid),
-                )
-            case Stage.TERMINATING:
-                return await self.syncer.sync_terminating_pod(
-                    pod, status, run.grace, run.status_override
-                )
-            case _:
-                return await self.syncer.sync_terminated_pod(pod, status)
-
-    async def _status(self, pod: Pod) -> PodRuntimeStatus:
-        """The pod as the runtime has it: from the cache if certain, else from the runtime."""
-        usable = self.cache.usable(pod.uid)
-        if usable is not None:
-            return usable
-        if self.cache.known_absent(pod.uid):
-            return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
-        with span(TraceCall.READ_POD):
-            status = await self.runtime.get_pod_status(pod.uid, pod.name, pod.namespace)
-        if status.empty and self.cache.get(pod.uid) is None:
-            self.cache.confirm_absent(pod.uid)
-            return status
-        self.cache.set(status, own=True)
-        return self.cache.usable(pod.uid) or status

@@ -24,17 +24,15 @@ from kubeletpy.podworkers import records
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
 from kubeletpy.podworkers.protocol import (
     KillOptions,
-    PodStatuses,
-    PodSyncer,
     PodUpdate,
     SyncOutcome,
     UpdateType,
 )
 from kubeletpy.podworkers.state_machine import WorkerMachine, WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.syncer import StageRunner
+from kubeletpy.podworkers.status_composer import StatusComposer
+from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.runtime_manager.protocol import RuntimeManager
 
 log = logging.getLogger(__name__)
 
@@ -153,11 +151,10 @@ class PodWorkers:
     def __init__(
         self,
         machine: WorkerMachine,
-        syncer: PodSyncer,
-        statuses: PodStatuses,
+        syncer: KubePodSyncer,
+        statuses: StatusComposer,
         cache: PodStatusCache,
         *,
-        runtime: RuntimeManager,
         recorder: EventRecorder,
         clock: Clock,
         metrics: PodWorkerMetrics,
@@ -181,6 +178,7 @@ class PodWorkers:
         ``event_log`` is called with every event of the state machine and its effects, for replays.
         """
         self._machine = machine
+        self._syncer = syncer
         self._queries = WorkerQueries(machine)
         self._statuses = statuses
         self._cache = cache
@@ -191,9 +189,6 @@ class PodWorkers:
         self._allocated = allocated
         self.notes = SyncNotes(history or DecisionHistory(), metrics)
         self.traces = Traces() if traces is None else traces
-        self._stages = StageRunner(
-            syncer, cache, runtime, recorder, traces=self.traces, ends=self._ends
-        )
         self._on_finished = on_finished
         self._on_update = on_update
         self._event_log = event_log
@@ -360,7 +355,7 @@ class PodWorkers:
         self._changed.discard(run.uid)
         self.notes.begins(run, self._machine.records[run.uid], self._clock.now())
         task = asyncio.get_running_loop().create_task(
-            self._stages.run(run), name=f"pod-worker {run.uid}"
+            self._syncer.run(run, lambda: self._ends(run.uid)), name=f"pod-worker {run.uid}"
         )
         self._tasks[run.uid] = task
         task.add_done_callback(lambda done: self._done(run, done))

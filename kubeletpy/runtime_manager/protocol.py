@@ -1,8 +1,8 @@
 """Interfaces of the runtime manager: what it offers to others, and what it needs of them.
 
-The pod workers, the PLEG and housekeeping use :class:`RuntimeManager`. Lifecycle hooks, cgroups of
-pods, records of resources, a watch of sandboxes and additions to containers plug in behind the
-other classes. Must never import what is behind an interface.
+The pod workers, the PLEG and housekeeping are handed functions of its parts. Lifecycle hooks,
+cgroups of pods, records of resources, a watch of sandboxes and additions to containers plug in
+behind the classes. Must never import what is behind an interface.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     PodSyncResult,
     ProbeResults,
-    RuntimeHealth,
-    RuntimePodSummary,
 )
 
 
@@ -46,66 +44,16 @@ class SyncPodRequest(Struct, frozen=True):
     """Whether the API has ``status``: records that it still needs are kept until then."""
 
 
-class RuntimeManager(Protocol):
-    """Makes the runtime run what a pod requests, and reads back what runs."""
-
-    async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
-        """Compute the plan and carry it out. Never raises for what a pod can cause."""
-        ...
-
-    async def kill_pod(
-        self,
-        pod: Pod | None,
-        status: PodRuntimeStatus,
-        grace_override: int | None,
-        on_stopped: Callable[[PodRuntimeStatus], None] | None = None,
-    ) -> PodSyncResult:
-        """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
-
-        ``pod`` is None for a pod that only the runtime has. ``grace_override``, in seconds,
-        replaces the pod's own grace period. ``on_stopped`` is called with how the containers ended
-        while the sandboxes are being stopped.
-        """
-        ...
-
-    async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
-        """Read all that the runtime has of a pod. Raises remote.errors.CRIError."""
-        ...
-
-    async def list_pods(self) -> list[RuntimePodSummary]:
-        """Every pod the runtime has, dead ones included. Raises remote.errors.CRIError."""
-        ...
-
-    async def delete_container(self, container_id: str) -> None:
-        """Remove one dead container with its log link. Raises remote.errors.CRIError."""
-        ...
-
-    async def has_containers(self, uid: str) -> bool:
-        """Whether the runtime has any container of a pod, dead or alive. Raises CRIError."""
-        ...
-
-    async def collect_garbage(
-        self,
-        *,
-        all_sources_ready: bool,
-        removable: Callable[[str], bool],
-        reported: Callable[[str], bool] = lambda uid: True,
-    ) -> int:
-        """Remove dead containers and sandboxes beyond what is kept; returns how many containers.
-
-        ``removable(pod_uid)`` states whether everything of that pod may go (docs: GC and eviction),
-        ``reported(pod_uid)`` whether the API has how its containers ended.
-        """
-        ...
-
-    async def health(self) -> RuntimeHealth:
-        """Query the runtime's health. Never raises."""
-        ...
-
-    @property
-    def runtime_name(self) -> str:
-        """The runtime's name, as container ids carry it: ``containerd``, ``cri-o``."""
-        ...
+OnStopped = Callable[[PodRuntimeStatus], None]
+"""Called with the pod's status when its containers have ended and its sandboxes are stopping."""
+SyncPod = Callable[[SyncPodRequest], Awaitable[PodSyncResult]]
+"""Computes the plan of a sync and carries it out (:mod:`.act.executor`)."""
+KillPod = Callable[
+    [Pod | None, PodRuntimeStatus, int | None, OnStopped | None], Awaitable[PodSyncResult]
+]
+"""Stops all of a pod, within so many seconds if a number is given (:mod:`.act.kill_pod`)."""
+ReadPod = Callable[[str, str, str], Awaitable[PodRuntimeStatus]]
+"""Reads all that the runtime has of a pod, by uid, name and namespace. Raises CRIError."""
 
 
 # Lifecycle hooks

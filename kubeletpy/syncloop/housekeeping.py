@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.pods import PodCountMetrics
@@ -25,7 +25,6 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import ORPHAN_GRACE
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.protocol import RuntimeManager
 from kubeletpy.status.store import StatusManager
 from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.merge import Merge
@@ -300,14 +299,17 @@ class DeadContainers:
 
     def __init__(
         self,
-        runtime: RuntimeManager,
+        remove: Callable[[str], Awaitable[None]],
         cache: PodStatusCache,
         content_removable: Callable[[str], bool],
         backlog: Backlog,
         reported: Callable[[str], bool] = lambda uid: True,
     ) -> None:
-        """``reported(pod_uid)``: whether the API has how the pod's containers ended."""
-        self._runtime = runtime
+        """``remove`` removes a container by id, and raises CRIError.
+
+        ``reported(pod_uid)``: whether the API has how the pod's containers ended.
+        """
+        self._remove = remove
         self._cache = cache
         self._content_removable = content_removable
         self._backlog = backlog
@@ -334,7 +336,7 @@ class DeadContainers:
             await self._backlog.cleared(WAITS_AT_MOST_S)
             self._queued.discard(container_id)
             try:
-                await self._runtime.delete_container(container_id)
+                await self._remove(container_id)
             except CRIError as error:
                 log.info("dead container not removed", extra={"error": str(error)})
 

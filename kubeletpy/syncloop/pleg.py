@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_ns
@@ -20,7 +20,7 @@ from kubeletpy.metrics.pods import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.protocol import ReadPod
 from kubeletpy.syncloop.lifecycle import LifecycleEvent, agrees, diff, summarise
 
 log = logging.getLogger(__name__)
@@ -45,13 +45,16 @@ class Pleg:
 
     def __init__(
         self,
-        runtime: RuntimeManager,
+        list_pods: Callable[[], Awaitable[list[RuntimePodSummary]]],
+        read_pod: ReadPod,
         cache: PodStatusCache,
         clock: Clock,
         on_change: OnChange,
+        *,
         metrics: PlegMetrics,
     ) -> None:
-        self._runtime = runtime
+        self._list_pods = list_pods
+        self._read = read_pod
         self._cache = cache
         self._clock = clock
         self._on_change = on_change
@@ -125,7 +128,7 @@ class Pleg:
         loop = asyncio.get_running_loop()
         start, listed_at = loop.time(), steady_ns()
         try:
-            listed = {pod.uid: pod for pod in await self._runtime.list_pods()}
+            listed = {pod.uid: pod for pod in await self._list_pods()}
         except CRIError as error:
             if not self._broken:
                 log.warning("runtime could not be relisted", extra={"error": str(error)})
@@ -192,7 +195,7 @@ class Pleg:
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
-            status = await self._runtime.get_pod_status(uid, name, namespace)
+            status = await self._read(uid, name, namespace)
         except CRIError as error:
             self._cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
             return None

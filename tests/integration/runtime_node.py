@@ -55,14 +55,16 @@ class RuntimeNode:
     async def sync(self, pod: Pod, *secrets: PullSecret) -> PodSyncResult:
         """One sync from what is known, as a pod worker does it."""
         status = self.statuses.get(pod.uid) or await self.refresh(pod)
-        result = await self.manager.sync_pod(SyncPodRequest(pod, status, pull_secrets=secrets))
+        result = await self.manager.executor.sync_pod(
+            SyncPodRequest(pod, status, pull_secrets=secrets)
+        )
         if result.status is not None:
             self.statuses[pod.uid] = result.status
         return result
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:
         """Read the pod's status from the runtime."""
-        status = await self.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
+        status = await self.manager.source.read_pod_status(pod.uid, pod.name, pod.namespace)
         self.statuses[pod.uid] = status
         return status
 
@@ -88,7 +90,7 @@ class RuntimeNode:
 
     async def kill(self, pod: Pod | None, uid: str, grace: int | None = 2) -> PodSyncResult:
         """Stop a pod."""
-        result = await self.manager.kill_pod(pod, self.statuses[uid], grace)
+        result = await self.manager.killer.kill_pod(pod, self.statuses[uid], grace)
         if result.status is not None:
             self.statuses[uid] = result.status
         return result

@@ -111,7 +111,7 @@ async def test_unused_images_go(
         assert 1 <= len(in_use) <= 2  # that of sandboxes is one of them where it is not pinned
         assert in_use < ids
         await node.kill(pod, pod.uid)
-        await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: True)
+        await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: True)
         assert len(await collector.detect()) == len(in_use) - 1
         disk = await collector._disk()
         assert 0 < disk.available < disk.capacity

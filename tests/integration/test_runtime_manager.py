@@ -23,7 +23,7 @@ async def test_two_containers_run_and_stop(
         seen: list[PodRuntimeStatus] = []
         status = await node.refresh(pod)
         assert status.empty
-        result = await node.manager.sync_pod(
+        result = await node.manager.executor.sync_pod(
             SyncPodRequest(pod, status, on_sandbox_ready=seen.append)
         )
         assert not result.failed, result.error_message()
@@ -130,7 +130,7 @@ async def test_a_new_manager_adopts_what_runs(
         assert before is not None
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
         assert not (await node.sync(pod)).acted
-        pods = await node.manager.list_pods()
+        pods = await node.manager.source.list_pods()
         assert [(p.uid, p.name, p.namespace) for p in pods] == [(pod.uid, "stays", "default")]
         assert list(pods[0].containers) == [before.containers[0].id]
         result = await node.kill(None, pod.uid, None)
@@ -144,12 +144,12 @@ async def test_cancelled_sync_leaves_nothing_unknown(
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
         pod = make_pod("torn", [make_container("a")])
         empty = await node.refresh(pod)
-        sync = asyncio.create_task(node.manager.sync_pod(SyncPodRequest(pod, empty)))
+        sync = asyncio.create_task(node.manager.executor.sync_pod(SyncPodRequest(pod, empty)))
         await asyncio.sleep(0.05)
         sync.cancel()
         await asyncio.wait([sync])
         assert sync.cancelled()
-        result = await node.manager.sync_pod(SyncPodRequest(pod, empty))
+        result = await node.manager.executor.sync_pod(SyncPodRequest(pod, empty))
         assert not result.failed, result.error_message()
         status = await node.refresh(pod)
         assert len(status.sandboxes) == 1
@@ -207,7 +207,7 @@ async def test_garbage_collection(containerd: Containerd, work_dir: Path, cgroup
         await node.kill(removed, removed.uid)
         files = work_dir / "root" / "pods" / removed.uid / "containers" / "a"
         assert len(list(files.iterdir())) == 1
-        await node.manager.collect_garbage(
+        await node.manager.collector.collect(
             all_sources_ready=True, removable=lambda uid: uid == removed.uid
         )
         assert (await node.refresh(removed)).empty
@@ -219,7 +219,7 @@ async def test_garbage_collection(containerd: Containerd, work_dir: Path, cgroup
 
 async def test_health(containerd: Containerd, work_dir: Path, cgroup_root: str) -> None:
     async with runtime_node(containerd, work_dir, cgroup_root) as node:
-        health = await node.manager.health()
+        health = await node.manager.source.health()
         assert (health.runtime_ready, health.network_ready) == (True, True)
         assert (health.message, health.network_message) == ("", "")
 
@@ -233,7 +233,7 @@ async def test_events_carry_the_whole_status(
 
         async def watch() -> None:
             async for event in node.runtime.get_container_events():
-                status = await node.manager.event_to_status(event)
+                status = await node.manager.source.event_to_status(event)
                 if status is None or status.uid != pod.uid:
                     continue
                 ended = status.newest("a")

@@ -69,7 +69,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
     pods, cache = agent.component(PodManager), agent.component(PodStatusCache)
     workers, allocations = agent.component(PodWorkers), agent.component(AllocationManager)
     machine, pleg = workers._machine, agent.component(Pleg)
-    under_way = agent.component(KubeRuntimeManager)._mutations
+    under_way = agent.component(KubeRuntimeManager).mutations
     mirrors = agent.component(ApiMirrorKeeper)
     resources = [
         component.instance

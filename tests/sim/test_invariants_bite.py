@@ -13,7 +13,8 @@ from kubeletpy.base.structs import replace
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.runtime_manager import kube_runtime_manager as runtime_manager
+from kubeletpy.runtime_manager.act import executor
+from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.plan.actions import StartContainer
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
@@ -52,7 +53,7 @@ def running_containers_are_started_again(patch: pytest.MonkeyPatch) -> None:
         again = StartContainer(ContainerKind.REGULAR, pod.containers[0], "broken on purpose")
         return replace(plan, regular_to_start=(again,))
 
-    patch.setattr(runtime_manager, "compute_pod_actions", wrong)
+    patch.setattr(executor, "compute_pod_actions", wrong)
 
 
 def init_containers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def init_containers_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
         starts = [StartContainer(ContainerKind.REGULAR, c, "broken") for c in pod.containers]
         return replace(plan, init_to_start=(), regular_to_start=tuple(starts))
 
-    patch.setattr(runtime_manager, "compute_pod_actions", wrong)
+    patch.setattr(executor, "compute_pod_actions", wrong)
 
 
 def crash_loops_do_not_wait(patch: pytest.MonkeyPatch) -> None:
@@ -82,14 +83,14 @@ def containers_are_left_running(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*args: Any, **options: Any) -> list[Any]:
         return []
 
-    patch.setattr(Killer, "kill_pod", nothing)
+    patch.setattr(Killer, "stop_pod", nothing)
 
 
 def records_are_never_removed(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*args: Any, **options: Any) -> None:
         return None
 
-    patch.setattr(runtime_manager.KubeRuntimeManager, "collect_garbage", nothing)
+    patch.setattr(ContainerGarbageCollector, "collect", nothing)
 
 
 def observations_are_ordered_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:

@@ -361,7 +361,7 @@ class World:
     def _calls_under_way(self) -> set[asyncio.Task[object]]:
         """Changes that the runtime did not end in time: the process ends without their answers."""
         assert self.agent is not None
-        under_way = self.agent.component(KubeRuntimeManager)._mutations._under_way
+        under_way = self.agent.component(KubeRuntimeManager).mutations._under_way
         return {task for tasks in under_way.values() for task in tasks}
 
     # -- what happens around it --------------------------------------------------------------

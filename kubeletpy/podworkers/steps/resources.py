@@ -18,7 +18,7 @@ from kubeletpy.resources.cgroups.pod_cgroups import PodCgroupKeeper
 from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.resources.dra.claim_manager import ClaimManager
 from kubeletpy.resources.dra.model import ClaimProblem, uses_claims
-from kubeletpy.runtime_manager.protocol import RuntimeManager
+from kubeletpy.runtime_manager.protocol import KillPod
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class PodCgroup(SyncStep):
     name = Step.CGROUP
 
     cgroups: PodCgroupKeeper
-    runtime: RuntimeManager
+    kill_pod: KillPod
     cache: PodStatusCache
     recorder: EventRecorder
 
@@ -60,7 +60,7 @@ class PodCgroup(SyncStep):
     async def _stop_unlimited(self, sync: PodSync) -> None:
         pod = sync.pod
         log.warning("pod runs without its cgroup: it is stopped", extra={"pod": pod.key})
-        result = await self.runtime.kill_pod(pod, sync.status, None)
+        result = await self.kill_pod(pod, sync.status, None, None)
         if result.status is not None:
             self.cache.set(result.status, own=True)
             sync.status = self.cache.status(pod.uid) or result.status

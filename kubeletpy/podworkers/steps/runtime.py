@@ -24,7 +24,7 @@ from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
-from kubeletpy.runtime_manager.protocol import RuntimeManager, SyncPodRequest
+from kubeletpy.runtime_manager.protocol import SyncPod, SyncPodRequest
 
 MAX_ROUNDS = 20
 """Runtime syncs in one step: more than any pod has stages, yet bounded."""
@@ -44,7 +44,7 @@ class RuntimeSync(SyncStep):
 
     name = Step.RUNTIME
 
-    runtime: RuntimeManager
+    sync_pod: SyncPod
     composer: StatusComposer
     cache: PodStatusCache
     probes: KubeProbeManager
@@ -91,7 +91,7 @@ class RuntimeSync(SyncStep):
             self.decided(sync.pod.uid, decisions)
 
         try:
-            return await self.runtime.sync_pod(
+            return await self.sync_pod(
                 SyncPodRequest(
                     pod=sync.pod,
                     status=sync.status,

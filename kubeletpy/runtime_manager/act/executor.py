@@ -1,4 +1,4 @@
-"""Carry out a plan: the steps of a runtime sync, in their one fixed order.
+"""A runtime sync: what the pod needs is planned, and done step by step in one fixed order.
 
 A step that ends the sync raises StopSync. Must never decide: what to do, and why, is in the plan.
 Source: docs/reference/behaviour.md, c8.
@@ -17,12 +17,22 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, po
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
-from kubeletpy.pods.pod import ContainerKind, is_sidecar, volume_groups
-from kubeletpy.pods.runtime_status import StartError, SyncAction
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar, volume_groups
+from kubeletpy.pods.runtime_status import (
+    PodRuntimeStatus,
+    PodSyncResult,
+    ProbeResults,
+    ResizeOutcome,
+    StartError,
+    SyncAction,
+    SyncIntent,
+    restart_all_active,
+)
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.garbage_collection import Remover
 from kubeletpy.runtime_manager.act.kill_pod import Killer
-from kubeletpy.runtime_manager.act.resize_pod import Resizer
+from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.resize_pod import Resizer, ResourcesInEffect
 from kubeletpy.runtime_manager.act.run_pod_sandbox import (
     NotDesired,
     SandboxFailed,
@@ -30,9 +40,25 @@ from kubeletpy.runtime_manager.act.run_pod_sandbox import (
     SandboxUnchecked,
 )
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
-from kubeletpy.runtime_manager.act.sync_run import StartFailed, StopSync, SyncRun, Turn
-from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.act.sync_run import (
+    StartFailed,
+    StatusDraft,
+    StopSync,
+    SyncRun,
+    Turn,
+    ended_in_their_start,
+    unreadable,
+)
+from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
+from kubeletpy.runtime_manager.plan.compute_actions import (
+    PlanInputs,
+    compute_pod_actions,
+    sync_intent,
+)
 from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
+from kubeletpy.runtime_manager.plan.resize import resize_in_progress
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
 logger = logging.getLogger(__name__)
@@ -42,7 +68,7 @@ CRASH_LOOP = "CrashLoopBackOff"
 
 
 class Executor:
-    """Carries out the plan of each sync with the components that do its steps."""
+    """Has the plan of each sync computed, and carries it out with the parts that do its steps."""
 
     def __init__(
         self,
@@ -52,13 +78,18 @@ class Executor:
         resizer: Resizer,
         starter: ContainerStarter,
         *,
+        mutations: Mutations,
+        in_effect: ResourcesInEffect,
         crash_loops: CrashLoopBackoff,
         source: StatusSource,
         recorder: EventRecorder,
         clock: Clock,
         life: SteadyClock,
         metrics: PodStartMetrics,
+        plan_log: Callable[[PlanInputs, PodActions], None] | None,
     ) -> None:
+        """``plan_log`` is called with the inputs of each plan and the plan, for replays."""
+        self._mutations, self._in_effect, self._plan_log = mutations, in_effect, plan_log
         self._killer = killer
         self._remover = remover
         self._sandboxes = sandboxes
@@ -80,7 +111,76 @@ class Executor:
             self._start_regular_containers,
         )
 
-    async def carry_out(self, run: SyncRun) -> None:
+    async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
+        """Compute the plan and carry it out. Never raises for what a pod can cause."""
+        source, pod = self._source, request.pod
+        try:
+            found = await self._mutations.current(request.status, source.read_pod_status)
+        except CRIError as error:
+            return unreadable(error)
+        status = with_reported_ends(pod, found, request.api_status)
+        in_effect = self._in_effect.pod_in_effect(pod, found)
+        restarting = restart_all_active(pod, found)
+        plan = compute_pod_actions(
+            pod,
+            status,
+            request.probes,
+            all_containers_restarting=restarting,
+            in_effect=in_effect,
+        )
+        if self._plan_log is not None:
+            self._plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)
+        self._in_effect.note(pod, plan.resize)
+        if plan.nothing_to_do:
+            waits = resize_in_progress(pod, found, in_effect)
+            return PodSyncResult(
+                decisions=plan.decisions,
+                status=None if found is request.status else found,
+                resize=ResizeOutcome(in_progress=True) if waits else None,
+            )
+        run = SyncRun(request, status, plan, StatusDraft(found), plan.sandbox_id, status.ips)
+        user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
+        if user_namespaced:
+            self._metrics.started_user_namespaced_pods.inc()
+        request.on_plan(plan.decisions)
+        await self._carry_out(run)
+        certain = run.sync_error is None and all(one.error is None for one in run.results)
+        after, read_error = await run.draft.read_back(source, certain=certain)
+        resize = self._resized(run, after or found)
+        for ended_at in ended_in_their_start(run.start_errors, after or found):
+            run.retry(ended_at)
+        result = PodSyncResult(
+            results=tuple(run.results),
+            decisions=plan.decided(run.start_errors),
+            sync_error=run.sync_error or read_error,
+            retry_at=run.retry_at,
+            status=after,
+            start_errors=run.start_errors,
+            ended=plan.kill_pod and not plan.create_sandbox,
+            resize=resize,
+        )
+        if user_namespaced and result.failed:
+            self._metrics.started_user_namespaced_pods_errors.inc()
+        return result
+
+    def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
+        """The actions that :meth:`sync_pod` would take; changes nothing, and reads no cgroup."""
+        return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
+
+    def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
+        planned = not run.plan.resize.empty
+        if planned:
+            self._in_effect.resized(run.pod.uid, worked=run.resize_done)
+        differs = resize_in_progress(run.pod, after, self._in_effect.pod_in_effect(run.pod, after))
+        if not planned and not differs:
+            return None
+        return ResizeOutcome(
+            in_progress=differs or bool(run.resize_error),
+            error=run.resize_error,
+            done=tuple(run.resized),
+        )
+
+    async def _carry_out(self, run: SyncRun) -> None:
         """Run all steps, until one ends the sync or the pod is to end."""
         for step in self._steps:
             if run.request.is_terminating():
@@ -102,7 +202,7 @@ class Executor:
             )
         if not plan.kill_pod:
             return
-        results = await self._killer.kill_pod(
+        results = await self._killer.stop_pod(
             run.pod, run.status, None, run.draft, plan.kill_pod_reason
         )
         run.results += results

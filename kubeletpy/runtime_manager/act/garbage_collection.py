@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.clock import Clock, SteadyClock, steady_now
 from kubeletpy.base.host.files import remove_tree
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.kubeapi.events.recorder import EventRecorder
@@ -23,12 +23,14 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_termination_file
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
+from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
 from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.act.sync_run import CREATE_ERROR, StatusDraft, SyncRun, fail
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_labels
 from kubeletpy.runtime_manager.plan import gc_selection
 from kubeletpy.runtime_manager.plan.actions import StartContainer
+from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts
 
 logger = logging.getLogger(__name__)
@@ -138,18 +140,6 @@ class Remover:
         await self._runtime.remove_pod_sandbox(sandbox_id)
 
 
-class Collected(Struct, frozen=True):
-    """The outcome of a round.
-
-    Attributes:
-        known: uids of pods that the runtime still has something of.
-        removed: how many containers were removed.
-    """
-
-    known: set[str]
-    removed: int
-
-
 class _Listed(Struct, frozen=True):
     """The fields of an entry of the runtime's list that a round needs."""
 
@@ -176,35 +166,47 @@ class ContainerGarbageCollector:
         policy: gc_selection.GCPolicy,
         *,
         own_starts: OwnStarts,
+        in_effect: ResourcesInEffect,
+        crash_loops: CrashLoopBackoff,
         settings: RuntimeSettings,
         clock: Clock,
+        life: SteadyClock,
     ) -> None:
+        """``in_effect`` and ``crash_loops`` forget what has been removed.
+
+        ``crash_loops`` count by ``life``.
+        """
         self._runtime = runtime
         self._mutations = mutations
         self._killer = killer
         self._remover = remover
         self._policy = policy
         self._own_starts = own_starts
+        self._in_effect = in_effect
+        self._crash_loops = crash_loops
         self._settings = settings
         self._clock = clock
+        self._life = life
         self._listed_at: dict[str, float] = {}
         """When containers were listed first, by id: seconds of the event loop's clock."""
 
     async def collect(
         self,
-        removable: Callable[[str], bool],
         *,
         all_sources_ready: bool,
+        removable: Callable[[str], bool],
         reported: Callable[[str], bool] = lambda uid: True,
-    ) -> Collected:
-        """One round.
+    ) -> int:
+        """Remove dead containers and sandboxes beyond what is kept; returns how many containers.
 
-        ``reported(pod_uid)``: whether the API has how the pod's containers ended.
+        ``removable(pod_uid)`` states whether everything of that pod may go (docs: GC and eviction),
+        ``reported(pod_uid)`` whether the API has how its containers ended.
 
         Raises:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
+        self._crash_loops.collect(self._life.now())
         containers, ended = await self._listed()
         dead = await self._without_abandoned(ended)
         going = gc_selection.containers_to_remove(
@@ -226,7 +228,13 @@ class ContainerGarbageCollector:
                 _not_removed("sandbox", sandbox_id, error)
         await self._remove_files(left, removable, all_sources_ready)
         self._mutations.forget_except(known)
-        return Collected(known, len(removed))
+        self._in_effect.forget_except(known)
+        return len(removed)
+
+    async def has_containers(self, uid: str) -> bool:
+        """Whether the runtime has any container of a pod, dead or alive. Raises CRIError."""
+        chosen = cri.ContainerFilter(label_selector={POD_UID: uid})
+        return bool(await self._runtime.list_containers(chosen))
 
     async def _listed(self) -> tuple[list[_Listed], list[gc_selection.DeadContainer]]:
         """All containers, and those that do not run; none holds the runtime's answer."""
@@ -278,7 +286,7 @@ class ContainerGarbageCollector:
     async def _stop(self, container: gc_selection.DeadContainer) -> None:
         record = ContainerStatus(container.id, container.name, ContainerState.UNKNOWN)
         status = PodRuntimeStatus(container.pod_uid, "", "", containers=(record,))
-        await self._killer.kill_pod(None, status, None, StatusDraft(status))
+        await self._killer.stop_pod(None, status, None, StatusDraft(status))
 
     async def _remove_files(
         self,

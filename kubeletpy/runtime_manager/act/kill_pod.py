@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import run_all
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
@@ -20,6 +20,7 @@ from kubeletpy.pods.runtime_status import (
     ContainerStatus,
     KillReason,
     PodRuntimeStatus,
+    PodSyncResult,
     StartError,
     SyncAction,
     SyncResult,
@@ -35,9 +36,10 @@ from kubeletpy.runtime_manager.act.stop_container import (
     Victim,
     victim,
 )
-from kubeletpy.runtime_manager.act.sync_run import StatusDraft
+from kubeletpy.runtime_manager.act.sync_run import StatusDraft, unreadable
 from kubeletpy.runtime_manager.names import read_container_annotations
 from kubeletpy.runtime_manager.plan import grace as graces
+from kubeletpy.runtime_manager.protocol import OnStopped
 from kubeletpy.runtime_manager.read.status_source import StatusSource
 
 logger = logging.getLogger(__name__)
@@ -73,8 +75,6 @@ class SandboxStopper:
         return SyncResult(SyncAction.KILL_POD_SANDBOX, sandbox_id, error, reason)
 
 
-OnStopped = Callable[[PodRuntimeStatus], None]
-"""Called with the pod's status when its containers have ended and its sandboxes are stopping."""
 _STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNKNOWN)
 
 
@@ -85,12 +85,15 @@ class Killer:
         self,
         runtime: RuntimeService,
         source: StatusSource,
+        mutations: Mutations,
         containers: ContainerStopper,
         sandboxes: SandboxStopper,
+        *,
         root_dir: str,
     ) -> None:
         self._runtime = runtime
         self._source = source
+        self._mutations = mutations
         self._containers = containers
         self._sandboxes = sandboxes
         self._root_dir = root_dir
@@ -110,6 +113,35 @@ class Killer:
         return await self._containers.stop(found, message, override)
 
     async def kill_pod(
+        self,
+        pod: Pod | None,
+        status: PodRuntimeStatus,
+        grace_override: int | None,
+        on_stopped: OnStopped | None = None,
+    ) -> PodSyncResult:
+        """Stop all containers (in parallel, sidecars last) and all sandboxes of a pod.
+
+        May be cancelled and called again with a shorter grace period: the stop then goes on with
+        that.
+
+        Args:
+            pod: None for a pod that only the runtime has.
+            grace_override: seconds, in place of the pod's own grace period.
+            on_stopped: called with how the containers ended while the sandboxes are being stopped.
+        """
+        try:
+            status = await self._mutations.current(status, self._source.read_pod_status)
+        except CRIError as error:
+            return unreadable(error)
+        draft = StatusDraft(status)
+        results = await self.stop_pod(pod, status, grace_override, draft, on_stopped=on_stopped)
+        certain = all(result.error is None for result in results)
+        after, read_error = await draft.read_back(self._source, certain=certain)
+        if after is not None and not after.ips:
+            after = replace(after, ips=status.ips)
+        return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
+
+    async def stop_pod(
         self,
         pod: Pod | None,
         status: PodRuntimeStatus,

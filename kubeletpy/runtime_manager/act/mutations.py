@@ -11,14 +11,16 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.runtime_manager.protocol import ReadPod
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +46,23 @@ class Mutations:
         finally:
             del task  # its error holds this frame: neither would go by its references alone
 
-    async def interruptible(self, uid: str, change: Coroutine[Any, Any, T]) -> T:
-        """Make a change that may be canceled; requesting it again continues it."""
+    @contextmanager
+    def changing(self, uid: str) -> Iterator[None]:
+        """Note the end of a change that may be canceled; requesting it again continues it."""
         try:
-            return await change
+            yield
         finally:
             self._changed_at[uid] = self._now()
+
+    async def current(self, status: PodRuntimeStatus, read: ReadPod) -> PodRuntimeStatus:
+        """The status to decide from: the given one, unless its pod was changed since.
+
+        Waits until nothing is in flight for the pod. Raises CRIError.
+        """
+        await self.settled(status.uid)
+        if not self.outdated(status.uid, status.observed_at):
+            return status
+        return await read(status.uid, status.name, status.namespace)
 
     async def settled(self, uid: str) -> None:
         """Return when nothing is in flight for a pod, whatever the outcome."""

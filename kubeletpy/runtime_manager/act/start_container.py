@@ -126,8 +126,8 @@ class ContainerStarter:
         self._user_namespace = user_namespace
         self._ignored_fields: IgnoredFields | None = None
 
-    def forget_runtime(self) -> None:
-        """Another runtime, or another configuration, may be behind the socket from now on."""
+    def connection_changed(self, connected: bool) -> None:
+        """The connection to the runtime was lost or is back: another one may be behind it now."""
         self._ignored_fields = None
 
     async def start(

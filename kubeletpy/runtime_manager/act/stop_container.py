@@ -155,10 +155,11 @@ class ContainerStopper:
         timeout = max(grace, graces.MINIMUM)
         try:
             async with self._slots.stopping(StopKind.CONTAINER):
-                with span(TraceCall.STOP_CONTAINER, victim.name, limit=timeout, milestone=True):
-                    await self._mutations.interruptible(
-                        victim.pod_uid, self._runtime.stop_container(victim.id, timeout)
-                    )
+                with (
+                    span(TraceCall.STOP_CONTAINER, victim.name, limit=timeout, milestone=True),
+                    self._mutations.changing(victim.pod_uid),
+                ):
+                    await self._runtime.stop_container(victim.id, timeout)
         except NotFound:
             logger.debug("container no longer exists", extra={"container_id": victim.id})
         except CRIError as error:

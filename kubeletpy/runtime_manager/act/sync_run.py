@@ -19,6 +19,7 @@ from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import Pod, field_path
 from kubeletpy.pods.runtime_status import about as about_field
+from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
@@ -28,6 +29,12 @@ from kubeletpy.runtime_manager.read.status_reader import (
     pod_status_from_cri,
 )
 from kubeletpy.runtime_manager.read.status_source import StatusSource
+
+
+def unreadable(error: CRIError) -> runtime_status.PodSyncResult:
+    """The result of a sync of a pod whose state could not be read from the runtime."""
+    failure = runtime_status.StartError("RuntimeStatusError", str(error))
+    return runtime_status.PodSyncResult(sync_error=failure)
 
 
 class StatusDraft:
@@ -88,6 +95,25 @@ class StatusDraft:
         self._ended = {one.status.id: one for one in ended}
         untouched = [c for c in self._containers.values() if c.id not in self._touched]
         return self._build([*untouched, *read], observed_at)
+
+    async def read_back(
+        self, source: StatusSource, *, certain: bool
+    ) -> tuple[runtime_status.PodRuntimeStatus | None, runtime_status.StartError | None]:
+        """The status after all calls, or None if nothing was changed; why it could not be read.
+
+        ``certain``: no call has failed.
+        """
+        if not self.changed:
+            return None, None
+        before = self._status
+        try:
+            if certain:
+                return await self.finished(source), None
+            # A failed call may have had its effect anyway: a sandbox that nobody has recorded.
+            return await source.read_pod_status(before.uid, before.name, before.namespace), None
+        except CRIError as error:
+            # The effect of the calls is unknown: an old time makes the next sync read it.
+            return self.now(before.observed_at), unreadable(error).sync_error
 
     def _build(
         self, containers: Iterable[ReadContainer | runtime_status.ContainerStatus], observed_at: int

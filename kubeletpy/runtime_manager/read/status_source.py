@@ -19,11 +19,12 @@ from kubeletpy.pods.runtime_status import (
     ContainerState,
     ContainerStatus,
     PodRuntimeStatus,
+    RuntimeHealth,
     RuntimePodSummary,
     SandboxStatus,
     event_observed_at,
 )
-from kubeletpy.remote.errors import InvalidResponse, NotFound
+from kubeletpy.remote.errors import CRIError, InvalidResponse, NotFound
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.names import (
@@ -236,6 +237,14 @@ class StatusSource:
             self._runtime.list_pod_sandbox(), self._runtime.list_containers()
         )
         return status_reader.summaries_from_lists(sandboxes, containers)
+
+    async def health(self) -> RuntimeHealth:
+        """Query the runtime's health. Never raises."""
+        try:
+            answer = await self._runtime.status()
+        except CRIError as error:
+            return RuntimeHealth(False, False, str(error), str(error))
+        return status_reader.health_from_conditions(answer.status.conditions)
 
     async def read_containers(
         self, ids: Iterable[tuple[str, str]]

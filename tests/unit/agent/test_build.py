@@ -182,7 +182,7 @@ async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_star
 
 @on_virtual_time
 async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
-    syncer = made(tmp_path).component(PodWorkers)._stages._syncer
+    syncer = made(tmp_path).component(PodWorkers)._syncer
     assert isinstance(syncer, KubePodSyncer)
     assert [step.name for step in syncer._steps] == [
         Step.NETWORK,

@@ -28,7 +28,7 @@ class Rounds:
         """Answers about each of PODS: (removable, reported)."""
         self.removed = 0
 
-    async def collect_garbage(
+    async def collect(
         self, *, removable: Callable[[str], bool], reported: Callable[[str], bool], **_: Any
     ) -> int:
         self.at.append(asyncio.get_running_loop().time())

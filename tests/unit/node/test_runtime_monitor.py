@@ -34,7 +34,7 @@ class Runtime:
 
 async def watched(runtime: Any) -> tuple[RuntimeMonitor, list[str]]:
     changes: list[str] = []
-    monitor = RuntimeMonitor(runtime, lambda: changes.append(monitor.runtime_error()))
+    monitor = RuntimeMonitor(runtime.health, lambda: changes.append(monitor.runtime_error()))
     asyncio.get_running_loop().create_task(monitor.run(), name="monitor")
     await asyncio.sleep(0.1)
     return monitor, changes

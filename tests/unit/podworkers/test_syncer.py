@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -88,7 +89,7 @@ class FakeComponents:
         pod: Pod,
         status: PodRuntimeStatus,
         grace: int,
-        on_stopped: Callable[[PodRuntimeStatus], None] | None = None,
+        on_stopped: Callable[[PodRuntimeStatus], None] | None,
     ) -> PodSyncResult:
         self.steps.append("kill")
         self.kill_args = (pod, grace)
@@ -199,7 +200,7 @@ class Setup:
             metrics=Metrics().workers,
         )
         runtime = RuntimeSync(
-            fakes,
+            fakes.sync_pod,
             self.composer,
             self.cache,
             probes=fakes,
@@ -208,7 +209,7 @@ class Setup:
             is_reported=lambda uid: True,
             decided=lambda uid, decisions: None,
         )
-        groups = [PodCgroup(cgroups, fakes, self.cache, self.recorder)] if cgroups else []
+        groups = [PodCgroup(cgroups, fakes.kill_pod, self.cache, self.recorder)] if cgroups else []
         self.pull_secrets = PullSecrets(kube_api, self.recorder)
         steps = [
             NetworkGate(network_error, self.recorder),
@@ -224,12 +225,14 @@ class Setup:
         self.syncer = KubePodSyncer(
             steps,
             self.composer,
-            fakes,
             self.cache,
+            read_pod=cast(Any, None),
+            kill_pod=fakes.kill_pod,
             probes=fakes,
             recorder=self.recorder,
             clock=LoopClock(),
             updates=self.updates,
+            traces=Traces(),
         )
         self.terminating = False
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import NO_THREAD, NoThread
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
 from kubeletpy.podworkers.protocol import (
@@ -26,6 +27,7 @@ from kubeletpy.podworkers.protocol import (
 from kubeletpy.podworkers.records import Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
+from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.resources.admission.checks import Rejection
@@ -57,7 +59,7 @@ class Recorder:
         self.events.append((reason, message))
 
 
-class RecordingSyncer:
+class RecordingSyncer(KubePodSyncer):
     """Each verb records its time, and runs the test's function for it."""
 
     def __init__(self) -> None:
@@ -70,6 +72,22 @@ class RecordingSyncer:
         self.on_sync: Callable[[], Awaitable[SyncOutcome]] = self._ok
         self.on_terminate: Callable[[], Awaitable[SyncOutcome]] = self._ok
         self.on_finish: Callable[[], Awaitable[SyncOutcome]] = self._ok
+
+    def connect(self, cache: PodStatusCache, runtime: Any, recorder: Any, traces: Traces) -> None:
+        """Read the status of pods from a runtime, as a syncer does."""
+        unused: Any = None
+        super().__init__(
+            (),
+            unused,
+            cache,
+            read_pod=getattr(runtime, "get_pod_status", unused),
+            kill_pod=unused,
+            probes=unused,
+            recorder=recorder,
+            clock=LoopClock(),
+            updates=unused,
+            traces=traces,
+        )
 
     async def _ok(self) -> SyncOutcome:
         return SyncOutcome()
@@ -129,12 +147,13 @@ def make_workers(
     **more: Any,
 ) -> PodWorkers:
     """Workers with a fixed jitter."""
+    traces = more.setdefault("traces", Traces())
+    syncer.connect(cache, runtime, recorder, traces)
     return PodWorkers(
         WorkerMachine(),
         syncer,
-        syncer,
+        cast(Any, syncer),
         cache,
-        runtime=runtime,
         recorder=recorder,
         clock=LoopClock(),
         rng=random.Random(1),

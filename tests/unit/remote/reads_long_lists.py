@@ -40,14 +40,14 @@ class Counting:
         self.enough = asyncio.Event()
 
     async def list_pods(self) -> Any:
-        return await self.manager.list_pods()
+        return await self.manager.source.list_pods()
 
     async def get_pod_status(self, uid: str, name: str, namespace: str) -> PodRuntimeStatus:
         self.reads += 1
         if self.reads > READS:
             self.enough.set()
             await asyncio.Event().wait()
-        found = await self.manager.get_pod_status(uid, name, namespace)
+        found = await self.manager.source.read_pod_status(uid, name, namespace)
         self.tasks = max(self.tasks, len(asyncio.all_tasks()))
         return found
 
@@ -57,14 +57,21 @@ async def main(endpoint: str, directory: Path) -> None:
     await runtime.wait_ready()
     node = FakeNode(directory, cast(Any, runtime))
     counting = Counting(node.manager)
-    pleg = Pleg(cast(Any, counting), PodStatusCache(), LoopClock(), lambda *_: None, Metrics().pleg)
+    pleg = Pleg(
+        counting.list_pods,
+        counting.get_pod_status,
+        PodStatusCache(),
+        LoopClock(),
+        lambda *_: None,
+        metrics=Metrics().pleg,
+    )
     before = largest_kib()
     relist = asyncio.ensure_future(pleg.relist())
     await counting.enough.wait()
     relist.cancel()
     await asyncio.gather(relist, return_exceptions=True)
     collect = asyncio.ensure_future(
-        node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: True)
+        node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: True)
     )
     await asyncio.wait([collect], timeout=1)
     collect.cancel()

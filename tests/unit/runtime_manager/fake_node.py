@@ -69,19 +69,19 @@ class FakeNode:
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:
         """Read the pod's status from the runtime."""
-        self.known = await self.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
+        self.known = await self.manager.source.read_pod_status(pod.uid, pod.name, pod.namespace)
         return self.known
 
     async def sync(self, pod: Pod, **request: Any) -> PodSyncResult:
         """One sync from the last known status."""
         status = self.known or await self.refresh(pod)
-        result = await self.manager.sync_pod(SyncPodRequest(pod, status, **request))
+        result = await self.manager.executor.sync_pod(SyncPodRequest(pod, status, **request))
         self.known = result.status or self.known
         return result
 
     async def kill(self, pod: Pod | None, grace: int | None = None) -> PodSyncResult:
         """Stop the pod that was synced."""
         assert self.known is not None
-        result = await self.manager.kill_pod(pod, self.known, grace)
+        result = await self.manager.killer.kill_pod(pod, self.known, grace)
         self.known = result.status or self.known
         return result

@@ -20,9 +20,8 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
 ) -> None:
     removed: list[str] = []
 
-    class Runtime:
-        async def delete_container(self, container_id: str) -> None:
-            removed.append(container_id)
+    async def remove(container_id: str) -> None:
+        removed.append(container_id)
 
     cache = PodStatusCache()
     exited = ContainerState.EXITED
@@ -33,7 +32,7 @@ async def test_both_runs_that_a_status_shows_stay_until_it_is_reported(
     )
     cache.set(PodRuntimeStatus("uid", "web", "default", containers=runs, observed_at=1))
     backlog = Backlog()
-    dead = DeadContainers(Runtime(), cache, lambda uid: False, backlog, lambda uid: notified)  # type: ignore[arg-type]
+    dead = DeadContainers(remove, cache, lambda uid: False, backlog, lambda uid: notified)
     running = asyncio.ensure_future(dead.run())
     with backlog.waiting():
         dead.died("uid", "c3")

@@ -106,7 +106,7 @@ class Node:
             found=self.found.append,
         )
         self.dead = DeadContainers(
-            self.runtime,  # type: ignore[arg-type]
+            self.runtime.delete_container,
             self.cache,
             self.queries.should_content_be_removed,
             Backlog(),

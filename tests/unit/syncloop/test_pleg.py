@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 import pytest
 
@@ -167,8 +166,14 @@ class Setup:
         self.runtime, self.cache = FakeRuntime(), PodStatusCache()
         self.changes: list[tuple[str, list[str]]] = []
         self.at: list[float] = []
-        runtime: Any = self.runtime
-        self.pleg = Pleg(runtime, self.cache, LoopClock(), self.changed, Metrics().pleg)
+        self.pleg = Pleg(
+            self.runtime.list_pods,
+            self.runtime.get_pod_status,
+            self.cache,
+            LoopClock(),
+            self.changed,
+            metrics=Metrics().pleg,
+        )
 
     def changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
         self.changes.append((uid, [event.type.value for event in events]))

@@ -18,7 +18,7 @@ from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import RunSync, Stage, Work
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.syncer import StageRunner
+from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -156,8 +156,8 @@ async def test_a_request_ends_when_its_answer_was_read() -> None:
     ],
 )
 async def test_syncs_have_the_kubelets_names(stage: Stage, name: str) -> None:
-    class Syncer:
-        async def sync(self, *_: object) -> SyncOutcome:
+    class Syncer(KubePodSyncer):
+        async def sync(self, *_: Any, **__: Any) -> SyncOutcome:
             return SyncOutcome(error="volumes: no such secret")
 
         sync_pod = sync_terminating_pod = sync_terminated_pod = sync
@@ -166,15 +166,20 @@ async def test_syncs_have_the_kubelets_names(stage: Stage, name: str) -> None:
     cache.set(runtime_status(pod.uid))
     async with collecting() as collector:
         tracer = OtlpTracer(collector.endpoint, ALL, "n1")
-        runner = StageRunner(
-            Syncer(),  # type: ignore[arg-type]
+        unused: Any = None
+        syncer = Syncer(
+            (),
+            unused,
             cache,
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
+            read_pod=unused,
+            kill_pod=unused,
+            probes=unused,
+            recorder=unused,
+            clock=unused,
+            updates=unused,
             traces=Traces(tracer),
-            ends=lambda _uid: False,
         )
-        await runner.run(RunSync(pod.uid, stage, Work(UpdateType.UPDATE, pod)))
+        await syncer.run(RunSync(pod.uid, stage, Work(UpdateType.UPDATE, pod)), lambda: False)
         await tracer.close()
     sync = collector.named(name)
     update = {"k8s.pod.update_type": "update"} if stage is Stage.SYNC else {}

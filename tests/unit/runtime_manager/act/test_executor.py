@@ -74,7 +74,7 @@ async def test_nothing_is_listed_within_a_sync(tmp_path: Path) -> None:
     pod = make_pod()
     status = await node.refresh(pod)
     before = len(node.runtime.calls)
-    await node.manager.sync_pod(SyncPodRequest(pod, status))
+    await node.manager.executor.sync_pod(SyncPodRequest(pod, status))
     reads = [c for c in node.runtime.calls[before:] if c not in node.runtime.changes()]
     assert reads == ["pod_sandbox_status sandbox-web-0", "container_status container-app-0"]
 
@@ -404,11 +404,11 @@ def test_a_canceled_sync_is_continued_by_the_next(tmp_path: Path, moment: float)
         for call in ("run_pod_sandbox", "create_container", "start_container"):
             node.runtime.seconds[call] = 1
         stale = await node.refresh(pod)
-        sync = asyncio.create_task(node.manager.sync_pod(SyncPodRequest(pod, stale)))
+        sync = asyncio.create_task(node.manager.executor.sync_pod(SyncPodRequest(pod, stale)))
         await asyncio.sleep(moment)
         sync.cancel()
         await asyncio.wait([sync])
-        result = await node.manager.sync_pod(SyncPodRequest(pod, stale))
+        result = await node.manager.executor.sync_pod(SyncPodRequest(pod, stale))
         assert not result.failed
         assert node.runtime.running() == ["app"]
         assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
@@ -422,10 +422,10 @@ async def test_kill_waits_for_a_sandbox_under_way(tmp_path: Path) -> None:
     pod = make_pod()
     node.runtime.seconds["run_pod_sandbox"] = 5
     stale = await node.refresh(pod)
-    sync = asyncio.create_task(node.manager.sync_pod(SyncPodRequest(pod, stale)))
+    sync = asyncio.create_task(node.manager.executor.sync_pod(SyncPodRequest(pod, stale)))
     await asyncio.sleep(1)
     sync.cancel()
-    killed = await node.manager.kill_pod(pod, stale, 1)
+    killed = await node.manager.killer.kill_pod(pod, stale, 1)
     assert killed.status is not None
     assert not killed.status.has_ready_sandbox
     assert "stop_pod_sandbox sandbox-web-0" in node.runtime.calls
@@ -478,8 +478,8 @@ async def test_start_slots(tmp_path: Path) -> None:
     pods = [make_pod(f"c{n}", metadata={"uid": f"u{n}", "name": f"p{n}"}) for n in range(6)]
 
     async def run(pod: Any) -> None:
-        status = await node.manager.get_pod_status(pod.uid, pod.name, pod.namespace)
-        await node.manager.sync_pod(SyncPodRequest(pod, status))
+        status = await node.manager.source.read_pod_status(pod.uid, pod.name, pod.namespace)
+        await node.manager.executor.sync_pod(SyncPodRequest(pod, status))
 
     syncs = [asyncio.create_task(run(pod)) for pod in pods]
     await asyncio.sleep(1.9)

@@ -121,7 +121,7 @@ async def test_a_round(tmp_path: Path) -> None:
     rotated.symlink_to(tmp_path / "else.log")
     no_log = link.with_name("something-else")
     no_log.symlink_to("/nowhere/else")
-    await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: False)
+    await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: False)
     assert list(node.runtime.containers) == ["container-app-1"]
     assert [p.name for p in (log_directory / "app").iterdir()] == ["1.log"]
     assert not link.is_symlink()
@@ -130,7 +130,7 @@ async def test_a_round(tmp_path: Path) -> None:
     assert no_log.is_symlink()
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
     node.runtime.sandboxes["sandbox-web-0"].state = cri.SANDBOX_NOTREADY
-    await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: True)
+    await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: True)
     assert "stop_container container-app-1 2" in node.runtime.calls
     assert not node.runtime.containers
     assert not node.runtime.sandboxes
@@ -145,7 +145,7 @@ async def test_a_failed_removal_is_retried_later(tmp_path: Path) -> None:
     for name in ("a", "b"):
         node.runtime.end(f"container-{name}-0", 0)
     node.runtime.errors["remove_container container-a-0"] = Internal("RemoveContainer", "busy")
-    await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: True)
+    await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: True)
     assert list(node.runtime.containers) == ["container-a-0"]
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"], "it still has a container"
 
@@ -155,6 +155,6 @@ async def test_nothing_running_is_deleted(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     await node.sync(make_pod())
     with pytest.raises(FailedPrecondition):
-        await node.manager.delete_container("container-app-0")
-    await node.manager.delete_container("no-such-container")
+        await node.manager.remover.container("container-app-0")
+    await node.manager.remover.container("no-such-container")
     assert node.runtime.running() == ["app"]

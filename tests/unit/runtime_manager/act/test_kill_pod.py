@@ -311,7 +311,7 @@ async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Pa
     assert node.known is not None
     loop = asyncio.get_running_loop()
     start = loop.time()
-    result = await node.manager.kill_pod(
+    result = await node.manager.killer.kill_pod(
         pod, node.known, 7, lambda status: notified.append((loop.time() - start, status))
     )
     ((at, status),) = notified
@@ -333,7 +333,7 @@ async def test_after_a_failed_stop_no_status_is_reported_early(tmp_path: Path) -
     node.runtime.errors["stop_container container-b-0"] = CRIError("StopContainer", "no")
     assert node.known is not None
     notified: list[PodRuntimeStatus] = []
-    assert (await node.manager.kill_pod(pod, node.known, 7, notified.append)).failed
+    assert (await node.manager.killer.kill_pod(pod, node.known, 7, notified.append)).failed
     assert notified == []
 
 

@@ -245,5 +245,5 @@ async def test_an_end_before_an_abandoned_start_is_kept(tmp_path: Path) -> None:
     await node.refresh(pod)
     await node.sync(pod)
     abandon(node, "container-a-1")
-    await node.manager.collect_garbage(all_sources_ready=True, removable=lambda uid: False)
+    await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: False)
     assert "remove_container container-a-0" not in node.runtime.calls

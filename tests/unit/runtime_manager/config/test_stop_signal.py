@@ -62,7 +62,7 @@ def test_a_start_reports_an_ignored_signal(tmp_path: Path, enabled: bool, reason
     @on_virtual_time
     async def start() -> None:
         node = FakeNode(tmp_path)
-        starter = node.manager._executor._starter
+        starter = node.manager.starter
         starter._settings = replace(starter._settings, stop_signals=enabled)
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()

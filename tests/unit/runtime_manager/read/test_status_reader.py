@@ -208,7 +208,7 @@ def test_health() -> None:
 async def test_unreachable_runtime_is_an_answer(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["status"] = Unavailable("Status", "no socket")
-    health = await node.manager.health()
+    health = await node.manager.source.health()
     assert not health.runtime_ready
     assert "no socket" in health.message
 
