@@ -29,8 +29,7 @@
 #                                    kube-proxy, whose programs are built first; --upstream REGEX adds
 #                                    Kubernetes' end-to-end tests of these names
 #   ./test.sh nodes --machine qemu tests/nodes/test_cpus.py   under QEMU, for what user-mode Linux lacks
-#   ./test.sh nodes --matrix trixie uml  the same tests on Debian 13 (bookworm trixie testing: none named),
-#                                    under user-mode Linux (uml qemu: none named)
+#   ./test.sh nodes --suite bookworm      the same tests on Debian 12 (trixie unless named; testing)
 #   ./test.sh mutation resources pods    unit tests of these packages against small faults in their decisions
 # A skipped test is a failure. JOBS=N sets how many tests run at once (2).
 set -euo pipefail
@@ -75,8 +74,7 @@ esac
 by_default=false
 [ ${#sections[@]} -gt 0 ] || { by_default=true && sections=("${all[@]}"); }
 
-# --matrix takes both kinds of machines unless it names one
-if [[ " $* " == *[\ =]qemu\ * || " $* " == *" --matrix "* && " $* " != *" uml "* ]]; then
+if [[ " $* " == *[\ =]qemu\ * ]]; then
     packages[nodes]+=" qemu-system-x86 qemu-utils kmod"
 fi
 # what the tests start is then in the image of the node
@@ -212,9 +210,7 @@ run_section() {
     cluster) need_root && tests tests/cluster ;;
     nodes)
         need_root || return 1
-        if [ "${chosen[0]:-}" = --matrix ]; then
-            python -m tools.lab.matrix "${chosen[@]:1}"
-        elif $by_default; then
+        if $by_default; then
             tests tests/nodes -o timeout=3600 -m "not long" -n "${JOBS:-2}" --dist worksteal
         else
             tests tests/nodes -o timeout=3600

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import tomllib
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -73,8 +72,12 @@ def constraints(text: str) -> str:
 def build_requirements() -> list[str]:
     """What builds the project, and what the embedded API's distribution depends on."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-    up = metadata.requires("kubeletpy-up") or []
-    return [*project["build-system"]["requires"], *(r for r in up if not r.startswith("kubeletpy"))]
+    return [*project["build-system"]["requires"], *up_requirements()]
+
+
+def up_requirements() -> list[str]:
+    """What the embedded API's distribution depends on beside kubeletpy, as up/setup.py has it."""
+    return re.findall(r'^ +"(\w+>=[\d.]+)",', (CHECKOUT / "up/setup.py").read_text(), re.MULTILINE)
 
 
 def compile_lock(lock: Lock, upgrade: bool) -> None:

@@ -15,13 +15,13 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from tools.env.debian import cache_dir, locked
 from tools.env.process import CommandError, run
 from tools.lab.image import apt_options
 from tools.lab.recipe import SUITES, Recipe, bootstrap_command
+from tools.lock import up_requirements
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PACKAGES = (
@@ -64,7 +64,7 @@ def requirements() -> list[str]:
     extras = tables["project"]["optional-dependencies"]
     found = [*tables["project"]["dependencies"], *tables["build-system"]["requires"]]
     found += [each for name in ("tracing", "test", "docs", "dev") for each in extras[name]]
-    found += metadata.requires("kubeletpy-up") or []
+    found += up_requirements()
     return [each for each in found if not each.startswith("kubeletpy")]
 
 

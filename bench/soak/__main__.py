@@ -9,12 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from bench.soak.curves import write
 from bench.soak.faults import LONGEST
 from bench.soak.run import Plan, Soak, report, soak
-
-ROWS = 240
-"""Maximum number of rows in the curves of a run."""
 
 
 def main() -> int:
@@ -34,32 +30,23 @@ def main() -> int:
     parser.add_argument(
         "--longest", type=float, default=LONGEST, help="maximum duration of a fault, in seconds"
     )
-    parser.add_argument(
-        "--curves", type=Path, metavar="FILE", help="write a CSV file for bench.soak.picture"
-    )
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="write the agent's log here")
     supplied = parser.parse_args()
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
-    seconds = supplied.minutes * 60
     plan = Plan(
-        *(
-            supplied.containerd,
-            seconds,
-            supplied.seed,
-            supplied.kill_every,
-            supplied.hard,
-            supplied.longest,
-        ),
-        curves_every=max(1.0, seconds / ROWS),
+        supplied.containerd,
+        supplied.minutes * 60,
+        supplied.seed,
+        supplied.kill_every,
+        supplied.hard,
+        supplied.longest,
     )
     try:
         result = asyncio.run(run(plan, supplied.keep_log))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    if supplied.curves is not None:
-        write(result.rows, supplied.curves)
     print(report(result))
     return 1 if result.violations else 0
 

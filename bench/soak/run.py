@@ -20,7 +20,6 @@ import yaml
 
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
-from bench.soak.curves import Curves, Row
 from bench.soak.door import ConnectionLimiter
 from bench.soak.faults import KILLED, LONGEST, RESTARTED, Faults
 from bench.soak.health import Health
@@ -56,7 +55,6 @@ class Plan:
         hard: the machine fails too, a fifth of the pods are hostile, and the agent's files are on a
             small file system.
         longest: seconds that a fault lasts at most.
-        curves_every: seconds between two rows of the curves.
     """
 
     generation: int
@@ -65,7 +63,6 @@ class Plan:
     kill_every: float = 20.0
     hard: bool = False
     longest: float = LONGEST
-    curves_every: float = 10.0
 
 
 @dataclass(slots=True)
@@ -84,7 +81,6 @@ class Soak:
     emptied: float = 0.0
     faults: list[str] = field(default_factory=list)
     """Faults with their times (UTC)."""
-    rows: list[Row] = field(default_factory=list)
 
 
 async def soak(plan: Plan, keep: Path | None = None) -> Soak:
@@ -132,11 +128,9 @@ class _Run:
             machine=plan.hard,
             longest=plan.longest,
         )
-        self.curves = Curves(stand, plan.curves_every, result.rows)
         stand.pods.observers += [
             lambda kind, obj: self.history.take(kind, obj, self.health.seconds),
             self.truth.take,
-            self.curves.take,
         ]
 
     async def whole(self) -> None:
@@ -147,7 +141,7 @@ class _Run:
         result = self.result
         result.before, empty = await self.warm()
         doing = [self.churn.run(), self.streams.run(), self.faults.guard()]
-        async with _tasks(*doing, self.faults.others(), self.curves.run()):
+        async with _tasks(*doing, self.faults.others()):
             async with _tasks(self.faults.kills(kill_every)):
                 await asyncio.sleep(seconds * KILLED_PART)
             await asyncio.sleep(seconds * (1 - KILLED_PART))

@@ -9,7 +9,6 @@ stays in the node. One test runs at a time. The output and the report of each te
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import itertools
 import shlex
 import signal
@@ -34,6 +33,7 @@ from tools.lab.machine import Machine
 from tools.lab.recipe import SITE, SUITES, Recipe
 from tools.lab.requests import GuestError
 from tools.lab.versions import versions_of
+from tools.lock import up_requirements
 
 TESTS = "tests/integration"
 PACKAGES = (
@@ -61,13 +61,12 @@ def integration_recipe(suite: str) -> Recipe:
     extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    embedded_api = importlib.metadata.requires("kubeletpy-up") or []
     return replace(
         recipe,
         packages=(*recipe.packages, *PACKAGES),
         requirements=(
             *recipe.requirements,
-            *foreign([*embedded_api, *extras["tracing"], *extras["test"]]),
+            *foreign([*up_requirements(), *extras["tracing"], *extras["test"]]),
         ),
         masked=(*recipe.masked, *DAEMONS),
         size="8G",

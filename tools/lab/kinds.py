@@ -13,8 +13,6 @@ from tools.lab.uml_kernel import INSTALLED, UmlKernel, release_kernel
 
 UML, QEMU = "uml", "qemu"
 KINDS = (UML, QEMU)
-NAMES = {UML: "user-mode Linux", QEMU: "QEMU, Linux"}
-"""Kind -> its name in a table of results, before the kernel's version."""
 _UML_KERNELS = {"testing": "testing"}
 """Suite -> the suite of its kernel under user-mode Linux, unless it is that of this machine."""
 

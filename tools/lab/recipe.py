@@ -20,8 +20,6 @@ SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 NEWEST_STABLE = "trixie"
 """The newest that does not change from day to day."""
 RUNC, CRUN = "runc", "crun"
-RUNTIMES = {"bookworm": (RUNC,), "trixie": (RUNC,), "testing": (RUNC, CRUN)}
-"""Suite -> OCI runtimes of its images."""
 _MORE = {"testing": (CRUN,)}
 """Suite -> packages that only its images have."""
 ALTERNATIVES = {name: f"/usr/sbin/{name}-legacy" for name in ("iptables", "ip6tables")}
