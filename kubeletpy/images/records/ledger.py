@@ -177,7 +177,7 @@ class PullRecords:
         pull = PullInProgress(self, image, intent)
         certain = False
         try:
-            await self._announce(image, intent)
+            await self._lasting.finish(self._announce(image, intent))
             yield pull
             certain = True
         except (IntentNotRecorded, PullRateExceeded):
@@ -206,10 +206,7 @@ class PullRecords:
         """
         try:
             await self.open()
-            async with self._store.lock:
-                await self._store.prune(present, before)
-                if any(self._store.intents.uncertain()):
-                    await self._settle()
+            await self._lasting.finish(self._prune(present, before))
         except OSError as error:
             logger.warning("pull records not pruned", extra={"error": str(error)})
         self._store.count()
@@ -242,6 +239,12 @@ class PullRecords:
                 raise _unrecorded(error) from error
             finally:
                 self._store.count()
+
+    async def _prune(self, present: Collection[str], before: float) -> None:
+        async with self._store.lock:
+            await self._store.prune(present, before)
+            if any(self._store.intents.uncertain()):
+                await self._settle()
 
     async def _grow(self, image_ref: str, repository: str, grants: records.Grants) -> None:
         async with self._store.lock:

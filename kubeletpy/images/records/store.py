@@ -1,7 +1,7 @@
 """Records and intents in memory and on disk, kept in sync: the disk first, then memory.
 
-Files are accessed in threads, one at a time: changing anything requires ``lock``. Must never decide
-who may use an image.
+Files are accessed in threads, one at a time: changing anything requires ``lock``, and whoever holds
+it is never canceled, because a thread goes on. Must never decide who may use an image.
 """
 
 from __future__ import annotations
@@ -211,6 +211,12 @@ class RecordStore:
         Raises:
             MalformedRecord: there is one, but it is unreadable.
         """
+        if self._index.complete or self._index.get(image_ref) is not None:
+            return await self._find(image_ref)
+        async with self.lock:  # or a change overtakes what is read here
+            return await self._find(image_ref)
+
+    async def _find(self, image_ref: str) -> records_model.PulledRecord | None:
         found = self._index.get(image_ref)
         if found is not None:
             return found
@@ -230,7 +236,7 @@ class RecordStore:
         whose list is older than this pull must keep it.
         """
         try:
-            old = await self.find(image_ref)
+            old = await self._find(image_ref)
         except records_model.MalformedRecord:
             old = None
         now = self._clock.now()
@@ -246,11 +252,8 @@ class RecordStore:
         """Write an intent; ``image`` is as in the pod."""
         if image in intent.names:
             return
-        try:
-            await asyncio.to_thread(self._files.write_intent, image)
-        finally:
-            # even if this is cancelled: the thread goes on and creates the file
-            intent.names.add(image)
+        intent.names.add(image)  # also if this fails: the file may exist
+        await asyncio.to_thread(self._files.write_intent, image)
 
     async def withdraw(self, name: str, intent: records_model.Intent) -> None:
         """Remove an intent, if it is over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,12 @@ import pytest
 
 from kubeletpy.images.credentials import Credential, SecretSource
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullRecords
-from kubeletpy.images.records.model import Verification, VerificationPolicy, file_name
+from kubeletpy.images.records.model import (
+    PulledRecord,
+    Verification,
+    VerificationPolicy,
+    file_name,
+)
 from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.metrics.resources import PullRecordMetrics
@@ -305,6 +311,86 @@ def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: int) -
         assert node.files("pulling") == []
 
     scenario()
+
+
+def test_an_intent_that_a_canceled_pull_writes_late_ends_with_the_next_pull(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    removed = _after_each(monkeypatch, "remove_intent")
+    write = RecordFiles.write_intent
+
+    def late(files: RecordFiles, image: str) -> None:
+        begun.set()
+        removed.wait(LATE_S)
+        write(files, image)
+        ended.set()
+
+    monkeypatch.setattr(RecordFiles, "write_intent", late)
+
+    @on_virtual_time
+    async def scenario() -> None:
+        agent = node.agent()
+        pulling = asyncio.create_task(pull(agent))
+        await asyncio.to_thread(begun.wait)
+        pulling.cancel()
+        await pull(agent)
+        await asyncio.wait([pulling])
+        await asyncio.to_thread(ended.wait)
+        await agent.close()
+        assert node.files("pulling") == []
+
+    scenario()
+
+
+def test_a_record_read_late_does_not_replace_a_newer_one(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Credential("you", "swordfish")
+    begun = threading.Event()
+    read = RecordFiles.read_record
+
+    def late(files: RecordFiles, image_ref: str) -> PulledRecord | None:
+        found = read(files, image_ref)
+        if not begun.is_set():
+            begun.set()
+            written.wait(LATE_S)
+        return found
+
+    @on_virtual_time
+    async def scenario() -> None:
+        node.max_records = 1
+        agent = node.agent()
+        await pull(agent)
+        async with agent.pulling("reg.io/b:1") as progress:
+            await progress.succeeded("sha256:b", None)
+        monkeypatch.setattr(RecordFiles, "read_record", late)
+        written.clear()
+        reading = asyncio.create_task(node.may_use(agent, LOGIN))
+        await asyncio.to_thread(begun.wait)
+        await pull(agent, other)
+        assert await reading
+        monkeypatch.undo()
+        assert await node.may_use(agent, other)
+
+    written = _after_each(monkeypatch, "write_record")
+    scenario()
+
+
+LATE_S = 0.2
+"""How long a thread waits at most for another change to overtake it."""
+
+
+def _after_each(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
+    """An event that is set once a method of RecordFiles has returned."""
+    method, done = getattr(RecordFiles, name), threading.Event()
+
+    def noted(*arguments: object) -> None:
+        method(*arguments)
+        done.set()
+
+    monkeypatch.setattr(RecordFiles, name, noted)
+    return done
 
 
 def test_unreadable_records_mean_pull(node: Node) -> None:
