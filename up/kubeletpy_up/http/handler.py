@@ -57,6 +57,11 @@ _REMOVED = 410
 _PUBLIC = frozenset({"healthz", "readyz", "livez", "version"})
 
 
+def _bearer_token(request: web.Request) -> str:
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
 class Handler:
     """Answers every request. ``registry`` does the work."""
 
@@ -111,7 +116,9 @@ class Handler:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         parts = split_path(request.rel_url.raw_path)
-        if parts and parts[0] in _PUBLIC:
+        if len(parts) == 1 and parts[0] in _PUBLIC:
+            if _bearer_token(request):
+                self._authenticate(request)
             return responses.public(request, parts)
         caller = self._authenticate(request)
         if self.limiter is not None and not self.limiter.admit_identity(
@@ -133,10 +140,8 @@ class Handler:
         known = credentials.caller_of_certificate(certificate, self._registry.clock.now())
         if known is not None:
             return known
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        found = None
-        if kind.lower() == "bearer" and token.strip():
-            found = self._registry.authenticate_token(token.strip())
+        token = _bearer_token(request)
+        found = self._registry.authenticate_token(token) if token else None
         if found is None:
             raise errors.unauthorized()
         return found[0]

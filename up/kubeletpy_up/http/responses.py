@@ -37,16 +37,16 @@ def json_response(
     *,
     sliced: bool = False,
 ) -> web.Response:
-    """An answer as JSON (bytes unchanged), gzipped if it is large and the client accepts that.
+    """An answer as a line of JSON, gzipped if it is large and the client accepts that.
 
-    ``sliced``: encoded in steps, on a thread.
+    Bytes are sent unchanged. ``sliced``: encoded in steps, on a thread.
     """
     if isinstance(answer, bytes):
         body = answer
     elif sliced:
-        body = encode(answer, ascii_only=True).encode()
+        body = encode(answer, ascii_only=True).encode() + b"\n"
     else:
-        body = json.dumps(answer, separators=(",", ":")).encode()
+        body = json.dumps(answer, separators=(",", ":")).encode() + b"\n"
     headers = {"Cache-Control": "no-cache, private", "Content-Type": content_type}
     if len(body) > _GZIP_BYTES and accepts_gzip(request):
         body = gzip.compress(body, compresslevel=1)
@@ -92,8 +92,12 @@ _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _V2_PROTOBUF_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
+_CHECK = "ping"
+"""The one check of this server: it answers. kube-apiserver has a line for each of its parts."""
+
+
 def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
-    """Health and version, without authentication.
+    """Health and version, also for clients without credentials.
 
     Raises:
         ApiError: 405.
@@ -101,8 +105,15 @@ def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
     if request.method not in ("GET", "HEAD"):
         raise errors.method_not_allowed(parts[0], request.method.lower())
     if parts == ["version"]:
-        return json_response(request, discovery.version_info())
-    return web.Response(text="ok")
+        return json_response(request, json.dumps(discovery.version_info(), indent=2).encode())
+    if "verbose" not in request.query:
+        return web.Response(text="ok")
+    excluded = set(request.query.getall("exclude", ()))
+    lines = [f"[+]{_CHECK} {'excluded: ok' if _CHECK in excluded else 'ok'}\n"]
+    if unknown := sorted(excluded - {_CHECK}):
+        names = ", ".join(f'"{header_text(each)}"' for each in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+    return web.Response(text=f"{''.join(lines)}{parts[0]} check passed\n")
 
 
 def answer(request: web.Request, parts: list[str]) -> web.StreamResponse:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy_up.errors import Cause, bad_request, conflict, invalid
+from kubeletpy_up.errors import ApiError, Cause, bad_request, conflict, invalid
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.schema import formats
 
@@ -69,11 +69,13 @@ def new_metadata(
     """The object as created: name (made from generateName), uid, creationTimestamp, namespace.
 
     Raises:
-        ApiError: 400 for a resourceVersion, 422 for neither name nor generateName.
+        ApiError: 500 for the version of a stored object (any other text is ignored, as by
+            kube-apiserver), 422 for neither name nor generateName.
     """
     supplied: JSON = obj.get("metadata") or {}
-    if supplied.get("resourceVersion"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
+    version = supplied.get("resourceVersion") or ""
+    if version.isascii() and version.isdecimal() and 0 < int(version[:21]) < 1 << 64:
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
     meta = {key: value for key, value in supplied.items() if key not in _SERVER_OWNED}
     meta.pop("resourceVersion", None)
     if not meta.get("name"):

