@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.agent.takeover.adopt.adoption import AdoptOptions, Operator, adopt
-from kubeletpy.agent.takeover.adopt.run import Journal
+from kubeletpy.agent.takeover.adopt.adoption import AdoptOptions, Journal, Operator, adopt
 from kubeletpy.agent.takeover.adopt.steps import WatchOutcome
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT
 from kubeletpy.base.api.times import parse_duration

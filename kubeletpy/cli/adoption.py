@@ -15,12 +15,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from kubeletpy.agent.takeover.adopt.adoption import AdoptionRefused, Operator
+from kubeletpy.agent.takeover.adopt.adoption import AdoptionRefused, Journal, Operator, entry_text
 from kubeletpy.agent.takeover.adopt.host import HostError
-from kubeletpy.agent.takeover.adopt.run import Journal, entry_text
 from kubeletpy.agent.takeover.adopt.steps import DropInError
-from kubeletpy.agent.takeover.preflight.unit_file import UnitError
-from kubeletpy.agent.takeover.preflight.unit_paths import UnitMissing
+from kubeletpy.agent.takeover.preflight.kubelets import UnitMissing
+from kubeletpy.agent.takeover.preflight.unit_command import UnitError
 from kubeletpy.cli.endings import STOP_SIGNALS, interruptible, run_until_signalled
 
 

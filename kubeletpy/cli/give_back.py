@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kubeletpy.agent.takeover.adopt.adoption import Operator, give_back
-from kubeletpy.agent.takeover.adopt.run import Journal
+from kubeletpy.agent.takeover.adopt.adoption import Journal, Operator, give_back
 from kubeletpy.agent.takeover.preflight.gather import DEFAULT_UNIT
 from kubeletpy.cli.adoption import run_as_root
 

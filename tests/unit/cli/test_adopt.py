@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent.takeover.adopt import adoption as front_door
-from kubeletpy.agent.takeover.adopt import run
 from kubeletpy.agent.takeover.adopt.host import SystemdHost, UnitSeen
 from kubeletpy.agent.takeover.adopt.steps import AdoptionState, UnitProgram
 from kubeletpy.agent.takeover.preflight.findings import (
@@ -20,6 +19,7 @@ from kubeletpy.agent.takeover.preflight.findings import (
     PodVerdict,
     PreflightReport,
 )
+from kubeletpy.agent.takeover.preflight.unit_command import UnitCommand
 from kubeletpy.base.kubernetes_version import NEWEST
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.cli import adopt, adoption, agent_socket, give_back
@@ -36,7 +36,7 @@ class Clock(Struct):
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(run.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
+    monkeypatch.setattr(front_door.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -50,19 +50,24 @@ def test_only_root_may(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     assert give_back.main([]) == 1
 
 
-def test_a_unit_that_does_not_exist(
+def test_a_machine_without_systemd(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere")
     stated = refusal(capsys, "--unit=no-such.service", "--yes")
-    assert stated.startswith("unit no-such.service: there is no such file")
+    assert stated == "systemd can't be queried: there is no system bus"
+
+
+async def kubelet_command(unit: str) -> UnitCommand:
+    return UnitCommand("/usr/bin/kubelet", ("$A",))
 
 
 def test_a_unit_that_does_not_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.NOTHING))
-    monkeypatch.setattr(front_door, "exec_start", lambda unit, name: "/usr/bin/kubelet $A")
+    monkeypatch.setattr(front_door, "exec_start", kubelet_command)
     assert refusal(capsys) == "unit kubelet.service does not run: start it first"
 
 
@@ -150,7 +155,7 @@ def test_an_incomplete_preflight_records_no_version(tmp_path: Path) -> None:
 
 
 def test_the_record(capsys: pytest.CaptureFixture[str]) -> None:
-    made = run.Journal()
+    made = front_door.Journal()
     made.write(0.0, "adopt", state="the kubelet runs")
     assert adopt.main(["--record"]) == 0
     assert capsys.readouterr().out == "1970-01-01T00:00:00Z  adopt (state the kubelet runs)\n"

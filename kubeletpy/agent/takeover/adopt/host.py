@@ -10,7 +10,6 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,
@@ -20,9 +19,9 @@ from kubeletpy.agent.takeover.adopt.steps import (
     drop_in_path,
 )
 from kubeletpy.agent.takeover.preflight.findings import KubeletFound
+from kubeletpy.agent.takeover.preflight.kubelets import read_process
 from kubeletpy.agent.takeover.preflight.settings import load_settings, read_flags
-from kubeletpy.agent.takeover.preflight.unit_file import is_kubelet
-from kubeletpy.agent.takeover.preflight.unit_paths import read_process
+from kubeletpy.agent.takeover.preflight.unit_command import is_kubelet
 from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
@@ -52,53 +51,19 @@ class UnitSeen(Struct, frozen=True):
     restarts: int = 0
 
 
-class Host(Protocol):
-    """One machine, for one unit. Everything raises HostError."""
-
-    def state(self) -> AdoptionState:
-        """The drop-ins, and what runs."""
-        ...
-
-    def unit(self) -> UnitSeen:
-        """The unit's program, process and restarts, as systemd reports them."""
-        ...
-
-    def write(self, directory: str, text: str) -> None:
-        """Write the drop-in below a directory, atomically."""
-        ...
-
-    def remove(self, directory: str) -> None:
-        """Remove the drop-in below a directory."""
-        ...
-
-    def reload(self) -> None:
-        """Have systemd read its files again."""
-        ...
-
-    def restart(self) -> None:
-        """Stop the unit and start it, in one job of systemd."""
-        ...
-
-    def arm(self, seconds: float, command: Sequence[str]) -> None:
-        """Have systemd run a command once after a time, in place of an earlier one."""
-        ...
-
-    def disarm(self) -> None:
-        """Stop the timer, if there is one."""
-        ...
-
-
 class SystemdHost:
-    """The machine on which this process runs; methods as in :class:`Host`."""
+    """One machine, for one unit of systemd. Everything raises HostError."""
 
     def __init__(self, unit: str, root: Path = Path("/")) -> None:
         self._unit, self._root = unit, root
 
     def state(self) -> AdoptionState:
+        """The drop-ins, and what runs."""
         trial, kept = (self._path(each).exists() for each in (TRIAL, KEPT))
         return AdoptionState(trial, kept, self.unit().running)
 
     def unit(self) -> UnitSeen:
+        """The unit's program, process and restarts, as systemd reports them."""
         reported = self._systemctl("show", "--property=MainPID,NRestarts,ActiveState", self._unit)
         values = dict(line.partition("=")[::2] for line in reported.splitlines())
         pid, restarts = (int(values.get(key) or 0) for key in ("MainPID", "NRestarts"))
@@ -109,6 +74,7 @@ class SystemdHost:
         return UnitSeen(UnitProgram.KUBELET if kubelet else UnitProgram.AGENT, pid, restarts)
 
     def write(self, directory: str, text: str) -> None:
+        """Write the drop-in below a directory, atomically."""
         path = self._path(directory)
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -118,6 +84,7 @@ class SystemdHost:
             raise HostError(f"{path} can't be written: {error.strerror or error}") from error
 
     def remove(self, directory: str) -> None:
+        """Remove the drop-in below a directory."""
         path = self._path(directory)
         try:
             path.unlink(missing_ok=True)
@@ -129,13 +96,16 @@ class SystemdHost:
             raise HostError(f"{path} can't be removed: {error.strerror or error}") from error
 
     def reload(self) -> None:
+        """Have systemd read its files again."""
         self._systemctl("daemon-reload")
 
     def restart(self) -> None:
+        """Stop the unit and start it, in one job of systemd."""
         self._systemctl("reset-failed", self._unit)
         self._systemctl("restart", self._unit)
 
     def arm(self, seconds: float, command: Sequence[str]) -> None:
+        """Have systemd run a command once after a time, in place of an earlier one."""
         self.disarm()
         self._run(
             "systemd-run",
@@ -149,6 +119,7 @@ class SystemdHost:
         )
 
     def disarm(self) -> None:
+        """Stop the timer, if there is one."""
         with contextlib.suppress(HostError):  # there is none
             self._systemctl("stop", f"{TIMER}.timer")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from kubeletpy.agent.takeover.preflight.unit_file import PREFIXES
+from kubeletpy.agent.takeover.preflight.unit_command import UnitCommand, is_kubelet
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct, field
@@ -102,6 +102,9 @@ NAME = "zz-kubeletpy.conf"
 """Sorts after other drop-ins, so that its ExecStart is the one in effect."""
 TRIAL = "run/systemd/system"
 KEPT = "etc/systemd/system"
+_PREFIXES = {"ignore-failure": "-", "no-env-expand": ":"}
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t"}
+_PLAIN = re.compile(r"[^\s\"';]+")
 _EXEC = re.compile(r"^ExecStart=.*\n?", re.MULTILINE)
 _COMMENT = re.compile(r"^#.*\n", re.MULTILINE)
 
@@ -115,26 +118,31 @@ def drop_in_path(unit: str, directory: str) -> str:
     return posixpath.join(directory, f"{unit}.d", NAME)
 
 
-def agent_command(command: str, program: str) -> str:
-    """The ExecStart of a kubelet with this agent as the program, and its variables as they are.
+def agent_command(command: UnitCommand, program: str) -> str:
+    """The ExecStart of a unit with this agent as the program, and its variables as they are.
 
     Args:
-        command: the text of the kubelet's ExecStart.
+        command: of the unit as it is: of the kubelet, or of an agent that was put in its place.
         program: the agent's path.
 
     Raises:
-        DropInError: the text starts no program by its path.
+        DropInError: the unit starts another program.
     """
-    text = command.lstrip(PREFIXES)
-    prefixes = command[: len(command) - len(text)]
-    parts = text.split(None, 2 if "@" in prefixes else 1)
-    if not parts or not parts[0].startswith("/"):
-        raise DropInError(f"ExecStart={command!r} does not start with the path of a program")
+    arguments = command.arguments
+    if not is_kubelet(command.program):
+        if arguments[:1] != ("run",):
+            raise DropInError(f"ExecStart starts {command.program}, not a kubelet")
+        arguments = arguments[1:]
     if any(char.isspace() or char in "\"'\\$%;" for char in program):
         raise DropInError(f"the path {program!r} has characters that a unit would need to quote")
-    rest = parts[2:] if "@" in prefixes else parts[1:]
-    kept = "".join(char for char in prefixes if char in ":-")
-    return " ".join((f"{kept}{program} run", *rest))
+    prefixes = "".join(sign for flag, sign in _PREFIXES.items() if flag in command.flags)
+    return " ".join((f"{prefixes}{program} run", *map(_quoted, arguments)))
+
+
+def _quoted(word: str) -> str:
+    """A word as a unit file has it."""
+    escaped = "".join(_ESCAPES.get(char, char) for char in word)
+    return escaped if _PLAIN.fullmatch(word) else f'"{escaped}"'
 
 
 def drop_in_text(deployed: str, command: str) -> str:

@@ -5,10 +5,10 @@ flags of the user). It reads the kubelet's settings and state with the agent's o
 computes the plan of the agent's first sync for each pod. The result is a report: findings, and one
 verdict for each pod. Nothing here is loaded by a running agent.
 
-Pure parts: ``findings`` is the report as values, text and JSON. ``unit_file`` leads from the text
-of unit files to a command line. ``checks`` selects the kubelet, and judges its runtime and its
-versions. ``state_files`` judges the texts of state files. Edges: ``unit_paths`` reads units and
-processes, ``settings`` loads settings, state and credentials, ``placement`` tries positions.
+Pure parts: ``findings`` is the report as values, text and JSON. ``unit_command`` leads from a unit
+to a command line. ``checks`` selects the kubelet, and judges its runtime and its versions.
+``state_files`` judges the texts of state files. Edges: ``kubelets`` reads units and processes,
+``settings`` loads settings, state and credentials, ``placement`` tries positions.
 ``node`` queries the API server and the runtime. ``gather`` calls them in order.
 
 A finding never quotes a secret. Whatever can't be read or judged is a finding of severity

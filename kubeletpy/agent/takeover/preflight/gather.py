@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent.launch.runtime import resolve_auto
 from kubeletpy.agent.takeover.preflight.checks import KubeletChoice, choose, with_flags
@@ -15,6 +17,14 @@ from kubeletpy.agent.takeover.preflight.findings import (
     PreflightReport,
     Severity,
 )
+from kubeletpy.agent.takeover.preflight.kubelets import (
+    UnitMissing,
+    find_kubelets,
+    kubelet_units,
+    read_process,
+    read_unit,
+    system_bus,
+)
 from kubeletpy.agent.takeover.preflight.node import connect_api, query_node
 from kubeletpy.agent.takeover.preflight.settings import (
     check_credentials,
@@ -22,14 +32,7 @@ from kubeletpy.agent.takeover.preflight.settings import (
     read_flags,
     read_state,
 )
-from kubeletpy.agent.takeover.preflight.unit_file import UnitError
-from kubeletpy.agent.takeover.preflight.unit_paths import (
-    UnitMissing,
-    find_kubelets,
-    kubelet_units,
-    read_process,
-    read_unit,
-)
+from kubeletpy.agent.takeover.preflight.unit_command import UnitError
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.kubernetes_version import supported
 from kubeletpy.base.structs import Struct
@@ -37,6 +40,9 @@ from kubeletpy.config import NodeFlags
 from kubeletpy.config.load import Check
 from kubeletpy.config.version_choice import ResolvedVersion, decide
 from kubeletpy.kubeapi.protocol import KubeApi
+
+if TYPE_CHECKING:
+    from kubeletpy.base.host.dbus import Bus
 
 DEFAULT_UNIT = "kubelet.service"
 ANSWER_S = 30.0
@@ -62,7 +68,7 @@ class Options(Struct, frozen=True):
 
 async def gather(options: Options, check: Check | None = None) -> PreflightReport:
     """The report about this node. ``check``: finds settings that do not fit the machine."""
-    choice = await asyncio.to_thread(find_kubelet, options)
+    choice = await find_kubelet(options)
     findings = [*choice.findings]
     if choice.kubelet is None:
         return PreflightReport(None, tuple(findings))
@@ -94,8 +100,11 @@ async def resolve_version(flags: NodeFlags, kube_api: KubeApi | None) -> Resolve
     return await resolve_auto(flags, kube_api, ANSWER_S)
 
 
-def find_kubelet(
-    options: Options, root: Path = Path("/"), proc: Path = Path("/proc")
+async def find_kubelet(
+    options: Options,
+    root: Path = Path("/"),
+    proc: Path = Path("/proc"),
+    systemd: Callable[[], AbstractAsyncContextManager[Bus]] = system_bus,
 ) -> KubeletChoice:
     """The kubelet of this node. ``root``, ``proc``: where the machine's files are."""
     if options.only_flags:
@@ -108,21 +117,30 @@ def find_kubelet(
             return KubeletChoice(None, (lost,))
         processes = [process]
     else:
-        processes = find_kubelets(proc)
+        processes = await asyncio.to_thread(find_kubelets, proc)
     name = options.unit or DEFAULT_UNIT
-    unit, problem = _unit(name, root, desired=bool(options.unit))
     if options.unit:
         processes = [each for each in processes if each.unit in ("", name)]
-    units = [] if options.unit or options.pid else kubelet_units(root)
-    others = [each for each in units if each != name]
-    if unit is None and not problem and len(others) == 1 and not options.pid:
-        unit, problem = _unit(others.pop(), root, desired=True)
+    unit, problem, others = None, "", list[str]()
+    try:
+        async with systemd() as bus:
+            unit, problem = await _unit(bus, name, root, desired=bool(options.unit))
+            if not options.unit and not options.pid:
+                others = [each for each in await kubelet_units(bus) if each != name]
+            if unit is None and not problem and len(others) == 1:
+                unit, problem = await _unit(bus, others.pop(), root, desired=True)
+    except UnitMissing as error:
+        problem = str(error) if options.unit else ""
+    except UnitError as error:
+        problem = str(error)
     return with_flags(choose(processes, unit, problem, others), options.flags)
 
 
-def _unit(name: str, root: Path, *, desired: bool) -> tuple[KubeletFound | None, str]:
+async def _unit(
+    bus: Bus, name: str, root: Path, *, desired: bool
+) -> tuple[KubeletFound | None, str]:
     try:
-        return read_unit(name, root), ""
+        return await read_unit(bus, name, root), ""
     except UnitMissing as error:
         return None, str(error) if desired else ""
     except UnitError as error:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.takeover.adopt.host import HostError, UnitSeen
-from kubeletpy.agent.takeover.adopt.run import PATH, AdoptionTask, Journal, Runner, entry_text
+from kubeletpy.agent.takeover.adopt.adoption import PATH, AdoptionTask, Journal, Runner, entry_text
+from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost, UnitSeen
 from kubeletpy.agent.takeover.adopt.steps import (
     KEPT,
     TRIAL,
@@ -35,10 +35,11 @@ class Killed(Exception):
     """Raised when the process is killed: nothing runs after it, not even cleanup code."""
 
 
-class FakeSystemd:
+class FakeSystemd(SystemdHost):
     """One machine with systemd. The unit runs the files that systemd loaded last."""
 
     def __init__(self) -> None:
+        super().__init__("kubelet.service")
         self.files: dict[str, str] = {}
         self.loaded = UnitProgram.KUBELET
         self.running = UnitProgram.KUBELET

@@ -1,26 +1,28 @@
-"""The kubelet found in the unit files and processes of a simulated machine."""
+"""The kubelet found in the units and processes of a simulated machine."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from dbus_fast import Message, Variant
 
 from kubeletpy.agent.takeover.preflight.checks import KubeletChoice
 from kubeletpy.agent.takeover.preflight.findings import Severity
 from kubeletpy.agent.takeover.preflight.gather import Options, find_kubelet
+from kubeletpy.agent.takeover.preflight.kubelets import UnitMissing
+from kubeletpy.base.host.dbus import Bus
 
-UNIT = "[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n"
-KUBEADM = """# made by kubeadm
-[Service]
-Environment="KUBELET_KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf"
-Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=
-ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS \
-$KUBELET_EXTRA_ARGS
-"""
+FILES = ("/usr/lib/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/a.conf")
+WORDS = ("$KUBELET_KUBECONFIG_ARGS", "$KUBELET_CONFIG_ARGS", "$KUBELET_KUBEADM_ARGS", "$NONE")
+ENVIRONMENT = (
+    "KUBELET_KUBECONFIG_ARGS=--kubeconfig=/etc/kubernetes/kubelet.conf",
+    "KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml",
+)
 FLAGS = (
     'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --node-ip=10.0.0.1"\n'
 )
@@ -33,14 +35,53 @@ COMMAND = (
 )
 
 
+class Systemd:
+    """Answers as systemd 252 does; its answers were recorded."""
+
+    def __init__(self) -> None:
+        self.units: dict[str, dict[str, Variant]] = {}
+        self.listed: list[tuple[str, str]] = []
+
+    def unit(self, name: str, *words: str, state: str = "loaded", **more: Variant) -> None:
+        error = (f"org.freedesktop.systemd1.{state}", f"Unit {name} is {state}.")
+        counts = (0,) * 7
+        self.units[name.replace(".", "_2e")] = {
+            "LoadState": Variant("s", state),
+            "LoadError": Variant("(ss)", error),
+            "FragmentPath": Variant("s", FILES[0]),
+            "DropInPaths": Variant("as", [FILES[1]]),
+            "ExecStart": Variant("a(sasbttttuii)", [(words[0], [*words], False, *counts)]),
+            "ExecStartEx": Variant("a(sasasttttuii)", [(words[0], [*words], [], *counts)]),
+            "Environment": Variant("as", [*ENVIRONMENT]),
+            "EnvironmentFiles": Variant(
+                "a(sb)", [("/var/lib/kubelet/kubeadm-flags.env", True), ("/etc/default/k", True)]
+            ),
+            "UnsetEnvironment": Variant("as", []),
+            "WorkingDirectory": Variant("s", "!/srv"),
+            **more,
+        }
+
+    async def call(self, _to: str, path: str, _interface: str, member: str, *_more: str) -> Message:
+        if member == "ListUnitFiles":
+            body: object = self.listed
+        else:
+            missing = {"LoadState": Variant("s", "not-found")}
+            for key, signature in (("LoadError", "(ss)"), ("FragmentPath", "s")):
+                missing[key] = Variant(signature, ("", "") if signature == "(ss)" else "")
+            missing["DropInPaths"] = Variant("as", [])
+            body = self.units.get(path.rpartition("/")[2], missing)
+        return Message(member="reply", path="/", body=[body])
+
+
 class Machine:
-    """A root directory and a /proc directory."""
+    """A root directory, a /proc directory and a systemd."""
 
     def __init__(self, path: Path) -> None:
         self.root, self.proc = path / "root", path / "proc"
         (self.proc / "self").mkdir(parents=True)
         (self.proc / "self" / "root").symlink_to(self.root)
         self.root.mkdir()
+        self.systemd: Systemd | UnitMissing = Systemd()
 
     def file(self, name: str, text: str) -> Path:
         path = self.root / name
@@ -48,9 +89,15 @@ class Machine:
         path.write_text(text)
         return path
 
+    def unit(self, name: str, *words: str, **more: Any) -> None:
+        assert isinstance(self.systemd, Systemd)
+        self.systemd.unit(name, *words, **more)
+        path = self.file(f"etc/systemd/system/{name}", "kubelet")
+        state = "masked" if more.get("state") == "masked" else "disabled"
+        self.systemd.listed.append((str(path), state))
+
     def kubeadm(self) -> None:
-        self.file("usr/lib/systemd/system/kubelet.service", UNIT)
-        self.file("usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", KUBEADM)
+        self.unit("kubelet.service", "/usr/bin/kubelet", *WORDS)
         self.file("var/lib/kubelet/kubeadm-flags.env", FLAGS)
 
     def process(self, pid: int, command: tuple[str, ...], unit: str = "", root: str = "") -> None:
@@ -62,7 +109,14 @@ class Machine:
         (directory / "root").symlink_to(root or self.root)
 
     def found(self, **options: object) -> KubeletChoice:
-        return find_kubelet(Options(**options), self.root, self.proc)  # type: ignore[arg-type]
+        @asynccontextmanager
+        async def bus() -> AsyncIterator[Bus]:
+            if isinstance(self.systemd, UnitMissing):
+                raise self.systemd
+            yield cast(Bus, self.systemd)
+
+        desired = Options(**options)  # type: ignore[arg-type]
+        return asyncio.run(find_kubelet(desired, self.root, self.proc, bus))
 
 
 @pytest.fixture
@@ -86,7 +140,7 @@ def test_a_node_of_kubeadm(machine: Machine) -> None:
     assert found.kubelet.directory == "/srv"
     assert [Path(each).name for each in found.kubelet.files] == [
         "kubelet.service",
-        "10-kubeadm.conf",
+        "a.conf",
         "kubeadm-flags.env",
     ]
 
@@ -111,33 +165,21 @@ def test_the_process_counts_where_files_have_changed_since(machine: Machine) -> 
     assert text.startswith("unit kubelet.service: the running kubelet has other flags")
 
 
-def test_drop_ins_of_etc_win_by_name(machine: Machine) -> None:
-    machine.kubeadm()
-    machine.file(
-        "etc/systemd/system/kubelet.service.d/10-kubeadm.conf",
-        "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=2\n",
-    )
-    machine.file("run/systemd/system/kubelet.service.d/05-early.conf", "[Service]\nExecStart=x\n")
-    found = machine.found()
-    assert found.kubelet is not None
-    assert (found.kubelet.program, found.kubelet.arguments) == ("/opt/kubelet", ("--v=2",))
-
-
-@pytest.mark.parametrize("how", ["link", "empty"])
-def test_a_masked_unit_is_named_if_it_was_requested(machine: Machine, how: str) -> None:
-    path = machine.file("etc/systemd/system/kubelet.service", "")
-    if how == "link":
-        path.unlink()
-        path.symlink_to("/dev/null")
-    machine.file("usr/lib/systemd/system/kubelet.service", UNIT)
+def test_a_masked_unit_is_named_if_it_was_requested(machine: Machine) -> None:
+    machine.unit("kubelet.service", "/usr/bin/kubelet", state="masked")
     (text,) = texts(machine.found(unit="kubelet.service"), Severity.UNCLEAR)
-    assert text == f"unit: unit kubelet.service: it is masked by {path}"
+    assert text == f"unit: unit kubelet.service: it is masked by {FILES[0]}"
     assert texts(machine.found(), Severity.UNCLEAR)[0].startswith("kubelet: none runs")
+
+
+def test_a_unit_that_does_not_exist_is_named_if_it_was_requested(machine: Machine) -> None:
+    (text,) = texts(machine.found(unit="k.service"), Severity.UNCLEAR)
+    assert text == "unit: unit k.service: systemd has no such unit"
 
 
 def test_two_units_are_named(machine: Machine) -> None:
     machine.kubeadm()
-    machine.file("etc/systemd/system/snap.kubelet.service", "[Service]\nExecStart=/snap/kubelet\n")
+    machine.unit("snap.kubelet.service", "/snap/kubelet")
     (text,) = texts(machine.found(), Severity.UNCLEAR)
     assert text == (
         "unit kubelet.service: a kubelet is also started by snap.kubelet.service: two kubelets "
@@ -147,7 +189,7 @@ def test_two_units_are_named(machine: Machine) -> None:
 
 
 def test_a_unit_of_another_name_is_found(machine: Machine) -> None:
-    machine.file("etc/systemd/system/snap.kubelet.service", "[Service]\nExecStart=/snap/kubelet\n")
+    machine.unit("snap.kubelet.service", "/snap/kubelet")
     found = machine.found()
     assert found.kubelet is not None
     assert found.kubelet.source == "unit snap.kubelet.service"
@@ -184,32 +226,52 @@ def test_a_kubelet_in_a_container(machine: Machine, tmp_path: Path) -> None:
     ]
 
 
-def test_a_drop_in_that_is_not_text_is_named(machine: Machine) -> None:
+@pytest.mark.parametrize("name", ["kubelet-helper.service", "kubelet@.service", "kubelet.socket"])
+def test_what_starts_no_kubelet_is_no_other_unit(machine: Machine, name: str) -> None:
     machine.kubeadm()
-    path = machine.root / "usr/lib/systemd/system/kubelet.service.d/20-bad.conf"
-    path.write_bytes(b"\xff\xfe")
-    found = machine.found()
-    assert found.kubelet is None
-    assert texts(found, Severity.UNCLEAR) == [f"unit: {path}: it is not UTF-8"]
+    machine.unit(name, "/usr/bin/kubelet" if "@" in name else "/usr/bin/kubelet-helper")
+    assert texts(machine.found(), Severity.UNCLEAR) == []
 
 
-def test_an_unreadable_drop_in_is_named_beside_the_process(machine: Machine) -> None:
-    machine.kubeadm()
-    path = machine.root / "usr/lib/systemd/system/kubelet.service.d/20-gone.conf"
-    path.symlink_to(machine.root / "missing")
+def test_a_unit_that_systemd_cannot_load_is_named_beside_the_process(machine: Machine) -> None:
+    machine.unit("kubelet.service", "/usr/bin/kubelet", state="bad-setting")
     machine.process(7, COMMAND)
     found = machine.found()
     assert found.kubelet is not None
     assert texts(found, Severity.UNCLEAR) == [
-        f"unit: {path}: it can't be read: No such file or directory"
+        "unit: unit kubelet.service: systemd can't load it (bad-setting): "
+        "Unit kubelet.service is bad-setting."
+    ]
+
+
+def test_an_answer_of_another_type_is_refused(machine: Machine) -> None:
+    machine.unit("kubelet.service", "/usr/bin/kubelet", Environment=Variant("s", "A=1"))
+    assert texts(machine.found(), Severity.UNCLEAR) == [
+        "unit: unit kubelet.service: systemd does not report Environment: is it a service?"
     ]
 
 
 def test_an_environment_file_that_must_exist_is_named(machine: Machine) -> None:
-    unit = "[Service]\nEnvironmentFile=/etc/sysconfig/kubelet\nExecStart=/usr/bin/kubelet $A\n"
-    machine.file("etc/systemd/system/kubelet.service", unit)
+    files = Variant("a(sb)", [("/etc/sysconfig/kubelet", False)])
+    machine.unit("kubelet.service", "/usr/bin/kubelet", "$A", EnvironmentFiles=files)
     (text,) = texts(machine.found(), Severity.UNCLEAR)
     assert text.endswith("/etc/sysconfig/kubelet: it can't be read: No such file or directory")
+
+
+def test_an_environment_file_that_is_not_text_is_named(machine: Machine) -> None:
+    files = Variant("a(sb)", [("/etc/k*.env", False)])
+    machine.unit("kubelet.service", "/usr/bin/kubelet", "$A", EnvironmentFiles=files)
+    path = machine.file("etc/kubelet.env", "")
+    path.write_bytes(b"\xff\xfe")
+    assert texts(machine.found(), Severity.UNCLEAR) == [f"unit: {path}: it is not UTF-8"]
+
+
+def test_a_machine_without_systemd(machine: Machine) -> None:
+    machine.systemd = UnitMissing("there is no system bus")
+    machine.process(7, COMMAND)
+    assert machine.found().findings == ()
+    found = machine.found(unit="kubelet.service")
+    assert texts(found, Severity.UNCLEAR) == ["unit: there is no system bus"]
 
 
 def test_flags_of_the_user(machine: Machine) -> None:
