@@ -135,7 +135,7 @@ class PlacementManagers(Struct, frozen=True):
         try:
             settle = self.topology.admit(pod)
         except AllocationRefused as refused:
-            return Rejection(refused.reason, str(refused))
+            return Rejection(refused.reason, str(refused), refused.cause)
         return None if settle is None else partial(_settled, settle)
 
 
@@ -193,7 +193,7 @@ async def _settled(settle: Callable[[], Awaitable[None]]) -> Rejection | None:
     try:
         await settle()
     except AllocationRefused as refused:
-        return Rejection(refused.reason, str(refused))
+        return Rejection(refused.reason, str(refused), refused.cause)
     return None
 
 

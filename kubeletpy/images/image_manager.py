@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_now
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
@@ -405,6 +406,7 @@ class ImageManager:
                 Reason.ERR_IMAGE_NEVER_PULL,
                 images_policy.ImageErrorCode.NEVER_PULL,
                 message,
+                Cause(CauseKind.NOT_VERIFIED) if present else None,
             )
         if action is images_policy.ImageAction.USE and found is not None:
             message = (
@@ -440,9 +442,10 @@ class ImageManager:
         reason: Reason,
         code: images_policy.ImageErrorCode,
         message: str,
+        cause: Cause | None = None,
     ) -> images_policy.ImageError:
         self._recorder.event(reference, WARNING, reason, message)
-        return images_policy.ImageError(code, message)
+        return images_policy.ImageError(code, message, cause=cause)
 
 
 def _pull_required(action: images_policy.ImageAction, *, present: bool) -> bool | None:

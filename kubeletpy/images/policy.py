@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Protocol
 
+from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.backoff import ExponentialBackoff
 from kubeletpy.remote.errors import CRIError
@@ -64,21 +65,17 @@ class ImageErrorCode(StrEnum):
     SIGNATURE = "SignatureValidationFailed"
 
 
-NOT_VERIFIED = "is on the node, but no pull has verified this pod's credentials for it"
-"""Part of the message of NEVER_PULL where the image is there, and the pod may not use it."""
-
-
 def never_pulled(image: str, *, present: bool, policy: str = "Never") -> str:
     """Return the message of NEVER_PULL; ``present``: the image is there, but not for this pod."""
     if present:
         return (
-            f'Container image "{image}" {NOT_VERIFIED}, '
-            f"and the pull policy of {policy} allows no pull"
+            f'Container image "{image}" is on the node, but no pull has verified this pod\'s '
+            f"credentials for it, and the pull policy of {policy} allows no pull"
         )
     return f'Container image "{image}" is not present with pull policy of {policy}'
 
 
-class ImageError(Exception):
+class ImageError(CausedError):
     """An image that cannot be used now.
 
     ``code`` is the waiting reason, the text its message. ``retry_at`` is the Unix time in seconds
@@ -86,8 +83,14 @@ class ImageError(Exception):
     it is really tried again, where the retry is earlier only to show that it backs off.
     """
 
-    def __init__(self, code: ImageErrorCode, message: str, retry_at: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        code: ImageErrorCode,
+        message: str,
+        retry_at: float | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        super().__init__(message, cause)
         self.code = code
         self.message = message
         self.retry_at = retry_at

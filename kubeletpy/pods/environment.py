@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import milli_value, parse
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import COMPUTE, HUGEPAGES_PREFIX, pod_level_limit
@@ -271,7 +272,6 @@ def _variable(name: str) -> str:
 
 MAX_ENVIRONMENT = 8 << 20
 """Characters in all variables combined; half of what one CRI message may hold."""
-SERVICES_UNREAD = "services have not yet been read at least once, cannot construct envvars"
 """The kubelet's message, in the event and in the container's status."""
 
 
@@ -321,7 +321,10 @@ def build_environment(
             "nil pod.spec.enableServiceLinks encountered, cannot construct envvars"
         )
     if inputs.services is None and not pod.is_static:
-        raise ContainerConfigError(SERVICES_UNREAD)
+        raise ContainerConfigError(
+            "services have not yet been read at least once, cannot construct envvars",
+            Cause(CauseKind.SERVICES_UNREAD),
+        )
     services = service_variables(inputs.services or (), pod.namespace, links)
     variables: dict[str, str] = {}
     size = 0
@@ -402,7 +405,9 @@ def _object(
     found = _supported(sources, f"{kind} {name}")
     data = found.secret(name) if kind == "secret" else found.config_map(name)
     if data is None and not reference.get("optional"):
-        raise ContainerConfigError(f'{kind.lower()} "{name}" not found')
+        raise ContainerConfigError(
+            f'{kind.lower()} "{name}" not found', Cause(CauseKind.OBJECT_MISSING, name, kind)
+        )
     return data
 
 
@@ -410,7 +415,10 @@ def _file(selector: api.FileKeySelector, sources: EnvSources | None) -> str | No
     key, path = selector.get("key") or "", selector.get("path") or ""
     value = _supported(sources, f"file {path}").file_key(selector)
     if not value and not selector.get("optional"):
-        raise ContainerConfigError(f'environment variable key "{key}" not found in file "{path}"')
+        raise ContainerConfigError(
+            f'environment variable key "{key}" not found in file "{path}"',
+            Cause(CauseKind.ENV_FILE_KEY, key, path),
+        )
     return value or None
 
 
@@ -420,7 +428,9 @@ def _key(data: Mapping[str, str] | None, selector: Mapping[str, Any], where: str
     value = (data or {}).get(key)
     if value is None and not selector.get("optional"):
         name = selector.get("name") or ""
-        raise ContainerConfigError(f"couldn't find key {key} in {where}/{name}")
+        raise ContainerConfigError(
+            f"couldn't find key {key} in {where}/{name}", Cause(CauseKind.KEY_MISSING, key, name)
+        )
     return value
 
 

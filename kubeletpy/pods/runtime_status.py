@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.errors import MachineFault
+from kubeletpy.base.host.errors import Cause, CausedError, CauseKind
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import Pod
 
@@ -440,6 +440,7 @@ class Decision(Struct, frozen=True):
         ends_pod: the pod is terminated.
         restarts: a container that has ended is started again.
         starts: the name of the container that is started.
+        cause: why a pod is refused, as data, where advice depends on it.
     """
 
     what: str
@@ -450,6 +451,7 @@ class Decision(Struct, frozen=True):
     ends_pod: bool = False
     restarts: bool = False
     starts: str = ""
+    cause: Cause | None = None
 
 
 # -- errors in building the config of a sandbox or container ---------------------------------
@@ -458,21 +460,8 @@ class Decision(Struct, frozen=True):
 # and never hold a value of a secret.
 
 
-class SpecField(StrEnum):
-    """Fields of a spec, or of the node's configuration, with a cause of their own in explain."""
-
-    SUB_PATH = "subPath"
-    RUNTIME_CLASS = "runtimeClassName"
-    RUN_AS_NON_ROOT = "runAsNonRoot"
-    RESOLV_CONF = "resolvConf"
-    NODE_ADDRESS = "nodeAddress"
-
-
-class ConfigError(ValueError):
+class ConfigError(CausedError, ValueError):
     """Something of the pod cannot be configured as the spec requires."""
-
-    about: SpecField | None = None
-    """The field that it is about, where that is distinguished."""
 
 
 class SandboxConfigError(ConfigError):
@@ -482,7 +471,7 @@ class SandboxConfigError(ConfigError):
 class RuntimeClassError(SandboxConfigError):
     """The pod's RuntimeClass does not exist, or could not be read."""
 
-    about = SpecField.RUNTIME_CLASS
+    cause = Cause(CauseKind.RUNTIME_CLASS)
 
 
 class ContainerConfigError(ConfigError):
@@ -492,24 +481,19 @@ class ContainerConfigError(ConfigError):
 class SubPathError(ContainerConfigError):
     """A volumeMount's subPath is not usable."""
 
-    about = SpecField.SUB_PATH
+    cause = Cause(CauseKind.SUB_PATH)
 
 
 class RunAsNonRootError(ContainerConfigError):
     """The container may not run as root, and would, or it is unclear."""
 
-    about = SpecField.RUN_AS_NON_ROOT
+    cause = Cause(CauseKind.RUN_AS_NON_ROOT)
 
 
 class NodeAddressError(ContainerConfigError):
     """The container reads an address of the node, which has none yet."""
 
-    about = SpecField.NODE_ADDRESS
-
-
-def about(error: Exception) -> SpecField | None:
-    """The field that any error is about, where that is distinguished."""
-    return error.about if isinstance(error, ConfigError) else None
+    cause = Cause(CauseKind.NODE_ADDRESS)
 
 
 # -- results of a runtime sync or a kill -----------------------------------------------------
@@ -535,12 +519,10 @@ class StartError(Struct, frozen=True):
     message: str
     retry_at: float | None = None
     """Unix seconds at which its backoff ends, if it has one."""
-    cause: str = ""
-    """Why the previous attempt failed, where a backoff reports it."""
-    about: SpecField | None = None
-    """The field of the spec that it is about, where that is distinguished."""
-    fault: MachineFault | None = None
-    """The machine's fault behind it, such as a full disk."""
+    previous: StartError | None = None
+    """How the previous attempt failed, where a backoff reports it."""
+    cause: Cause | None = None
+    """Why, as data, where advice depends on it."""
     mounted_image: str = ""
     """The image that could not be had, where it is one that the container mounts as a volume."""
 
@@ -597,15 +579,11 @@ class PodSyncResult(Struct, frozen=True):
         """Whether anything failed, backoff included."""
         return self.sync_error is not None or any(r.error is not None for r in self.results)
 
-    def about(self) -> SpecField | None:
-        """The field of the spec that a failure of the whole pod is about."""
+    def cause(self) -> Cause | None:
+        """The cause of the first failure that has one, a fault of the machine before others."""
         errors = [self.sync_error, *(step.error for step in self.results)]
-        return next((each.about for each in errors if each is not None and each.about), None)
-
-    def fault(self) -> MachineFault | None:
-        """The machine's fault behind the first failure that has one."""
-        errors = [self.sync_error, *(step.error for step in self.results)]
-        return next((each.fault for each in errors if each is not None and each.fault), None)
+        found = [each.cause for each in errors if each is not None and each.cause is not None]
+        return min(found, key=lambda cause: cause.fault is None, default=None)
 
     def error_message(self) -> str:
         """All failures on one line; empty when there were none."""

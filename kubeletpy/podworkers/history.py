@@ -219,7 +219,7 @@ class ReasonCache(Component):
             if step.action in _STARTS and step.error is None:
                 errors.pop(step.target, None)
         for name, error in result.start_errors.items():
-            errors[name] = _with_cause(error, before.get(name))
+            errors[name] = _with_previous(error, before.get(name))
         if not errors:
             self._pods.pop(uid, None)
             return
@@ -237,11 +237,12 @@ class ReasonCache(Component):
         self._pods.pop(uid, None)
 
 
-def _with_cause(error: StartError, before: StartError | None) -> StartError:
+def _with_previous(error: StartError, before: StartError | None) -> StartError:
     """A start held back by the failure of an earlier one keeps reporting how that one failed."""
     if error.code != CRASH_LOOP or before is None:
         return error
-    cause = before.cause
-    if before.code != CRASH_LOOP:
-        cause = f"{before.code}: {before.message}"
-    return replace(error, message=f"{error.message}: {cause}", cause=cause) if cause else error
+    previous = before.previous if before.code == CRASH_LOOP else before
+    if previous is None:
+        return error
+    message = f"{error.message}: {previous.code}: {previous.message}"
+    return replace(error, message=message, previous=previous)

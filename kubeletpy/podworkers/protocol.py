@@ -6,11 +6,11 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.errors import MachineFault
+from kubeletpy.base.host.errors import Cause
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, SpecField
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus
 
 
 class UpdateType(StrEnum):
@@ -62,10 +62,8 @@ class SyncOutcome(Struct, frozen=True):
     network_not_ready: bool = False
     step: Step | None = None
     """The step that failed; None without an error."""
-    about: SpecField | None = None
-    """The field of the spec that the error is about, where that is distinguished."""
-    fault: MachineFault | None = None
-    """The machine's fault behind the error, such as a full disk."""
+    cause: Cause | None = None
+    """Why it failed, as data, where advice depends on it."""
     waiting: bool = False
     """The only failures are backoffs that have not ended."""
     decisions: tuple[Decision, ...] = ()

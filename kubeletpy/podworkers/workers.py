@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.errors import exhausted, machine_fault
+from kubeletpy.base.host.errors import cause_of, exhausted
 from kubeletpy.base.structs import Component, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -314,7 +314,7 @@ class PodWorkers:
                 self._statuses.refresh(pod, mirror, override)
             case records.ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
-                self.decided(pod.uid, (Decision("refuse the pod", why),))
+                self.decided(pod.uid, (Decision("refuse the pod", why, cause=rejection.cause),))
                 self.notes.refused(pod.uid, self._clock.now())
                 self.traces.refused(pod.uid, pod.namespace, pod.name, why)
                 self._statuses.reject(pod, rejection)
@@ -378,7 +378,7 @@ class PodWorkers:
             self._cache.invalidate(run.uid)
             cause = exhausted(error)
             text = str(cause or f"{type(error).__name__}: {error}")
-            outcome = SyncOutcome(error=text, fault=machine_fault(error))
+            outcome = SyncOutcome(error=text, cause=cause_of(error))
             named = run.work.pod or run.work.runtime_pod
             pod = "" if named is None else f"{named.namespace}/{named.name}"
             events = self._machine.trail.last_events(run.uid)

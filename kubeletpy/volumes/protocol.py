@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from kubeletpy.base.host.errors import MachineFault
+from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.pods.pod import Mount, Pod
 
 
-class VolumeError(Exception):
+class VolumeError(CausedError):
     """A pod's volumes could not be set up; the message names the volume and what to do.
 
     Attributes:
         reported: events of the pod already report it.
         node_is_full: the node can't attach the pod's volumes: the pod must be rejected.
-        fault: the machine's, of the first volume that has one.
+        cause: that of the first volume that has one.
     """
 
     def __init__(
@@ -28,10 +28,9 @@ class VolumeError(Exception):
         *,
         reported: bool = False,
         node_is_full: bool = False,
-        fault: MachineFault | None = None,
+        cause: Cause | None = None,
     ) -> None:
-        super().__init__(message)
-        self.fault = fault
+        super().__init__(message, cause)
         self.reported = reported
         self.node_is_full = node_is_full
 

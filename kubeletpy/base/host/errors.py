@@ -1,7 +1,8 @@
-"""Failures that this machine causes: it has run out of something, or a disk can't be used. Pure.
+"""Causes of failures as data, above all those of this machine: it lacks something. Pure.
 
-No caller can fix such a failure. Its message is enough: a traceback adds nothing, and at such times
-there are thousands of them. Code that must not load the D-Bus library finds its error here, too.
+No caller can fix a failure of the machine. Its message is enough: a traceback adds nothing, and at
+such times there are thousands of them. Code that must not load the D-Bus library finds its error
+here, too.
 """
 
 from __future__ import annotations
@@ -110,6 +111,83 @@ def machine_fault(error: BaseException | None) -> MachineFault | None:
         if isinstance(error, OSError) and error.errno in _KINDS:
             path = error.filename if isinstance(error.filename, str) else ""
             return MachineFault(_KINDS[error.errno], path)
+        error = error.__cause__
+    return None
+
+
+class CauseKind(StrEnum):
+    """The subject of a failure, with the contents of ``name`` and ``within``."""
+
+    MACHINE = "machine"
+    """``fault``."""
+    OBJECT_MISSING = "object missing"
+    """A configMap or secret, and which of these it is."""
+    KEY_MISSING = "key missing"
+    VOLUME_SECRET = "volume secret"
+    """A secret that a PersistentVolume names, and its namespace."""
+    ENV_FILE = "env file"
+    """A file that cannot be read, and its volume."""
+    ENV_FILE_KEY = "env file key"
+    """A key, and the file that lacks it."""
+    SERVICES_UNREAD = "services unread"
+    NOT_VERIFIED = "image not verified"
+    """The image is on the node, and no pull has shown that the pod may use it."""
+    SUB_PATH = "subPath"
+    RUNTIME_CLASS = "runtimeClassName"
+    RUN_AS_NON_ROOT = "runAsNonRoot"
+    RESOLV_CONF = "resolvConf"
+    NODE_ADDRESS = "node address"
+    USER_NAMESPACE = "user namespace"
+    """The runtime supports none."""
+    TRUST_BUNDLE = "trust bundle"
+    TRUST_BUNDLE_GATE = "trust bundle gate"
+    HOST_PATH = "hostPath"
+    """A path."""
+    CLAIM_DRIVER_MISSING = "claim driver missing"
+    """A DRA driver."""
+    CLAIM_DRIVER = "claim driver"
+    """A DRA driver whose call failed."""
+    CLAIM_MISSING = "claim missing"
+    """A ResourceClaim."""
+    CLAIM_NOT_RESERVED = "claim not reserved"
+    """A ResourceClaim."""
+    DEVICES_TAKEN = "devices taken"
+    """A resource."""
+    DEVICES_UNHEALTHY = "devices unhealthy"
+    """A resource."""
+    NODE_PRESSURE = "node pressure"
+
+
+class Cause(Struct, frozen=True):
+    """Why something failed, as data: errors and results carry it up to where it is explained."""
+
+    kind: CauseKind
+    name: str = ""
+    within: str = ""
+    fault: MachineFault | None = None
+
+
+class CausedError(Exception):
+    """An error that may carry its cause."""
+
+    cause: Cause | None = None
+
+    def __init__(self, message: str, cause: Cause | None = None) -> None:
+        super().__init__(message)
+        if cause is not None:
+            self.cause = cause
+
+
+def cause_of(error: BaseException | None) -> Cause | None:
+    """Return the cause that an error, or one behind it, carries; the machine's fault comes first.
+
+    Example: ``Cause(CauseKind.OBJECT_MISSING, "settings", "configMap")``.
+    """
+    if (fault := machine_fault(error)) is not None:
+        return Cause(CauseKind.MACHINE, fault=fault)
+    while error is not None:
+        if isinstance(error, CausedError) and error.cause is not None:
+            return error.cause
         error = error.__cause__
     return None
 

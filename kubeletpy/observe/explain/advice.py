@@ -7,8 +7,9 @@ take precedence over them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from kubeletpy.base.host.errors import FaultKind, MachineFault
+from kubeletpy.base.host.errors import Cause, CauseKind, FaultKind, MachineFault
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.containers import containers, ephemeral
@@ -17,23 +18,39 @@ from kubeletpy.observe.explain.hints import STUCK_CALL
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.phrases import LATE_S
 from kubeletpy.observe.explain.texts import one_line
-from kubeletpy.observe.explain.verdict import fault_of
+from kubeletpy.observe.explain.verdict import cause_behind
 
 MOSTLY_FULL = 90
 """Percent in use from which a lack of space is the likely reason of a failed write."""
-_NO_OBJECT = re.compile(r'\b(configmap|secret)s? "([^"]{1,253})" not found', re.I)
-"""The API server's message."""
 _RUNTIME_IS_FULL = re.compile("no space left on device", re.I)
 """The kernel's message as runtimes quote it; errors of this agent carry a fault."""
-_NAME = r"([\w.*/-]{1,253})"
-_UNREGISTERED = re.compile(rf"DRA driver {_NAME}(?:, \S+)* is not registered")
-_NO_CLAIM = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} cannot be read: .*not found")
-_NOT_RESERVED = re.compile(rf"ResourceClaim \S{{1,64}}/{_NAME} is not (?:reserved|allocated)")
-_CALL = re.compile(rf"of DRA driver {_NAME}")
-_NO_FILE = re.compile(r'file "([^"]{1,512})" in volume "([^"]{1,64})" cannot be read')
-_NO_KEY = re.compile(r'environment variable key "([^"]{1,256})" not found in file "([^"]{1,512})"')
-_TOO_MANY = re.compile(rf"number of devices unavailable for {_NAME}\. Requested: \d+")
-_UNHEALTHY = re.compile(rf"no healthy devices present; cannot allocate unhealthy devices {_NAME}")
+_BY_CAUSE: Mapping[CauseKind, str] = {
+    CauseKind.OBJECT_MISSING: "create {within} {name} in namespace {namespace} or mark it "
+    "optional; the agent then retries",
+    CauseKind.VOLUME_SECRET: "create secret {name} in namespace {within}",
+    CauseKind.ENV_FILE: "have an init container write file {name} into volume {within}, or mark "
+    "the fileKeyRef optional",
+    CauseKind.ENV_FILE_KEY: "add key {name} to file {within}, or mark the fileKeyRef optional",
+    CauseKind.USER_NAMESPACE: "use a node whose runtime supports user namespaces (containerd 2.0 "
+    "or CRI-O 1.25, with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod",
+    CauseKind.TRUST_BUNDLE: "create the ClusterTrustBundle, which belongs to no namespace, or mark "
+    "the source optional",
+    CauseKind.TRUST_BUNDLE_GATE: "enable the feature gate ClusterTrustBundleProjection on this "
+    "node",
+    CauseKind.HOST_PATH: "create {name} on this node as the hostPath's type requires, or change "
+    "the type",
+    CauseKind.CLAIM_DRIVER_MISSING: "install the node plugin of DRA driver {name} (a DaemonSet as "
+    "a rule): it has to run on this node and register with it",
+    CauseKind.CLAIM_DRIVER: "see the log of the node plugin of DRA driver {name} on this node",
+    CauseKind.CLAIM_MISSING: "create ResourceClaim {name} in namespace {namespace}",
+    CauseKind.CLAIM_NOT_RESERVED: "see why the scheduler has not allocated it for this pod: "
+    "kubectl describe resourceclaim -n {namespace} {name}",
+    CauseKind.DEVICES_TAKEN: "request less of {name}, or use a node that has more devices",
+    CauseKind.DEVICES_UNHEALTHY: "see the log of the device plugin of {name}, or use a node with "
+    "healthy devices",
+    CauseKind.NODE_PRESSURE: "kubeletpy explain --node shows what would help the node; use another "
+    "one until then",
+}
 _RESIZES = {
     "deferred": "end other pods of this node, or request less: it is retried automatically",
     "infeasible": "request what the node can give, or create a new pod with these resources",
@@ -48,8 +65,9 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
         facts: of a pod that is not as it should be.
         wait: what it waits for first; None for a pod that has ended or was refused.
     """
-    if facts.phase == "Failed":
-        return one_line(_refused_device(facts.status.get("message") or ""))
+    if facts.phase == "Failed":  # an agent that has restarted has only the text of the refusal
+        refusals = (entry.decision.cause for entry in reversed(facts.history))
+        return _by_cause(facts, next(filter(None, refusals), None))
     if wait is None:
         return ""
     if wait.subject in ephemeral(containers(facts)):
@@ -57,19 +75,13 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
             "the pod itself is not affected, and a debug container cannot be changed: add another "
             f"one with kubectl debug -n {facts.namespace} {facts.name} --image=IMAGE"
         )
-    if (fault := fault_of(facts, wait)) is not None:
-        return one_line(_fix_machine(fault), 800)
+    if found := _by_cause(facts, cause_behind(facts, wait)):
+        return found
     match wait.kind:
-        case WaitKind.START_ERROR | WaitKind.VOLUME if not facts.volumes and (
-            found := _NO_OBJECT.search(wait.why)
-        ):
-            kind = "secret" if found[1].lower() == "secret" else "configMap"
-            return one_line(
-                f"create {kind} {found[2]} in namespace {facts.namespace} or mark it optional; the "
-                "agent then retries"
-            )
-        case WaitKind.CLAIM:
-            return one_line(_claim(facts, wait.why))
+        case WaitKind.CLAIM if wait.call:
+            drivers = (each.driver for each in facts.claims if each.claims == wait.subject)
+            under_way = Cause(CauseKind.CLAIM_DRIVER, next(drivers, ""))
+            return _by_cause(facts, under_way)
         case WaitKind.RESIZE:
             return _RESIZES.get(wait.subject, "")
         case WaitKind.HOOK:
@@ -81,15 +93,18 @@ def advice(facts: PodFacts, wait: Wait | None) -> str:
                 "free space or inodes on the file system that the message names, or on that of "
                 "the container runtime: df -h, df -i"
             )
-        case WaitKind.START_ERROR:
-            return one_line(_env_file(wait.why))
-        case WaitKind.RETRY if "user namespace" in wait.why:
-            return (
-                "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
-                "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod"
-            )
         case _:
             return ""
+
+
+def _by_cause(facts: PodFacts, cause: Cause | None) -> str:
+    """Return the step for a cause, or "" if only that for its kind of wait applies."""
+    if cause is None:
+        return ""
+    if cause.fault is not None:
+        return one_line(_fix_machine(cause.fault), 800)
+    names = {"name": cause.name, "within": cause.within, "namespace": facts.namespace}
+    return one_line(_BY_CAUSE.get(cause.kind, "").format(**names))
 
 
 def _fix_machine(fault: MachineFault) -> str:
@@ -155,43 +170,3 @@ def _hook(facts: PodFacts, wait: Wait) -> str:
         "nothing else limits it, and no container "
         f"after it starts before; {ends} does not wait for it"
     )
-
-
-def _claim(facts: PodFacts, why: str) -> str:
-    space = facts.namespace
-    if found := _UNREGISTERED.search(why):
-        return (
-            f"install the node plugin of DRA driver {found[1]} (a DaemonSet as a rule): it has to "
-            "run on this node and register with it"
-        )
-    if found := _NO_CLAIM.search(why):
-        return f"create ResourceClaim {found[1]} in namespace {space}"
-    if found := _NOT_RESERVED.search(why):
-        return (
-            "see why the scheduler has not allocated it for this pod: kubectl describe "
-            f"resourceclaim -n {space} {found[1]}"
-        )
-    if found := _CALL.search(why):
-        return f"see the log of the node plugin of DRA driver {found[1]} on this node"
-    return ""
-
-
-def _env_file(why: str) -> str:
-    if found := _NO_FILE.search(why):
-        return (
-            f"have an init container write file {found[1]} into volume {found[2]}, or mark the "
-            "fileKeyRef optional"
-        )
-    if found := _NO_KEY.search(why):
-        return f"add key {found[1]} to file {found[2]}, or mark the fileKeyRef optional"
-    return ""
-
-
-def _refused_device(message: str) -> str:
-    if found := _TOO_MANY.search(message):
-        return f"request less of {found[1]}, or use a node that has more devices"
-    if found := _UNHEALTHY.search(message):
-        return f"see the log of the device plugin of {found[1]}, or use a node with healthy devices"
-    if "The node had condition: [" in message:
-        return "kubeletpy explain --node shows what would help the node; use another one until then"
-    return ""

@@ -5,7 +5,6 @@ Commands name the objects, in the reader's shell; names of pods and containers a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from kubeletpy.base.api import types as api
@@ -13,7 +12,7 @@ from kubeletpy.kubeapi.events.reasons import OUT_OF, AdmissionReason
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.observe.explain import handlers
-from kubeletpy.observe.explain.containers import ended_alone, has_log, last_exit, never_ran
+from kubeletpy.observe.explain.containers import ended_alone, exits, has_log, last_exit, never_ran
 from kubeletpy.observe.explain.facts import NodeTaint, PodFacts
 from kubeletpy.observe.explain.model import WaitKind
 from kubeletpy.observe.explain.phrases import mounted_image
@@ -22,7 +21,7 @@ from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.pods.pod import DISRUPTION_TARGET
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.status.conditions import find
-from kubeletpy.volumes.claims.model import VolumeWait, WaitCause
+from kubeletpy.volumes.claims.model import WaitCause
 
 SEE_MESSAGE = "see the message, and the agent's log on this node"
 """For what the agent makes itself, such as volumes without a claim or driver."""
@@ -164,7 +163,9 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return volume_hint(facts, name)
         case CauseCode.REFUSED:
             return _refused(facts)
-        case CauseCode.EVICTED if find(facts.status.get("conditions"), DISRUPTION_TARGET) is None:
+        case CauseCode.EVICTED if find(
+            facts.status.get("conditions"), DISRUPTION_TARGET
+        ) is None and exits(facts):
             # for a limit of its own (docs/reference/behaviour-resources.md, rd)
             return "raise the limit that is named in what makes the pod, or have it write less"
         case CauseCode.FAILED:
@@ -351,10 +352,6 @@ def _statuses(facts: PodFacts) -> Iterator[api.ContainerStatus]:
 # Volumes that are not available.
 
 _SEE_OBJECT = "see the object or driver that is named: kubectl get pvc,pv,volumeattachment"
-_QUOTED = re.compile(r'"([^"]{1,512})"')
-_HOST_PATH = re.compile(r"hostPath(?: type check failed:)? (/[^\s:]{0,4096})")
-_NFS = re.compile(r"mount\.nfs of (\S{1,512}):(/\S{0,4096})")
-_DRIVER = re.compile(r"\bof driver (\S{1,255})")
 _VOLUME_HINTS: dict[WaitCause, str] = {
     WaitCause.UNREAD: "see whether the API server can be reached from this node; kubeletpy explain "
     "--node names all watches that fail",
@@ -371,13 +368,13 @@ _VOLUME_HINTS: dict[WaitCause, str] = {
     WaitCause.INVALID: "correct what the message names in the volume of the pod or in the "
     "PersistentVolume",
     WaitCause.SELINUX_CONFLICT: "give both pods the same SELinux options, or another volume",
-    WaitCause.DRIVER_MISSING: "install the node plugin of CSI driver {name}: it must run on this "
+    WaitCause.DRIVER_MISSING: "install the node plugin of CSI driver {driver}: it must run on this "
     "node and be registered with it (a CSIDriver object alone is not enough)",
     WaitCause.NODE_AFFINITY: "use a node that the nodeAffinity of {object} names: "
     "kubectl describe pv",
     WaitCause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
     WaitCause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and "
-    "the log of the controller of {driver}",
+    "the log of the controller of CSI driver {driver}",
     WaitCause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
     WaitCause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the "
     "driver",
@@ -387,45 +384,27 @@ _VOLUME_HINTS: dict[WaitCause, str] = {
 
 def volume_hint(facts: PodFacts, name: str) -> str:
     """Return the hint for a volume of the pod's spec; the name "" stands for the failed step."""
-    wait = next((each for each in facts.volumes if each.volume == name), None)
-    if wait is None:
-        text = "" if facts.outcome is None else facts.outcome.error
-        return one_line(_hint_in_text(text, facts) or SEE_MESSAGE)
-    by_cause = _VOLUME_HINTS.get(wait.wait.cause, "").format(**_name_fields(facts, wait))
-    by_text = _hint_in_text(f"{wait.wait.call} {wait.wait.message}", facts)
-    return one_line(by_cause or by_text or _SEE_OBJECT)
-
-
-def _name_fields(facts: PodFacts, wait: VolumeWait) -> dict[str, str]:
-    quoted = _QUOTED.search(wait.wait.object)
-    name = quoted[1] if quoted is not None else wait.volume
-    driver = _DRIVER.search(wait.wait.call)
-    return {
-        "object": wait.wait.object,
-        "namespace": facts.namespace,
-        "name": name,
-        "claim": name.rpartition("/")[2],
-        "driver": f"CSI driver {driver[1]}" if driver is not None else "the driver",
-    }
-
-
-def _hint_in_text(text: str, facts: PodFacts) -> str:
-    """Return a hint for the object that the message names, or "" if it names no known object."""
-    if "clustertrustbundle" in text.lower():
-        if "feature gate" in text:
-            return "enable the feature gate ClusterTrustBundleProjection on this node"
-        return (
-            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
-            "optional"
-        )
-    if (path := _HOST_PATH.search(text)) is not None:
-        return f"create {path[1]} on this node as the hostPath's type requires, or change the type"
-    if (export := _NFS.search(text)) is not None:
-        server, exported = export[1], export[2]
-        return (
-            f"check that NFS server {server} exports {exported} to this node and can be reached "
+    found = next((each for each in facts.volumes if each.volume == name), None)
+    if found is None:
+        return SEE_MESSAGE
+    by_cause = _VOLUME_HINTS.get(found.wait.cause)
+    if by_cause is not None:
+        names = {"object": found.wait.object, "namespace": facts.namespace, "driver": found.driver}
+        return one_line(by_cause.format(claim=_claim_name(facts, name), **names))
+    if found.export:
+        server, _, path = found.export.partition(":/")
+        return one_line(
+            f"check that NFS server {server} exports /{path} to this node and can be reached "
             f"from it: showmount -e {server}"
         )
-    if (driver := _DRIVER.search(text)) is not None:
-        return f"see the log of the node plugin of CSI driver {driver[1]} on this node"
-    return ""
+    if found.driver:
+        return one_line(f"see the log of the node plugin of CSI driver {found.driver} on this node")
+    return _SEE_OBJECT
+
+
+def _claim_name(facts: PodFacts, volume: str) -> str:
+    """Return the name of a volume's PersistentVolumeClaim."""
+    volumes = facts.pod.spec.get("volumes") or () if facts.pod is not None else ()
+    sources = (each.get("persistentVolumeClaim") for each in volumes if each.get("name") == volume)
+    source = next(sources, None) or {}
+    return source.get("claimName") or f"{facts.name}-{volume}"

@@ -26,7 +26,8 @@ from kubeletpy.volumes.claims.model import VolumeWait, wait_text
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
-HOOK_ERROR = "PostStartHookError: "
+HOOK_ERROR = "PostStartHookError"
+"""The code of a start whose postStart hook failed."""
 MAX_STATED = 200
 """Characters of the last message of a container."""
 LATE_S = 3.0
@@ -206,8 +207,9 @@ def _ends(facts: PodFacts, name: str) -> str:
     if never_ran(ended):
         return f"can't start: {ended.reason}: {cause(ended.message)}"
     error = facts.start_errors.get(name)
-    if error is not None and error.cause.startswith(HOOK_ERROR):
-        stated = cause(error.cause.removeprefix(HOOK_ERROR))
+    previous = None if error is None else error.previous
+    if previous is not None and previous.code == HOOK_ERROR:
+        stated = cause(previous.message)
         return f"keeps being stopped because its postStart hook fails: {stated}{often}"
     if (kind := killed_by(facts, name)) is not None:
         problem = _after_colon(last_message(facts, name, kind))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from kubeletpy.base.host.errors import MachineFault
-from kubeletpy.images.policy import NOT_VERIFIED, ImageErrorCode
+from kubeletpy.base.host.errors import Cause, CauseKind
+from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.observe.explain import containers as explain_containers
 from kubeletpy.observe.explain import phrases
 from kubeletpy.observe.explain.facts import PodFacts
@@ -17,6 +17,7 @@ from kubeletpy.observe.explain.model import ContainerStateKey, Wait, WaitKind
 from kubeletpy.observe.explain.phrases import MAX_STATED, keeps_ending, sentence, times
 from kubeletpy.observe.explain.texts import cause, duration, one_line
 from kubeletpy.observe.explain.waits import (
+    awaited_probe,
     despite_ready,
     not_ready,
     ready_since,
@@ -24,7 +25,7 @@ from kubeletpy.observe.explain.waits import (
     waits,
 )
 from kubeletpy.pods.pod import TERMINAL_PHASES
-from kubeletpy.pods.runtime_status import SpecField
+from kubeletpy.pods.runtime_status import StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.files.paths import mentions_busy
@@ -71,14 +72,20 @@ class CauseCode(StrEnum):
     UNSCHEDULABLE = "unschedulable"
 
 
-_FIELD_CODES: dict[SpecField | None, CauseCode] = {
-    SpecField.SUB_PATH: CauseCode.SUBPATH,
-    SpecField.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
-    SpecField.RESOLV_CONF: CauseCode.RESOLV_CONF,
-    SpecField.NODE_ADDRESS: CauseCode.NODE_ADDRESS,
+_CAUSE_CODES: dict[CauseKind, CauseCode] = {
+    CauseKind.MACHINE: CauseCode.NODE_FAULT,
+    CauseKind.OBJECT_MISSING: CauseCode.CONFIG_MISSING,
+    CauseKind.KEY_MISSING: CauseCode.CONFIG_KEY,
+    CauseKind.VOLUME_SECRET: CauseCode.CONFIG_MISSING,
+    CauseKind.NOT_VERIFIED: CauseCode.IMAGE_NOT_VERIFIED,
+    CauseKind.SUB_PATH: CauseCode.SUBPATH,
+    CauseKind.RUNTIME_CLASS: CauseCode.RUNTIME_CLASS,
+    CauseKind.RUN_AS_NON_ROOT: CauseCode.RUNS_AS_ROOT,
+    CauseKind.RESOLV_CONF: CauseCode.RESOLV_CONF,
+    CauseKind.NODE_ADDRESS: CauseCode.NODE_ADDRESS,
 }
 _START_CODES = {
-    "PostStartHookError": CauseCode.POST_START,
+    phrases.HOOK_ERROR: CauseCode.POST_START,
     "RunContainerError": CauseCode.NEVER_RAN,
 }
 """For a start that has just failed; a moment later the status shows its back-off."""
@@ -101,59 +108,57 @@ _UNREACHABLE = re.compile(
     r"no route|certificate|server gave HTTP|TLS|\b50\d\b",
     re.I,
 )
-_NO_OBJECT = re.compile(r'\b(?:configmap|secret)s? "[^"]{0,400}" not found', re.I)
 _NO_HANDLER = re.compile(r'\bno runtime for "|\bruntime handler\b', re.I)
 """The error of a runtime (containerd, CRI-O) without the handler of the pod's RuntimeClass."""
 _NO_PROGRAM = re.compile(r'\bexec: "')
 """The error of a runtime (CRI-O) that searches for the program when it creates the container."""
-_NO_KEY = re.compile(r"couldn't find key|references non-existent .{0,20}key", re.I)
 
 
-def fault_of(facts: PodFacts, wait: Wait) -> MachineFault | None:
-    """Return the machine's fault behind what a pod waits for, or None for another reason."""
+def cause_behind(facts: PodFacts, wait: Wait) -> Cause | None:
+    """Return the cause of what a pod waits for as data, or None if its error carries none."""
     if wait.kind in _CONTAINER_WAITS:
         error = facts.start_errors.get(wait.subject)
-        return None if error is None else error.fault
+        return None if error is None else error.cause
     if wait.kind is WaitKind.VOLUME and facts.volumes:
-        volume_waits = (each.wait for each in facts.volumes if each.volume == wait.subject)
-        return next((each.fault for each in volume_waits if each.fault is not None), None)
+        failures = (each.wait.failure for each in facts.volumes if each.volume == wait.subject)
+        return next(filter(None, failures), None)
     if wait.kind in _STEP_WAITS and wait.call is None and facts.outcome is not None:
-        return facts.outcome.fault
+        return facts.outcome.cause
     return None
 
 
 def wait_code(facts: PodFacts, wait: Wait) -> str:
     """Return the code for a pod whose main obstacle is that wait."""
-    if fault_of(facts, wait) is not None:
-        return CauseCode.NODE_FAULT
+    found = cause_behind(facts, wait)
+    if found is not None and found.kind in _CAUSE_CODES:
+        return _CAUSE_CODES[found.kind]
     match wait.kind:
         case WaitKind.IMAGE | WaitKind.IMAGE_BACKOFF:
-            return image_code(wait.why)
+            return image_code(facts.start_errors[wait.subject])
         case WaitKind.CRASH_BACKOFF:
             return crash_code(facts, wait.subject)
         case WaitKind.VOLUME | WaitKind.RELEASE if facts.ending:
             return CauseCode.VOLUME_IN_USE if mentions_busy(wait.why) else wait.kind.value
-        case WaitKind.START_ERROR | WaitKind.VOLUME:
-            return _config_code(facts, wait)
+        case WaitKind.START_ERROR:
+            return _start_code(facts.start_errors[wait.subject])
         case WaitKind.PROBE:
-            return f"{wait.why.removeprefix('its ').partition(' ')[0]}-probe"
-        case WaitKind.RETRY if _lacks_runtime_class(facts, wait):
+            view = explain_containers.find_view(facts, wait.subject)
+            kind = None if view is None else awaited_probe(facts, view)
+            return f"{(kind or ProbeKind.READINESS).value.lower()}-probe"
+        case WaitKind.RETRY if _lacks_handler(facts, wait):
             return CauseCode.RUNTIME_CLASS
-        case WaitKind.RETRY if facts.outcome is not None and facts.outcome.about in _FIELD_CODES:
-            return _FIELD_CODES[facts.outcome.about]
         case _:
             return wait.kind.replace(" ", "-").lower()
 
 
-def image_code(why: str) -> str:
-    """Return the code for a missing image; ``why`` begins with the waiting reason."""
-    reason, _, message = why.partition(": ")
-    if reason == ImageErrorCode.INVALID_NAME:
+def image_code(error: StartError) -> str:
+    """Return the code for a missing image, by the registry's or the runtime's message."""
+    if error.code == ImageErrorCode.INVALID_NAME:
         return CauseCode.IMAGE_NAME
-    if reason == ImageErrorCode.NEVER_PULL:
-        return CauseCode.IMAGE_NOT_VERIFIED if NOT_VERIFIED in message else CauseCode.IMAGE_NEVER
+    if error.code == ImageErrorCode.NEVER_PULL:
+        return CauseCode.IMAGE_NEVER
     # names of images must not decide: they may match any of the patterns
-    message = re.sub(r'"[^"]{0,1000}"', "", message)
+    message = re.sub(r'"[^"]{0,1000}"', "", cause(error.message))
     for code, pattern in (
         (CauseCode.IMAGE_AUTH, _DENIED),
         (CauseCode.REGISTRY, _UNREACHABLE),
@@ -167,7 +172,8 @@ def image_code(why: str) -> str:
 def crash_code(facts: PodFacts, name: str) -> str:
     """Return the code for a container that keeps ending."""
     error = facts.start_errors.get(name)
-    if error is not None and error.cause.startswith("PostStartHookError"):
+    previous = None if error is None else error.previous
+    if previous is not None and previous.code == phrases.HOOK_ERROR:
         return CauseCode.POST_START
     ended = explain_containers.last_exit(facts, name)
     if ended is not None and explain_containers.never_ran(ended):
@@ -190,27 +196,15 @@ def terminal_code(facts: PodFacts) -> CauseCode:
     return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED
 
 
-def _lacks_runtime_class(facts: PodFacts, wait: Wait) -> bool:
-    if facts.outcome is not None and facts.outcome.about is SpecField.RUNTIME_CLASS:
-        return True
+def _lacks_handler(facts: PodFacts, wait: Wait) -> bool:
     named = facts.pod is not None and facts.pod.spec.get("runtimeClassName")
     return bool(named and _NO_HANDLER.search(wait.why))
 
 
-def _config_code(facts: PodFacts, wait: Wait) -> str:
-    error = facts.start_errors.get(wait.subject)
-    if wait.kind is WaitKind.START_ERROR and error is not None:
-        if error.about in _FIELD_CODES:
-            return _FIELD_CODES[error.about]
-        if error.code in _START_CODES:
-            return _START_CODES[error.code]
-        if error.code == "CreateContainerError" and _NO_PROGRAM.search(wait.why):
-            return CauseCode.NEVER_RAN
-    if _NO_KEY.search(wait.why):
-        return CauseCode.CONFIG_KEY
-    if _NO_OBJECT.search(wait.why):
-        return CauseCode.CONFIG_MISSING
-    return CauseCode.CONFIG if wait.kind is WaitKind.START_ERROR else WaitKind.VOLUME.value
+def _start_code(error: StartError) -> CauseCode:
+    if error.code == "CreateContainerError" and _NO_PROGRAM.search(cause(error.message)):
+        return CauseCode.NEVER_RAN
+    return _START_CODES.get(error.code, CauseCode.CONFIG)
 
 
 _START_WAITS = (

@@ -6,8 +6,10 @@ The order matters: the first wait is the main obstacle, and the verdict is based
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import CauseKind
 from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.metrics.trace.model import Name, Step, TraceCall
 from kubeletpy.observe.explain import handlers, phrases
@@ -28,7 +30,6 @@ from kubeletpy.observe.explain.model import (
     WaitKind,
 )
 from kubeletpy.observe.explain.texts import api_time, cause, one_line
-from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
 from kubeletpy.podworkers.history import CRASH_LOOP
@@ -181,7 +182,10 @@ def _pull(facts: PodFacts, action: Action) -> Wait:
 
 def _watches(facts: PodFacts) -> Iterator[Wait]:
     """Yield a wait for each watch that keeps failing and whose objects the pod needs."""
-    needs_services = any(SERVICES_UNREAD in each.message for each in facts.start_errors.values())
+    needs_services = any(
+        error.cause is not None and error.cause.kind is CauseKind.SERVICES_UNREAD
+        for error in facts.start_errors.values()
+    )
     for each in facts.failing_watches:
         if each.of_services and not needs_services:
             continue
@@ -264,7 +268,7 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
             view.kind is Role.SIDECAR
             and running
             and facts.phase != "Running"
-            and _unstarted(facts, view, _specs(facts)[view.name])
+            and awaited_probe(facts, view) is ProbeKind.STARTUP
         ):  # what comes after it waits for its startup probe
             yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
             return
@@ -276,32 +280,27 @@ def _init(facts: PodFacts) -> Iterator[Wait]:
             return
 
 
-def _specs(facts: PodFacts) -> dict[str, api.Container]:
-    """Return the containers of the spec by name."""
-    found = facts.pod.all_containers() if facts.pod is not None else ()
-    return {container["name"]: container for _, container in found}
-
-
-def _unstarted(facts: PodFacts, view: ContainerView, spec: api.Container) -> bool:
-    """Return whether a container has a startup probe that has not succeeded yet."""
+def awaited_probe(facts: PodFacts, view: ContainerView) -> ProbeKind | None:
+    """Return the probe that a running container waits for before it counts as started or ready."""
+    found = facts.pod.find_container(view.name) if facts.pod is not None else None
+    spec: api.Container | dict[str, Any] = found[1] if found is not None else {}
     succeeded = facts.probes.startup.get(view.id) is ProbeOutcome.SUCCESS
-    return spec.get("startupProbe") is not None and not succeeded
+    if spec.get("startupProbe") is not None and not succeeded:
+        return ProbeKind.STARTUP
+    return ProbeKind.READINESS if spec.get("readinessProbe") is not None else None
 
 
 def _readiness(facts: PodFacts) -> Iterator[Wait]:
     pod = facts.pod
     if pod is None or facts.ready or facts.phase != "Running":
         return
-    specs = _specs(facts)
     for view in containers(facts):
         if view.state is not ContainerStateKey.RUNNING or view.ready:
             continue
-        spec = specs[view.name]
-        if _unstarted(facts, view, spec):
-            yield _probe(facts, view, ProbeKind.STARTUP, fails=False)
-        elif spec.get("readinessProbe") is not None:
-            fails = facts.probes.readiness.get(view.id) is ProbeOutcome.FAILURE
-            yield _probe(facts, view, ProbeKind.READINESS, fails=fails)
+        if (kind := awaited_probe(facts, view)) is not None:
+            failed = facts.probes.readiness.get(view.id) is ProbeOutcome.FAILURE
+            fails = failed and kind is ProbeKind.READINESS
+            yield _probe(facts, view, kind, fails=fails)
     yield from _gates(pod, facts)
 
 

@@ -109,7 +109,7 @@ class ClaimsStep(SyncStep):
             self.recorder.event(
                 pod_reference(pod), WARNING, Reason.FAILED_PREPARE_DYNAMIC_RESOURCES, message
             )
-            return self._again(pod, message)
+            return self._again(pod, message, error)
         self._waits.pop(pod.uid, None)
         return None
 
@@ -118,11 +118,12 @@ class ClaimsStep(SyncStep):
         try:
             await self.claims.unprepare(pod.uid)
         except ClaimProblem as error:
-            return self._again(pod, f"Failed to give back dynamic resources: {error}")
+            return self._again(pod, f"Failed to give back dynamic resources: {error}", error)
         self._waits.pop(pod.uid, None)
         return None
 
-    def _again(self, pod: Pod, message: str) -> SyncOutcome:
+    def _again(self, pod: Pod, message: str, error: ClaimProblem) -> SyncOutcome:
         wait = self._waits.get(pod.uid, FIRST_RETRY_S)
         self._waits[pod.uid] = min(wait * 2, LAST_RETRY_S)
-        return SyncOutcome(error=message, retry_at=self.clock.now() + wait, waiting=True)
+        retry_at = self.clock.now() + wait
+        return SyncOutcome(error=message, retry_at=retry_at, waiting=True, cause=error.cause)

@@ -71,8 +71,7 @@ class RuntimeSync(SyncStep):
         return SyncOutcome(
             terminal=terminal,
             error="" if terminal else result.error_message(),
-            about=None if terminal else result.about(),
-            fault=None if terminal else result.fault(),
+            cause=None if terminal else result.cause(),
             waiting=_is_held_back(result),
             retry_at=result.retry_at,
             decisions=tuple(decisions),

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.errors import machine_fault
+from kubeletpy.base.host.errors import cause_of
 from kubeletpy.images.credentials import MalformedPullSecret, decode_pull_secret
 from kubeletpy.kubeapi.errors import ApiError, Forbidden
 from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
@@ -82,7 +82,7 @@ class Volumes(SyncStep):
     def _failed(self, pod: Pod, error: VolumeError, reason: Reason, message: str) -> SyncOutcome:
         if not error.reported:
             self.recorder.event(pod_reference(pod), WARNING, reason, message)
-        return SyncOutcome(error=message, fault=error.fault or machine_fault(error))
+        return SyncOutcome(error=message, cause=error.cause or cause_of(error))
 
 
 class Directories(SyncStep):
@@ -107,7 +107,7 @@ class Directories(SyncStep):
         except OSError as error:
             message = f"error making pod data directories: {error}"
             self.recorder.event(pod_reference(sync.pod), WARNING, Reason.FAILED, message)
-            return SyncOutcome(error=message, fault=machine_fault(error))
+            return SyncOutcome(error=message, cause=cause_of(error))
         return None
 
 

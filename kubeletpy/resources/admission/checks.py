@@ -15,6 +15,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.names import UTS, namespace_of, normalize, shared_namespaces
 from kubeletpy.base.api.quantity import milli_value, value, whole
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.errors import Cause
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import OUT_OF, AdmissionReason
@@ -37,6 +38,8 @@ class Rejection(Struct, frozen=True):
 
     reason: AdmissionReason
     message: str
+    cause: Cause | None = None
+    """Why, as data, where advice depends on it; the status has the text alone."""
 
 
 class Shortage(Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
@@ -84,7 +85,9 @@ def _pressure(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     ):
         return None
     return checks.Rejection(
-        AdmissionReason.EVICTED, f"The node had condition: [{' '.join(conditions)}]. "
+        AdmissionReason.EVICTED,
+        f"The node had condition: [{' '.join(conditions)}]. ",
+        Cause(CauseKind.NODE_PRESSURE),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.resources import DeviceMetrics
@@ -31,11 +32,11 @@ from kubeletpy.runtime_manager.protocol import ContainerAdditions
 log = logging.getLogger(__name__)
 
 
-class NotAllocated(Exception):
+class NotAllocated(CausedError):
     """A container does not get its devices; the text contains the reason."""
 
-    def __init__(self, why: str, container: str) -> None:
-        super().__init__(why)
+    def __init__(self, why: str, container: str, cause: Cause | None = None) -> None:
+        super().__init__(why, cause)
         self.container = container
 
 
@@ -74,8 +75,8 @@ class Allocator:
             match pick.decide(pod, request, self._state, pod_runs=pod_runs):
                 case pick.DeviceChoice() as choice:
                     made[request.holder] = model.Reservation(request, frozenset(pick.pick(choice)))
-                case pick.Unallocatable(message):
-                    raise NotAllocated(message, request.holder.container)
+                case pick.Unallocatable(message, cause):
+                    raise NotAllocated(message, request.holder.container, cause)
                 case pick.NothingToAllocate():
                     pass
         self._state.reserved.update(made)
@@ -147,7 +148,9 @@ class Allocator:
                     ids = frozenset(pick.pick(choice, liked if mine else ()))
                     reserved[request.holder] = model.Reservation(request, ids)
                     first = choice if mine else first
-                case pick.Unallocatable(message) | pick.NothingToAllocate(message):
+                case pick.Unallocatable(message, cause):
+                    raise NotAllocated(message, request.holder.container, cause)
+                case pick.NothingToAllocate(message):
                     raise NotAllocated(message, request.holder.container)
         assert first is not None, "it was among them"
         return first
@@ -469,4 +472,4 @@ def _device_requests(
 
 def _refused(error: NotAllocated) -> AllocationRefused:
     text = f"Allocate failed due to {error}, which is unexpected"
-    return AllocationRefused(text, container=error.container)
+    return AllocationRefused(text, container=error.container, cause=error.cause)

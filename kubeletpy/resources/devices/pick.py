@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import value
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import DeviceNode, Mount, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
@@ -47,6 +48,7 @@ class Unallocatable(Struct, frozen=True):
     """The container can't have what it requests."""
 
     message: str
+    cause: Cause | None = None
 
 
 class DeviceChoice(Struct, frozen=True):
@@ -132,7 +134,8 @@ def decide(
         return Unallocatable(f"cannot allocate unregistered device {resource}")
     if not known.healthy:  # 5
         return Unallocatable(
-            f"no healthy devices present; cannot allocate unhealthy devices {resource}"
+            f"no healthy devices present; cannot allocate unhealthy devices {resource}",
+            Cause(CauseKind.DEVICES_UNHEALTHY, resource),
         )
     if own is not None and not own.ids <= known.healthy:  # 6
         return Unallocatable(
@@ -151,7 +154,8 @@ def decide(
     if len(free) < desired - len(taken):  # 9
         return Unallocatable(
             f"requested number of devices unavailable for {resource}. "
-            f"Requested: {desired - len(taken)}, Available: {len(free)}"
+            f"Requested: {desired - len(taken)}, Available: {len(free)}",
+            Cause(CauseKind.DEVICES_TAKEN, resource),
         )
     if mask is None:  # 10
         return DeviceChoice(desired, taken, anywhere=free)

@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import run_all, run_together
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
 from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.pods.pod import HeldResource, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.resources.dra import model
-from kubeletpy.resources.dra.drivers import DraDrivers, DriverCalls
+from kubeletpy.resources.dra.drivers import DraDrivers, DriverCalls, DriverResponse
 from kubeletpy.resources.placement.state import StateError
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 
@@ -302,7 +303,8 @@ class ClaimManager:
             return await self._api.get(RESOURCECLAIMS, use.claim, pod.namespace)
         except ApiError as error:
             raise model.ClaimProblem(
-                f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}"
+                f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}",
+                Cause(CauseKind.CLAIM_MISSING, use.claim) if isinstance(error, NotFound) else None,
             ) from error
 
     async def _call_drivers(
@@ -310,10 +312,8 @@ class ClaimManager:
     ) -> None:
         """Call the drivers; keep what they prepared even when one of them failed."""
         answers = await self._calls.call_drivers(todo, prepare=True)
-        problems: list[str] = []
         prepared: dict[str, dict[str, tuple[model.ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
-            problems += answer.problems
             for uid, each in answer.devices.items():
                 prepared.setdefault(uid, {})[driver] = each
         done = []
@@ -329,8 +329,7 @@ class ClaimManager:
                 )
             )
         await self._state.put(done)
-        if problems:
-            raise model.ClaimProblem("; ".join(problems))
+        _raise_problems(answers)
 
     # -- unprepare -----------------------------------------------------------------------------
 
@@ -359,9 +358,7 @@ class ClaimManager:
             ]
             if removed:
                 await self._state.drop(removed)
-            problems = [each for answer in answers.values() for each in answer.problems]
-            if problems:
-                raise model.ClaimProblem("; ".join(problems))
+            _raise_problems(answers)
 
     # -- both ----------------------------------------------------------------------------------
 
@@ -386,3 +383,11 @@ def _listed(devices: Mapping[str, Sequence[model.ClaimDevice]]) -> str:
         for driver, prepared in devices.items()
         for each in prepared
     )
+
+
+def _raise_problems(answers: Mapping[str, DriverResponse]) -> None:
+    """Raise ClaimProblem with the errors of all drivers, if there are any."""
+    failed = {driver: answer.problems for driver, answer in answers.items() if answer.problems}
+    if failed:
+        text = "; ".join(problem for problems in failed.values() for problem in problems)
+        raise model.ClaimProblem(text, Cause(CauseKind.CLAIM_DRIVER, next(iter(failed))))

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.kubeapi.errors import ApiError
@@ -204,7 +205,8 @@ class DriverCalls:
             here = ", ".join(self._drivers.names) or "none"
             raise ClaimProblem(
                 f"DRA driver {', '.join(missing)} is not registered on this node "
-                f"(registered: {here})"
+                f"(registered: {here})",
+                Cause(CauseKind.CLAIM_DRIVER_MISSING, missing[0]),
             )
 
     def forget_others(self, uids: Collection[str]) -> None:

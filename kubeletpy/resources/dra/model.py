@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import Cause, CausedError, CauseKind
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.pods.pod import Pod
 
@@ -21,7 +22,7 @@ EVERY = "*"
 """Stands for all calls. Source: docs/reference/behaviour-resources.md, ru: skipNodeOperations."""
 
 
-class ClaimProblem(Exception):
+class ClaimProblem(CausedError):
     """A pod's claims cannot be prepared (now); the text is for its owner."""
 
 
@@ -136,12 +137,13 @@ def allocated_claim(pod: Pod, use: ClaimUse, claim: Mapping[str, Any]) -> Alloca
             else "the pod does not control"
         )
         raise ClaimProblem(f"{who} was not made for this pod: {what} it")
+    not_reserved = Cause(CauseKind.CLAIM_NOT_RESERVED, use.claim)
     reserved: Sequence[Mapping[str, Any]] = status.get("reservedFor") or ()
     if not any(_is_for(each, pod, group) for each in reserved):
-        raise ClaimProblem(f"{who} is not reserved for this pod")
+        raise ClaimProblem(f"{who} is not reserved for this pod", not_reserved)
     allocation = status.get("allocation")
     if not allocation:
-        raise ClaimProblem(f"{who} is not allocated")
+        raise ClaimProblem(f"{who} is not allocated", not_reserved)
     results = (allocation.get("devices") or {}).get("results") or ()
     drivers = dict.fromkeys(each.get("driver") or "" for each in results)
     skips = {driver: found for driver in drivers if (found := _skipped(results, driver))}

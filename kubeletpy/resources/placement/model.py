@@ -15,6 +15,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
+from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
@@ -364,7 +365,7 @@ def touching(counts: Mapping[int, int], nodes: Sequence[int]) -> list[int]:
 UNEXPECTED = AdmissionReason.UNEXPECTED_ADMISSION_ERROR
 
 
-class AllocationRefused(Exception):
+class AllocationRefused(CausedError):
     """A provider cannot allocate what a container requests: the pod is refused.
 
     ``reason`` is that of the pod's status, and the text its message; ``container`` is the one that
@@ -372,9 +373,13 @@ class AllocationRefused(Exception):
     """
 
     def __init__(
-        self, message: str, reason: AdmissionReason = UNEXPECTED, container: str = ""
+        self,
+        message: str,
+        reason: AdmissionReason = UNEXPECTED,
+        container: str = "",
+        cause: Cause | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, cause)
         self.reason = reason
         self.container = container
 

@@ -276,7 +276,7 @@ class Executor:
             self._pod_warning(
                 run,
                 Reason.FAILED_CREATE_POD_SANDBOX,
-                f"Failed to create pod sandbox: {failure.cause}",
+                f"Failed to create pod sandbox: {failure.reported}",
             )
             run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, failure.error, why)
             raise StopSync from failure

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.base.host.errors import machine_fault
+from kubeletpy.base.host.errors import cause_of
 from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import SandboxConfigError, SandboxStatus, StartError, about
+from kubeletpy.pods.runtime_status import SandboxConfigError, SandboxStatus, StartError
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -41,10 +41,10 @@ class SandboxFailed(Exception):
     def __init__(self, code: str, message: str, error: Exception | str) -> None:
         """``message`` goes to the pod's sync result, ``error`` into the event."""
         super().__init__(message)
-        cause, known = str(error), None if isinstance(error, str) else error
-        field = None if known is None else about(known)
-        self.error = StartError(code, message, about=field, fault=machine_fault(known))
-        self.cause = cause
+        self.error = StartError(
+            code, message, cause=None if isinstance(error, str) else cause_of(error)
+        )
+        self.reported = str(error)
 
 
 class SandboxUnchecked(Exception):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.errors import machine_fault
+from kubeletpy.base.host.errors import cause_of
 from kubeletpy.base.structs import replace
 from kubeletpy.images.image_manager import ImageManager, LocalImage
 from kubeletpy.images.policy import ImageError
@@ -201,7 +201,7 @@ class ContainerStarter:
                 error.message,
                 error.retry_at,
                 reported_retry_at=error.tries_at,
-                fault=machine_fault(error),
+                cause=cause_of(error),
             ) from error
 
     async def _gather_additions(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.host.errors import MachineFault, machine_fault
+from kubeletpy.base.host.errors import Cause, cause_of
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -18,7 +18,6 @@ from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods import runtime_status
 from kubeletpy.pods.pod import Pod, field_path
-from kubeletpy.pods.runtime_status import about as about_field
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.plan.actions import PodActions, StartContainer
@@ -191,14 +190,13 @@ class StartFailed(Exception):
         message: str,
         retry_at: float | None = None,
         *,
-        about: runtime_status.SpecField | None = None,
         reported_retry_at: float | None = None,
-        fault: MachineFault | None = None,
+        cause: Cause | None = None,
     ) -> None:
         """``reported_retry_at``: when it is tried again, where that is another time."""
         super().__init__(message)
         reported = retry_at if reported_retry_at is None else reported_retry_at
-        self.error = runtime_status.StartError(code, message, reported, about=about, fault=fault)
+        self.error = runtime_status.StartError(code, message, reported, cause=cause)
         self.retry_at = retry_at
 
 
@@ -223,9 +221,7 @@ def fail(
     recorder.event(run.reference(action), WARNING, Reason.FAILED, f"Error: {message}")
     if code == CONFIG_ERROR:  # no failed call would show it
         note(TraceCall.CREATE_CONTAINER, action.name, error=f"{code}: {message}")
-    of_machine = machine_fault(error)
-    spec_field = None if error is None else about_field(error)
-    raise StartFailed(code, message, about=spec_field, fault=of_machine) from error
+    raise StartFailed(code, message, cause=cause_of(error)) from error
 
 
 def ended_in_their_start(

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.host.files import write_private
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.text import lines, number
@@ -156,7 +157,7 @@ class UserNamespaceRanges:
         if not requests_user_namespace(pod):
             return None
         if not self._supporting():
-            raise UserNamespaceError(_refusal(""))
+            raise _unsupported("")
         if pod.uid in self._unknown:
             file = self._pods_dir / pod.uid / FILE
             raise UserNamespaceError(f"the record of the pod's user namespace is broken: {file}")
@@ -168,7 +169,7 @@ class UserNamespaceRanges:
         async def lookup(pod: Pod) -> str:
             name = await handler(pod)
             if requests_user_namespace(pod) and name not in self._supporting():
-                raise UserNamespaceError(_refusal(name))
+                raise _unsupported(name)
             return name
 
         return lookup
@@ -296,9 +297,12 @@ def _check_owned(owned: SubordinateIds, ids_per_pod: int) -> None:
         raise UnusableIds(owned.source, f"{count} ids from {first} on: {why}")
 
 
-def _refusal(handler: str) -> str:
+def _unsupported(handler: str) -> UserNamespaceError:
     who = f'RuntimeClass handler "{handler}"' if handler else "runtime"
-    return f"can't set `spec.hostUsers: false`, {who} does not support user namespaces"
+    return UserNamespaceError(
+        f"can't set `spec.hostUsers: false`, {who} does not support user namespaces",
+        Cause(CauseKind.USER_NAMESPACE),
+    )
 
 
 async def settle_unknown_ranges(namespaces: UserNamespaceRanges, runtime: RuntimeService) -> None:

@@ -15,11 +15,12 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.names import namespace_of, normalize, shared_namespaces
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.pods.pod import HostnameError, Pod, is_sidecar, kernel_hostname
 from kubeletpy.pods.resources import pod_limits, pod_requests
-from kubeletpy.pods.runtime_status import SandboxConfigError, SpecField
+from kubeletpy.pods.runtime_status import SandboxConfigError
 from kubeletpy.pods.shape import unknown_value
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.resources import linux_resources, overhead_resources
@@ -47,7 +48,7 @@ _CLUSTER_OPTIONS = ("ndots:5",)
 class ResolvConfError(SandboxConfigError):
     """The host's resolv.conf cannot be used."""
 
-    about = SpecField.RESOLV_CONF
+    cause = Cause(CauseKind.RESOLV_CONF)
 
 
 class ResolverConfig(Struct, frozen=True):

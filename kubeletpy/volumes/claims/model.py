@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
-from kubeletpy.base.host.errors import MachineFault
+from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 from kubeletpy.pods.pod import Pod
 
@@ -70,8 +70,8 @@ class Waits(Struct, frozen=True):
     """The pending or failed call: ``NodeStageVolume of driver x``; else empty."""
     retry_at: float | None = None
     """When it is retried, in event-loop time; None: when something changes."""
-    fault: MachineFault | None = None
-    """The machine's fault for which the call failed, such as a full disk."""
+    failure: Cause | None = None
+    """Why the call failed, as data, where advice depends on it."""
 
 
 def wait_text(wait: Waits) -> str:
@@ -92,6 +92,10 @@ class VolumeWait(Struct, frozen=True):
     wait: Waits
     since: float | None = None
     """Event-loop time."""
+    driver: str = ""
+    """Its CSI driver; empty for other kinds, and while that is not known."""
+    export: str = ""
+    """``server:path`` of an NFS volume."""
 
 
 class VolumeSource(HidesFields, Struct, frozen=True):
@@ -328,7 +332,7 @@ class PodUse(Struct, frozen=True):
     """No other pod of this node has, or may have, the volume."""
 
 
-class OperationFailed(Exception):
+class OperationFailed(CausedError):
     """An operation on a volume failed.
 
     Attributes:

@@ -12,7 +12,8 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.kubeapi.errors import ApiError
+from kubeletpy.base.host.errors import Cause, CauseKind
+from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import SECRETS, KubeApi
 from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed
 
@@ -35,7 +36,11 @@ async def read_secret(
     try:
         found = await kube_api.get(SECRETS, name, where)
     except ApiError as error:
-        raise _failed(f"{reported} could not be read: {error.message}") from None
+        cause = Cause(CauseKind.VOLUME_SECRET, name, where)
+        raise _failed(
+            f"{reported} could not be read: {error.message}",
+            cause=cause if isinstance(error, NotFound) else None,
+        ) from None
     return _decoded(found.get("data"), reported)
 
 
@@ -49,5 +54,11 @@ def _decoded(data: Any, reported: str) -> dict[str, str]:
     return values
 
 
-def _failed(message: str, outcome: FailureOutcome = FailureOutcome.TRANSIENT) -> OperationFailed:
-    return OperationFailed(outcome, message)
+def _failed(
+    message: str,
+    outcome: FailureOutcome = FailureOutcome.TRANSIENT,
+    cause: Cause | None = None,
+) -> OperationFailed:
+    failed = OperationFailed(outcome, message)
+    failed.cause = cause
+    return failed

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
@@ -175,7 +176,8 @@ class _Sources(HidesFields, Struct):
                 # a pod's message should not show a path of the host
                 why = error.strerror if isinstance(error, OSError) else str(error)
                 self.files[volume, path] = ContainerConfigError(
-                    f'file "{path}" in volume "{volume}" cannot be read: {why}'
+                    f'file "{path}" in volume "{volume}" cannot be read: {why}',
+                    Cause(CauseKind.ENV_FILE, path, volume),
                 )
 
     def _read(self, volume: str, path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from kubeletpy.base.host.errors import CausedError
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
 MAX_FILE_NAME = 255
@@ -124,7 +125,7 @@ def sub_path_parts(path: str) -> list[str]:
 # The content of a volume's files, and the credentials that some of it is made of.
 
 
-class PayloadError(Exception):
+class PayloadError(CausedError):
     """The files of a volume cannot be made; the message names the object and what it lacks."""
 
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
+from kubeletpy.base.host.errors import Cause, CausedError, CauseKind
 from kubeletpy.base.host.files import Tree, make_directory
 from kubeletpy.base.structs import Struct
 from kubeletpy.volumes.files.paths import UnsafePath
@@ -132,7 +133,7 @@ _FILE_MODE = 0o644
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class HostPathError(Exception):
+class HostPathError(CausedError):
     """The path does not match the volume's type."""
 
 
@@ -158,7 +159,9 @@ def prepare(path: str, kind: str) -> None:
     except FileNotFoundError:
         mode = 0
     if not fits(mode):
-        raise HostPathError(f"hostPath type check failed: {path} is not {what}")
+        raise HostPathError(
+            f"hostPath type check failed: {path} is not {what}", Cause(CauseKind.HOST_PATH, path)
+        )
 
 
 def _make_directories(path: Path) -> None:
@@ -175,7 +178,10 @@ def _make_directories(path: Path) -> None:
 
 def _make_file(path: Path) -> None:
     if not path.parent.is_dir():
-        raise HostPathError(f"hostPath type check failed: {path.parent} does not exist")
+        raise HostPathError(
+            f"hostPath type check failed: {path.parent} does not exist",
+            Cause(CauseKind.HOST_PATH, str(path.parent)),
+        )
     try:
         made = os.open(path, _NEW, _FILE_MODE)
     except FileExistsError:

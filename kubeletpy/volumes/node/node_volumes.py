@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.errors import MachineFault, NoThread
+from kubeletpy.base.host.errors import Cause, CauseKind, NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import run_together
@@ -101,7 +101,7 @@ class _PodState(HidesFields, Struct):
     bytes: dict[str, int] = field(default_factory=dict)
     """Volume name -> size of its files as last found."""
     unanswered: Unanswered = field(default_factory=Unanswered)
-    faults: dict[str, MachineFault] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict)
     """Volume name -> the machine's fault for which it could not be set up or updated."""
 
     def bytes_besides(self, work: Sequence[pod_volumes_set_up.VolumeWork]) -> int:
@@ -244,7 +244,7 @@ class NodeVolumes:
                 await asyncio.sleep(0)
             self._accounts.worked(pod.uid, outcomes[first : first + OUTCOMES_A_TURN], now)
         failed = {made.volume.name: made.problem for made in outcomes if made.problem}
-        state.faults = {made.volume.name: made.fault for made in outcomes if made.fault is not None}
+        state.causes = {made.volume.name: made.cause for made in outcomes if made.cause is not None}
         for item in work:
             if item.volume.name not in failed:
                 state.made_of[item.volume.name] = tuple(item.inputs)
@@ -452,7 +452,7 @@ class NodeVolumes:
                 return TokenInput(await self._tokens.get(pod, _token_key(pod, source), left))
             if kind == "clusterTrustBundle":
                 if self._bundles is None:
-                    return PayloadError(NO_BUNDLES)
+                    return PayloadError(NO_BUNDLES, Cause(CauseKind.TRUST_BUNDLE_GATE))
                 return TrustInput(await self._bundles.anchors(pod.uid, source))
             if kind == "configMap":
                 ref = ObjectRef("configMap", source.get("name") or "")
@@ -495,8 +495,8 @@ class NodeVolumes:
         for name, problem in problems.items():
             self._report_mount_failure(pod, state, name, problem)
         text = f"unmounted volumes=[{' '.join(problems)}]: {'; '.join(_listed(problems))}"
-        faults = (state.faults[name] for name in problems if name in state.faults)
-        return VolumeError(text, reported=True, fault=next(faults, None))
+        causes = (state.causes[name] for name in problems if name in state.causes)
+        return VolumeError(text, reported=True, cause=next(causes, None))
 
     def _report_mount_failure(self, pod: Pod, state: _PodState, volume: str, problem: str) -> None:
         if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):

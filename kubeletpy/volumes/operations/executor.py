@@ -158,10 +158,11 @@ class VolumeOperations:
 
     def reports(self, uid: str) -> list[claims.VolumeWait]:
         """The wait of each volume of a pod, for setup or teardown, and when it began."""
-        found = [
-            claims.VolumeWait(name, wait, self._times.began_at((uid, name)))
-            for name, wait in self.waits(uid).items()
-        ]
+        found = []
+        for name, wait in self.waits(uid).items():
+            began, spec = self._times.began_at((uid, name)), self.state.spec(uid, name)
+            of = ("", "") if spec is None else (spec.driver, spec.export)
+            found.append(claims.VolumeWait(name, wait, began, *of))
         under_way = [(each.operation, each.begun) for each in self.state.running.values()]
         found += ending_waits(uid, self.state.actual, under_way, self._backoffs.failures)
         return found

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from kubeletpy.base.host.errors import MachineFault, machine_fault
+from kubeletpy.base.host.errors import Cause, cause_of
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
@@ -166,7 +166,7 @@ class Failure(Struct, frozen=True):
     """Event-loop time."""
     at: float = 0.0
     """Time of the first failure in this row, by the same clock."""
-    fault: MachineFault | None = None
+    cause: Cause | None = None
 
 
 class Facts(Struct, frozen=True):
@@ -227,9 +227,9 @@ class Backoffs:
         count = before.count if before is not None else 0
         since = before.at if before is not None else now
         wait = min(FIRST_MS << count, LAST_MS) / 1000
-        fault = machine_fault(error)
+        cause = cause_of(error)
         self.failures[tried] = Failure(
-            error.message, error.call, count + 1, now + wait, since, fault
+            error.message, error.call, count + 1, now + wait, since, cause
         )
         self._drivers[tried] = driver
 

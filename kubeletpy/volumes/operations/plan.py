@@ -35,9 +35,9 @@ def plan(
 
 def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
     """The wait for the next attempt of an operation that failed."""
-    retry_at, fault = failure.retry_at, failure.fault
+    retry_at, cause = failure.retry_at, failure.cause
     return claims.Waits(
-        claims.WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, fault
+        claims.WaitCause.BACKOFF, about, failure.message, failure.call, retry_at, cause
     )
 
 
@@ -418,9 +418,10 @@ def ending_waits(
             wait = claims.Waits(
                 claims.WaitCause.BUSY, about, f"{operation.call} is under way", operation.call
             )
-            yield claims.VolumeWait(mount.left.spec_name, wait, at)
+            yield claims.VolumeWait(mount.left.spec_name, wait, at, mount.left.driver)
         elif failure is not None:
-            yield claims.VolumeWait(mount.left.spec_name, backs_off(about, failure), failure.at)
+            wait = backs_off(about, failure)
+            yield claims.VolumeWait(mount.left.spec_name, wait, failure.at, mount.left.driver)
 
 
 # Whether a volume is expanded on this node, and the status of its claim (tables so2, so3).

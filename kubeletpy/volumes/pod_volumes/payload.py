@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.errors import Cause, CauseKind, cause_of
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
@@ -93,21 +94,22 @@ def build_payload(
     default = _mode(volume.source.get("defaultMode"), DEFAULT_MODE)
     user = volume.source.get("defaultUser") if owner.chosen else None
     files: paths.Payload = {}
-    problems: list[str] = []
+    problems: list[paths.PayloadError] = []
     for (kind, source), found in zip(sources_of(volume), inputs, strict=True):
         try:
             context = _Context(namespace, default, user, owner, left, most)
             made = _SOURCES[kind](source, found, context)
         except paths.PayloadError as error:
-            problems.append(str(error))
+            problems.append(error)
             continue
         left -= payload_size(made)
         if left < 0:
             raise too_large(most)
         files.update(made)
     if problems:
-        joined = ", ".join(problems)
-        raise paths.PayloadError(f"[{joined}]" if len(problems) > 1 else joined)
+        joined = ", ".join(map(str, problems))
+        text = f"[{joined}]" if len(problems) > 1 else joined
+        raise paths.PayloadError(text, next((each.cause for each in problems if each.cause), None))
     return files
 
 
@@ -149,7 +151,7 @@ class _Context(Struct, frozen=True):
 
 def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     name = source.get("name") or ""
-    obj = _object(found, f'configmap "{name}" not found', source)
+    obj = _object(found, "configMap", name, source)
     if obj is None:
         return {}
     data = {key: text.encode("utf-8", "surrogatepass") for key, text in _texts(obj.get("data"))}
@@ -161,7 +163,7 @@ def _config_map(source: Mapping[str, Any], found: Input, context: _Context) -> p
 
 def _secret(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     name = source.get("secretName") or source.get("name") or ""
-    obj = _object(found, f'secret "{name}" not found', source)
+    obj = _object(found, "secret", name, source)
     if obj is None:
         return {}
     where = f"secret {context.namespace}/{name}"
@@ -197,7 +199,8 @@ def _token(source: Mapping[str, Any], found: Input, context: _Context) -> paths.
 
 def _trust(source: Mapping[str, Any], found: Input, context: _Context) -> paths.Payload:
     if not isinstance(found, paths.TrustInput):
-        raise paths.PayloadError(str(found))
+        cause = cause_of(found) if isinstance(found, Exception) else None
+        raise paths.PayloadError(str(found), cause)
     return {_path(source.get("path")): _for_owner(found.pem, source, context)}
 
 
@@ -259,13 +262,15 @@ _SOURCES: dict[str, Callable[[Mapping[str, Any], Input, _Context], paths.Payload
 }
 
 
-def _object(found: Input, missing: str, source: Mapping[str, Any]) -> JSON | None:
+def _object(found: Input, kind: str, name: str, source: Mapping[str, Any]) -> JSON | None:
     if isinstance(found, Exception):
         raise paths.PayloadError(str(found))
     if found is None:
         if source.get("optional"):
             return None
-        raise paths.PayloadError(missing)
+        raise paths.PayloadError(
+            f'{kind.lower()} "{name}" not found', Cause(CauseKind.OBJECT_MISSING, name, kind)
+        )
     assert isinstance(found, dict), "an object"
     return found
 
@@ -284,7 +289,7 @@ def _select(
         if key not in data:
             if source.get("optional"):
                 continue
-            raise paths.PayloadError(f"{missing}{key}")
+            raise paths.PayloadError(f"{missing}{key}", Cause(CauseKind.KEY_MISSING, key))
         mode = _mode(item.get("mode"), context.default_mode)
         files[_path(item.get("path"))] = paths.FileContent(data[key], mode, _chosen(item, context))
     return files

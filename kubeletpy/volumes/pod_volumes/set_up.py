@@ -21,7 +21,7 @@ from typing import Any
 
 from kubeletpy.base.api.quantity import parse, value
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.errors import MachineFault, machine_fault
+from kubeletpy.base.host.errors import Cause, cause_of
 from kubeletpy.base.host.files import remove_tree
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
 from kubeletpy.base.text import number
@@ -99,8 +99,8 @@ class SetUpOutcome(Struct, frozen=True):
     """Bytes of its files; 0 for kinds that are not made of files."""
     existed: bool
     """Whether it existed before, perhaps left by a previous agent."""
-    fault: MachineFault | None = None
-    """The fault of the machine behind the problem."""
+    cause: Cause | None = None
+    """Why, as data, where advice depends on it."""
 
 
 def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOutcome]:
@@ -115,17 +115,17 @@ def set_up_all(work: Sequence[VolumeWork], setting: PodSetting) -> list[SetUpOut
 
 def _outcome(item: VolumeWork, setting: PodSetting, left: int) -> SetUpOutcome:
     made, begun, problem, existed = 0, time.perf_counter(), "", False
-    fault: MachineFault | None = None
+    cause: Cause | None = None
     owning: list[float] = []
     try:
         existed = _was_set_up(item.volume, setting.paths)
         with complete_errors(_directory(item.volume, setting.paths)):
             made = _set_up(item, setting, owning, left)
     except (PayloadError, EmptyDirError, HostPathError, UnsafePath, OSError) as error:
-        problem, fault = str(error), machine_fault(error)
+        problem, cause = str(error), cause_of(error)
     seconds = time.perf_counter() - begun
     return SetUpOutcome(
-        item.volume, problem, seconds, sum(owning) if owning else None, made, existed, fault
+        item.volume, problem, seconds, sum(owning) if owning else None, made, existed, cause
     )
 
 

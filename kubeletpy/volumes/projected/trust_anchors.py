@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import meets
 from kubeletpy.volumes.files.paths import PayloadError
@@ -93,9 +94,11 @@ def anchors_of(source: Mapping[str, Any], bundles: Mapping[str, Bundle]) -> byte
         if selector is None:
             missing += ": it is missing, and selects none"
     else:
-        raise PayloadError("clusterTrustBundle: name or signerName must be set")
+        raise PayloadError(
+            "clusterTrustBundle: name or signerName must be set", Cause(CauseKind.TRUST_BUNDLE)
+        )
     if not chosen and not source.get("optional"):
-        raise PayloadError(missing)
+        raise PayloadError(missing, Cause(CauseKind.TRUST_BUNDLE))
     return b"".join(map(block, sorted(frozenset[bytes]().union(*(b.anchors for b in chosen)))))
 
 

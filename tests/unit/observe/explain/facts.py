@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeletpy.base.host.errors import Cause
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step
 from kubeletpy.observe.explain.facts import PodFacts
@@ -89,6 +90,8 @@ def doing(
     return trace
 
 
-def failed(step: Step | None, error: str, stage: Stage = Stage.SYNC) -> LastSync:
+def failed(
+    step: Step | None, error: str, stage: Stage = Stage.SYNC, cause: Cause | None = None
+) -> LastSync:
     """A last sync that failed."""
-    return LastSync(stage, SyncOutcome(error=error, step=step), NOW - 3)
+    return LastSync(stage, SyncOutcome(error=error, step=step, cause=cause), NOW - 3)

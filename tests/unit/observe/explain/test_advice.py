@@ -6,119 +6,122 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.host.errors import FaultKind, MachineFault
+from kubeletpy.base.host.errors import Cause, CauseKind, FaultKind, MachineFault
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.gather import explain
+from kubeletpy.observe.explain.hints import SEE_MESSAGE
 from kubeletpy.observe.explain.model import Wait, WaitKind
-from kubeletpy.pods.runtime_status import StartError
-from kubeletpy.podworkers.history import LastSync
+from kubeletpy.pods.runtime_status import Decision, StartError
+from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
 from tests.unit.observe.explain.facts import NOW, facts, failed, not_ready, waiting
 from tests.unit.podworkers.builders import make_pod
 
-CLAIM, RESIZE, START = WaitKind.CLAIM, WaitKind.RESIZE, WaitKind.START_ERROR
+KIND = CauseKind
 
 
 @pytest.mark.parametrize(
-    ("kind", "subject", "why", "found"),
+    ("cause", "found"),
     [
         (
-            CLAIM,
-            "c",
-            "DRA driver gpu.example is not registered on this node (registered: none)",
+            Cause(KIND.CLAIM_DRIVER_MISSING, "gpu.example"),
             "install the node plugin of DRA driver gpu.example (a DaemonSet as a rule): it has to "
             "run on this node and register with it",
         ),
+        (Cause(KIND.CLAIM_MISSING, "c"), "create ResourceClaim c in namespace default"),
         (
-            CLAIM,
-            "c",
-            'ResourceClaim default/c cannot be read: resourceclaims "c" not found',
-            "create ResourceClaim c in namespace default",
-        ),
-        (
-            CLAIM,
-            "c",
-            "ResourceClaim default/c is not reserved for this pod",
+            Cause(KIND.CLAIM_NOT_RESERVED, "c"),
             "see why the scheduler has not allocated it for this pod: kubectl describe "
             "resourceclaim -n default c",
         ),
         (
-            CLAIM,
-            "c",
-            "NodePrepareResources of DRA driver gpu.example is under way",
+            Cause(KIND.CLAIM_DRIVER, "gpu.example"),
             "see the log of the node plugin of DRA driver gpu.example on this node",
         ),
-        (CLAIM, "c", "odd", ""),
         (
-            RESIZE,
-            "deferred",
-            "",
-            "end other pods of this node, or request less: it is retried automatically",
+            Cause(KIND.OBJECT_MISSING, "db", "secret"),
+            "create secret db in namespace default or mark it optional; the agent then retries",
         ),
+        (Cause(KIND.VOLUME_SECRET, "key", "infra"), "create secret key in namespace infra"),
         (
-            RESIZE,
-            "infeasible",
-            "",
-            "request what the node can give, or create a new pod with these resources",
-        ),
-        (
-            RESIZE,
-            "failing",
-            "",
-            "see the log of the container runtime, or request the previous size",
-        ),
-        (RESIZE, "in progress", "", ""),
-        (
-            START,
-            "main",
-            'file "a.env" in volume "v" cannot be read: No such file',
+            Cause(KIND.ENV_FILE, "a.env", "v"),
             "have an init container write file a.env into volume v, or mark the fileKeyRef "
             "optional",
         ),
         (
-            START,
-            "main",
-            'environment variable key "K" not found in file "a.env"',
+            Cause(KIND.ENV_FILE_KEY, "K", "a.env"),
             "add key K to file a.env, or mark the fileKeyRef optional",
         ),
-        (START, "main", "odd", ""),
         (
-            WaitKind.RETRY,
-            "",
-            "runtime does not support user namespaces",
+            Cause(KIND.USER_NAMESPACE),
             "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
             "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod",
         ),
-        (WaitKind.RETRY, "", "odd", ""),
+        (
+            Cause(KIND.TRUST_BUNDLE),
+            "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
+            "optional",
+        ),
+        (
+            Cause(KIND.TRUST_BUNDLE_GATE),
+            "enable the feature gate ClusterTrustBundleProjection on this node",
+        ),
+        (
+            Cause(KIND.HOST_PATH, "/srv/x{y}"),
+            "create /srv/x{y} on this node as the hostPath's type requires, or change the type",
+        ),
+        (None, SEE_MESSAGE),
     ],
 )
-def test_the_next_step_of_a_wait(kind: WaitKind, subject: str, why: str, found: str) -> None:
-    assert advice(facts(), Wait(kind, subject, why)) == found
+def test_the_next_step_depends_on_the_cause_alone(cause: Cause | None, found: str) -> None:
+    """Whatever the message is."""
+    waits = not_ready(waiting("ContainerCreating"))
+    last = failed(Step.VOLUMES, "any text", cause=cause)
+    assert explain(facts(status=waits, last_sync=last)).hint == found
 
 
 @pytest.mark.parametrize(
-    ("message", "found"),
+    ("cause", "found"),
     [
         (
-            "number of devices unavailable for v.example/gpu. Requested: 9, Available: 6",
+            Cause(KIND.DEVICES_TAKEN, "v.example/gpu"),
             "request less of v.example/gpu, or use a node that has more devices",
         ),
         (
-            "no healthy devices present; cannot allocate unhealthy devices v.example/gpu, which",
+            Cause(KIND.DEVICES_UNHEALTHY, "v.example/gpu"),
             "see the log of the device plugin of v.example/gpu, or use a node with healthy devices",
         ),
         (
-            "Pod was rejected: The node had condition: [MemoryPressure]. ",
+            Cause(KIND.NODE_PRESSURE),
             "kubeletpy explain --node shows what would help the node; use another one until then",
         ),
-        ("odd", ""),
+        (None, "create a new pod once that is fixed"),
     ],
 )
-def test_the_next_step_of_a_refusal(message: str, found: str) -> None:
-    assert advice(facts(status={"phase": "Failed", "message": message}), None) == found
+def test_the_next_step_of_a_refusal(cause: Cause | None, found: str) -> None:
+    """An agent that has restarted has only the text of the refusal, and gives a general step."""
+    status = not_ready(phase="Failed", reason="UnexpectedAdmissionError", message="any text")
+    refusal = HistoryEntry(NOW - 9, Decision("refuse the pod", "any text", cause=cause))
+    assert explain(facts(status=status, history=(refusal,))).hint == found
+
+
+@pytest.mark.parametrize(
+    ("subject", "found"),
+    [
+        (
+            "deferred",
+            "end other pods of this node, or request less: it is retried automatically",
+        ),
+        ("infeasible", "request what the node can give, or create a new pod with these resources"),
+        ("failing", "see the log of the container runtime, or request the previous size"),
+        ("in progress", ""),
+    ],
+)
+def test_the_next_step_of_a_resize(subject: str, found: str) -> None:
+    assert advice(facts(), Wait(WaitKind.RESIZE, subject, "")) == found
 
 
 def test_no_wait_has_no_advice() -> None:
@@ -222,11 +225,12 @@ DISK = MachineFault(FaultKind.SPACE, "/k/pods/u/x", "/k", 64 << 20, 100, 1000, 5
 )
 def test_faults_of_the_machine(fault: MachineFault, found: str) -> None:
     """The data decides, whatever the message is."""
-    outcome = SyncOutcome(error="any words", step=Step.VOLUMES, fault=fault)
+    cause = Cause(KIND.MACHINE, fault=fault)
+    outcome = SyncOutcome(error="any words", step=Step.VOLUMES, cause=cause)
     waits = not_ready(waiting("ContainerCreating"))
     notified = explain(facts(status=waits, last_sync=LastSync(Stage.SYNC, outcome, NOW - 3)))
     assert (notified.cause, notified.hint) == ("node-fault", found)
-    error = StartError("CreateContainerConfigError", "any words", NOW + 7, fault=fault)
+    error = StartError("CreateContainerConfigError", "any words", NOW + 7, cause=cause)
     notified = explain(facts(status=waits, start_errors={"main": error}))
     assert (notified.cause, notified.hint) == ("node-fault", found)
 

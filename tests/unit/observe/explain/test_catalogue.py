@@ -11,6 +11,7 @@ import pytest
 from msgspec import to_builtins
 
 from kubeletpy.base.api.times import format_time
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.images.policy import PullPosition, never_pulled
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
@@ -18,7 +19,7 @@ from kubeletpy.observe.explain.facts import NodeTaint
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.texts import LONGEST, READ, cause
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome, SpecField, StartError
+from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.records import Stage
@@ -39,11 +40,12 @@ from tests.unit.podworkers.builders import make_pod
 
 UID = "5d8f33cd-7283-44ae-824e-24af3478d525"
 LOG = "see its log: kubectl logs -n default web -c main"
-HOOK = (
-    "PostStartHookError: Exec lifecycle hook ([/bin/sh -c echo hook says no; exit 7]) for "
+HOOK = StartError(
+    "PostStartHookError",
+    "Exec lifecycle hook ([/bin/sh -c echo hook says no; exit 7]) for "
     "Container "
     f'"main" in Pod "hook_shop({UID})" failed - error: command \'/bin/sh -c echo hook says no; '
-    "exit 7' exited with 7, message: 'hook says no\\n'"
+    "exit 7' exited with 7, message: 'hook says no\\n'",
 )
 PULLING = 'Back-off pulling image "{0}": ErrImagePull: failed to pull and unpack image "{0}": '
 RESOLVE = PULLING + "failed to resolve image: "
@@ -52,7 +54,7 @@ BAD = ProbeOutcome.FAILURE
 
 def start(code: str, message: str, **more: Any) -> dict[str, Any]:
     """A container that has been failing to start for 300 s."""
-    error = StartError(code, message, NOW + 7, more.pop("cause", ""), more.pop("about", None))
+    error = StartError(code, message, NOW + 7, more.pop("previous", None), more.pop("known", None))
     entry, ips = waiting(code, **more.pop("entry", {})), more.pop("ips", [])
     status = not_ready(entry, phase=more.pop("phase", "Pending"), podIPs=ips)
     return {"status": status, "start_errors": {"main": error}, "wrong_since": NOW - 300, **more}
@@ -126,7 +128,7 @@ HELD = (
 NO_CLASS = SyncOutcome(
     error="failed to CreatePodSandbox for web_default(67d729b8) with CreatePodSandboxError: Failed "
     'to create sandbox for pod "web_default(67d729b8)": RuntimeClass "gold" not found',
-    about=SpecField.RUNTIME_CLASS,
+    cause=Cause(CauseKind.RUNTIME_CLASS),
 )
 READY_NEVER = {"type": "Ready", "status": "False", "lastTransitionTime": ago(50)}
 ENDS: Any = {"deletionTimestamp": ago(-510), "deletionGracePeriodSeconds": 600}
@@ -248,7 +250,11 @@ CASES: list[Case] = [
     (
         "never pulled, and on the node for others",
         None,
-        start("ErrImageNeverPull", never_pulled("x:2", present=True)),
+        start(
+            "ErrImageNeverPull",
+            never_pulled("x:2", present=True),
+            known=Cause(CauseKind.NOT_VERIFIED),
+        ),
         'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is on '
         "the node, but no pull has verified this pod's credentials for it, and the pull policy of "
         "Never allows no pull; next try in 7s",
@@ -308,7 +314,7 @@ CASES: list[Case] = [
     (
         "its postStart hook fails",
         None,
-        crash(0, "Completed", cause=HOOK),
+        crash(0, "Completed", previous=HOOK),
         "not running: container main keeps being stopped because its postStart hook fails: command "
         "'/bin/sh -c echo hook says no; exit 7' exited with 7, message: 'hook says no\\n', 4 "
         "restarts; "
@@ -366,7 +372,11 @@ CASES: list[Case] = [
     (
         "no such configMap",
         None,
-        start("CreateContainerConfigError", 'configmap "nope" not found'),
+        start(
+            "CreateContainerConfigError",
+            'configmap "nope" not found',
+            known=Cause(CauseKind.OBJECT_MISSING, "nope", "configMap"),
+        ),
         "not running: container main can't start: CreateContainerConfigError: configmap "
         '"nope" not '
         "found; next try in 7s",
@@ -377,7 +387,11 @@ CASES: list[Case] = [
     (
         "no such key",
         None,
-        start("CreateContainerConfigError", "couldn't find key zz in ConfigMap default/cm"),
+        start(
+            "CreateContainerConfigError",
+            "couldn't find key zz in ConfigMap default/cm",
+            known=Cause(CauseKind.KEY_MISSING, "zz", "cm"),
+        ),
         "not running: container main can't start: CreateContainerConfigError: couldn't find "
         "key zz in "
         "ConfigMap default/cm; next try in 7s",
@@ -395,6 +409,7 @@ CASES: list[Case] = [
                 Step.VOLUMES,
                 "Unable to attach or mount volumes: unmounted volumes=[v]: "
                 'volume "v": secret "db" not found',
+                cause=Cause(CauseKind.OBJECT_MISSING, "db", "secret"),
             ),
         },
         'not running: volume "v": secret "db" not found; next try in 42s',
@@ -408,7 +423,7 @@ CASES: list[Case] = [
         start(
             "CreateContainerConfigError",
             'failed to prepare subPath for volumeMount "v" of container "main": Not a directory',
-            about=SpecField.SUB_PATH,
+            known=Cause(CauseKind.SUB_PATH),
         ),
         "not running: container main can't start: CreateContainerConfigError: failed to prepare "
         'subPath for volumeMount "v" of container "main": Not a directory; next try in 7s',
@@ -671,7 +686,7 @@ CASES: list[Case] = [
         start(
             "CreateContainerConfigError",
             "container has runAsNonRoot and image will run as root",
-            about=SpecField.RUN_AS_NON_ROOT,
+            known=Cause(CauseKind.RUN_AS_NON_ROOT),
         ),
         "not running: container main can't start: CreateContainerConfigError: container has "
         "runAsNonRoot and image will run as root; next try in 7s",
@@ -682,7 +697,7 @@ CASES: list[Case] = [
     (
         "reads an address that the node does not have yet",
         None,
-        start("CreateContainerConfigError", "no address", about=SpecField.NODE_ADDRESS),
+        start("CreateContainerConfigError", "no address", known=Cause(CauseKind.NODE_ADDRESS)),
         "not running: container main can't start: CreateContainerConfigError: no address; next try "
         "in 7s",
         "node-address",
@@ -703,7 +718,7 @@ CASES: list[Case] = [
     (
         "its postStart hook has failed just now",
         None,
-        start("PostStartHookError", HOOK.partition(": ")[2]),
+        start("PostStartHookError", HOOK.message),
         "not running: container main can't start: PostStartHookError: command '/bin/sh -c echo "
         "hook says no; exit 7' exited with 7, message: 'hook says no\\n'; next try in 7s",
         "post-start-hook",

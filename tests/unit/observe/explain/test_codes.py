@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import replace
-from kubeletpy.images.policy import never_pulled
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.verdict import (
@@ -20,10 +20,7 @@ from kubeletpy.observe.explain.verdict import (
     terminal_code,
     wait_code,
 )
-from kubeletpy.pods.runtime_status import ProbeOutcome, SpecField, StartError
-from kubeletpy.podworkers.history import LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import Stage
+from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import (
@@ -31,6 +28,7 @@ from tests.unit.observe.explain.facts import (
     STARTED,
     exited,
     facts,
+    failed,
     not_ready,
     running,
     waiting,
@@ -43,26 +41,11 @@ BAD = ProbeOutcome.FAILURE
 @pytest.mark.parametrize(
     ("kind", "why", "code"),
     [
-        (K.IMAGE, "InvalidImageName: x", "image-name-invalid"),
-        (K.IMAGE_BACKOFF, "ImagePullBackOff: not found", "image-not-found"),
         (K.CRASH_BACKOFF, "CrashLoopBackOff: back-off", "crash"),
-        (
-            K.START_ERROR,
-            'CreateContainerConfigError: secret "a" not found',
-            "config-object-missing",
-        ),
-        (K.VOLUME, 'volume "v": ConfigMap "a" Not Found', "config-object-missing"),
         (K.VOLUME, "driver ebs not found", "volume"),
         (K.VOLUME, "secret store is away", "volume"),
-        (K.VOLUME, "couldn't find key k in Secret a", "config-key-missing"),
-        (K.VOLUME, "references non-existent secret key: k", "config-key-missing"),
         (K.VOLUME, "failed to prepare subPath", "volume"),
-        (K.START_ERROR, 'env of "subpath": no', "container-config"),
-        (K.START_ERROR, "RunContainerError: no", "container-config"),
-        (K.START_ERROR, "device not found", "container-config"),
         (K.VOLUME, "timed out", "volume"),
-        (K.PROBE, "its readiness probe fails", "readiness-probe"),
-        (K.PROBE, "its startup probe has not succeeded yet", "startup-probe"),
         (K.RETRY, 'image "runtimeclass": no', "retry"),
         (K.RETRY, "no", "retry"),
         (K.API_WRITE, "refused", "api-write"),
@@ -73,46 +56,63 @@ def test_code_of_a_wait(kind: WaitKind, why: str, code: str) -> None:
     assert wait_code(facts(), Wait(kind, "main", why)) == code
 
 
-def test_errors_name_the_field_that_they_are_about() -> None:
-    error = StartError("CreateContainerConfigError", "no", about=SpecField.SUB_PATH)
-    mounts = facts(start_errors={"main": error})
-    assert wait_code(mounts, Wait(K.START_ERROR, "main", "couldn't find key")) == "subpath"
-    assert wait_code(mounts, Wait(K.START_ERROR, "other", "no")) == "container-config"
-    assert wait_code(mounts, Wait(K.VOLUME, "main", "no")) == "volume"
-    refused = facts(start_errors={"main": StartError("CreateContainerError", "no")})
-    program = 'CreateContainerError: exec: "/nope": stat /nope: no such file or directory'
-    assert wait_code(refused, Wait(K.START_ERROR, "main", program)) == "program-cannot-run"
-    assert wait_code(refused, Wait(K.START_ERROR, "main", "no")) == "container-config"
-    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RUNTIME_CLASS)
-    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
-    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "runtime-class"
-    assert wait_code(sandbox, Wait(K.NETWORK, "", "no")) == "network"
-    outcome = SyncOutcome(error="no", step=Step.RUNTIME, about=SpecField.RESOLV_CONF)
-    sandbox = facts(last_sync=LastSync(Stage.SYNC, outcome, NOW))
-    assert wait_code(sandbox, Wait(K.RETRY, "", "no")) == "resolv-conf"
+def start_code(code: str, message: str = "no", cause: Cause | None = None) -> str:
+    errors = {"main": StartError(code, message, cause=cause)}
+    return wait_code(facts(start_errors=errors), Wait(K.START_ERROR, "main", "any text"))
+
+
+def test_codes_of_starts() -> None:
+    assert start_code("CreateContainerError") == "container-config"
+    assert start_code("CreateContainerError", 'exec: "/nope": no such file') == "program-cannot-run"
+    assert start_code("RunContainerError") == "program-cannot-run"
+    assert start_code("PostStartHookError") == "post-start-hook"
+    assert start_code("RunContainerError", cause=Cause(CauseKind.SUB_PATH)) == "subpath"
 
 
 @pytest.mark.parametrize(
-    ("stated", "code"),
+    ("kind", "code"),
     [
-        ("InvalidImageName: unauthorized", "image-name-invalid"),
-        ("ErrImageNeverPull: unauthorized", "image-never-pulled"),
-        (f"ErrImageNeverPull: {never_pulled('a', present=False)}", "image-never-pulled"),
-        (f"ErrImageNeverPull: {never_pulled('a', present=True)}", "image-not-verified"),
-        ("ErrImagePull: unauthorized, not found", "image-access-denied"),
-        ("ErrImagePull: reading manifest 1 in a/b: authentication required", "image-access-denied"),
-        ("ErrImagePull: status 401", "image-access-denied"),
-        ("ErrImagePull: status 4010", "image"),
-        ("ErrImagePull: i/o timeout, not found", "registry-unreachable"),
-        ("ErrImagePull: status 503", "registry-unreachable"),
-        ("ErrImagePull: manifest unknown", "image-not-found"),
-        ("ErrImagePull: status 404", "image-not-found"),
-        ('ErrImagePull: image "unauthorized/not found" is odd', "image"),
-        ("not found", "image"),
+        (CauseKind.MACHINE, "node-fault"),
+        (CauseKind.OBJECT_MISSING, "config-object-missing"),
+        (CauseKind.KEY_MISSING, "config-key-missing"),
+        (CauseKind.RUNTIME_CLASS, "runtime-class"),
+        (CauseKind.RESOLV_CONF, "resolv-conf"),
+        (CauseKind.TRUST_BUNDLE, "retry"),
     ],
 )
-def test_code_of_an_image(stated: str, code: str) -> None:
-    assert image_code(stated) == code
+def test_codes_of_causes(kind: CauseKind, code: str) -> None:
+    last = failed(Step.RUNTIME, "any text", cause=Cause(kind))
+    assert wait_code(facts(last_sync=last), Wait(K.RETRY, "", "no")) == code
+    assert wait_code(facts(last_sync=last), Wait(K.NETWORK, "", "no")) == "network"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "code"),
+    [
+        ("InvalidImageName", "unauthorized", "image-name-invalid"),
+        ("ErrImageNeverPull", "unauthorized", "image-never-pulled"),
+        ("ErrImagePull", "unauthorized, not found", "image-access-denied"),
+        (
+            "ErrImagePull",
+            "reading manifest 1 in a/b: authentication required",
+            "image-access-denied",
+        ),
+        ("ErrImagePull", "status 401", "image-access-denied"),
+        ("ErrImagePull", "status 4010", "image"),
+        ("ErrImagePull", "i/o timeout, not found", "registry-unreachable"),
+        ("ErrImagePull", "status 503", "registry-unreachable"),
+        ("ErrImagePull", "manifest unknown", "image-not-found"),
+        ("ErrImagePull", "status 404", "image-not-found"),
+        ("ErrImagePull", 'image "unauthorized/not found" is odd', "image"),
+        ("ImagePullBackOff", "not found", "image-not-found"),
+        ("not found", "", "image"),
+    ],
+)
+def test_code_of_an_image(reason: str, message: str, code: str) -> None:
+    assert image_code(StartError(reason, message)) == code
+
+
+HOOK, OTHER = StartError("PostStartHookError", "no"), StartError("RunContainerError", "no")
 
 
 def crashed(reason: str = "Error", message: str = "", **more: Any) -> dict[str, Any]:
@@ -137,10 +137,10 @@ def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
         (crashed(probe_reports=reports(ProbeKind.STARTUP)), "killed-by-startup-probe"),
         (crashed(probe_reports=reports(ProbeKind.READINESS)), "crash"),
         (
-            crashed(start_errors={"main": StartError("x", "", cause="PostStartHookError: no")}),
+            crashed(start_errors={"main": StartError("x", "", previous=HOOK)}),
             "post-start-hook",
         ),
-        (crashed(start_errors={"main": StartError("x", "", cause="other")}), "crash"),
+        (crashed(start_errors={"main": StartError("x", "", previous=OTHER)}), "crash"),
     ],
 )
 def test_code_of_a_container_that_keeps_exiting(pod: dict[str, Any], code: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.texts import failing_watches
-from kubeletpy.pods.environment import SERVICES_UNREAD
 from kubeletpy.pods.runtime_status import StartError
 from tests.unit.observe.explain.facts import NOW, OFFSET, facts, not_ready, waiting
 
@@ -17,8 +17,8 @@ SERVICES = FailingWatch("services", "", "", f"watch of services: {WHY}", 40.0, 1
 TOKEN = FailingWatch("secrets", "default", "token", f"watch of secrets: {WHY}", 70.0, 5)
 
 
-def unstarted(message: str, **more: Any) -> PodFacts:
-    error = StartError("CreateContainerConfigError", message, NOW + 7)
+def unstarted(message: str, cause: Cause | None = None, **more: Any) -> PodFacts:
+    error = StartError("CreateContainerConfigError", message, NOW + 7, cause=cause)
     status = not_ready(waiting("CreateContainerConfigError"))
     return facts(status=status, start_errors={"main": error}, **more)
 
@@ -54,7 +54,8 @@ def test_many_watches_that_fail_for_one_reason_are_one_sentence() -> None:
 
 
 def test_a_pod_that_waits_for_services_names_their_watch() -> None:
-    found = explain(unstarted(SERVICES_UNREAD, failing_watches=(SERVICES,)))
+    unread = Cause(CauseKind.SERVICES_UNREAD)
+    found = explain(unstarted("no services", unread, failing_watches=(SERVICES,)))
     assert found.verdict == f"not running: the watch of services has failed for 1m: {WHY}"
     assert (found.waits[0].kind, found.waits[0].subject) == ("watch", "services")
     assert found.waits[0].since == 40.0 + OFFSET

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.devices.model import (
     FORGOTTEN_AFTER_S,
@@ -97,7 +98,10 @@ def test_4_unknown() -> None:
 
 
 def test_5_none_healthy() -> None:
-    no = Unallocatable(f"no healthy devices present; cannot allocate unhealthy devices {GPU}")
+    no = Unallocatable(
+        f"no healthy devices present; cannot allocate unhealthy devices {GPU}",
+        Cause(CauseKind.DEVICES_UNHEALTHY, GPU),
+    )
     assert decided(state(PluginDevice("a", "Unhealthy"))) == no
     stopped = state(*devices("a"))
     stopped.stopped(GPU, 0.0)
@@ -174,7 +178,8 @@ def test_9_too_few() -> None:
     made.reserved[asking] = Reservation(DeviceRequest(asking, 1), frozenset("b"))
     answer = decided(made, 2)
     assert answer == Unallocatable(
-        f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0"
+        f"requested number of devices unavailable for {GPU}. Requested: 2, Available: 0",
+        Cause(CauseKind.DEVICES_TAKEN, GPU),
     )
     del made.reserved[asking]
     assert isinstance(decided(made, 1), DeviceChoice)

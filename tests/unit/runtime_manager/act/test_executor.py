@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.pods.pod import Mount
-from kubeletpy.pods.runtime_status import PodRuntimeStatus, SpecField
+from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.protocol import HookFailed, SyncPodRequest
@@ -163,7 +164,7 @@ async def test_unchecked_sandbox_is_found_by_the_next_sync(tmp_path: Path) -> No
 async def test_runtime_class_that_is_not_there(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     result = await node.sync(make_pod(runtimeClassName="fast"))
-    assert result.about() is SpecField.RUNTIME_CLASS
+    assert result.cause() == Cause(CauseKind.RUNTIME_CLASS)
     assert node.runtime.changes() == []
     assert node.events.seen == [
         'Warning FailedCreatePodSandBox: Failed to create pod sandbox: RuntimeClass "fast" not '
@@ -182,7 +183,7 @@ async def test_pods_wait_for_a_resolv_conf_that_cannot_be_read(policy: str, tmp_
     node, file = _node_with_resolv_conf(tmp_path)
     pod = make_pod(dnsPolicy=policy)
     result = await node.sync(pod)
-    assert result.about() is SpecField.RESOLV_CONF
+    assert result.cause() == Cause(CauseKind.RESOLV_CONF)
     assert node.runtime.changes() == []
     assert node.events.seen == [
         f"Warning FailedCreatePodSandBox: Failed to create pod sandbox: resolvConf {file} cannot "

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.pods.runtime_status import ContainerConfigError, about
+from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.security_context import (
     MASKED_PATHS,
@@ -370,7 +370,7 @@ def test_namespaces(spec: dict[str, Any], target: str, expected: tuple[Any, ...]
 def test_user_namespaces() -> None:
     with pytest.raises(ContainerConfigError, match="user namespace") as refused:
         built(hostUsers=False)
-    assert about(refused.value) is None, "it is not about root"
+    assert refused.value.cause is None, "it is not about root"
     security = built(hostUsers=False, userns=UserNamespaceRange(65536))
     userns = security.namespace_options.userns_options
     assert userns.mode == cri.POD

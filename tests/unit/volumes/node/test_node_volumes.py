@@ -244,7 +244,9 @@ async def test_a_full_disk_is_named_and_reported_as_data(node: Node) -> None:
     node.api.put("cfg", data={"a": "1"})
     with pytest.raises(VolumeError) as caught:
         await node.volumes.set_up(pod_of(CONFIG))
-    fault = caught.value.fault
+    cause = caught.value.cause
+    assert cause is not None
+    fault = cause.fault
     assert fault is not None
     assert (fault.kind, fault.mount_point) == (FaultKind.SPACE, str(node.pods_dir))
     (event,) = node.events

@@ -30,14 +30,14 @@ def waits(
 
 def test_a_wait_for_a_running_operation() -> None:
     busy = Waits(WaitCause.BUSY, ABOUT, f"{CALL} is under way", CALL)
-    expected = [VolumeWait("pv", busy, 7.0)]
+    expected = [VolumeWait("pv", busy, 7.0, "d")]
     assert waits((TAKEN, 7.0)) == expected
     assert waits((TAKEN, 7.0), failures={OperationKind.UNPUBLISH: FAILED}) == expected
 
 
 def test_a_wait_for_a_failed_operation() -> None:
     later = Waits(WaitCause.BACKOFF, ABOUT, "busy", CALL, 30.0)
-    assert waits(failures={OperationKind.UNPUBLISH: FAILED}) == [VolumeWait("pv", later, 20.0)]
+    assert waits(failures={OperationKind.UNPUBLISH: FAILED}) == [VolumeWait("pv", later, 20.0, "d")]
 
 
 def test_other_operations_and_pods_are_no_wait() -> None:

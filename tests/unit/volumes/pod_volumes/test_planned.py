@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.pods.runtime_status import ContainerConfigError, SpecField, SubPathError
+from kubeletpy.pods.runtime_status import ContainerConfigError, SubPathError
 from kubeletpy.volumes.claims.model import SetUp
 from kubeletpy.volumes.containers.container_mounts import (
     ContainerMounts,
@@ -305,7 +306,7 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
     with pytest.raises(SubPathError, match=r"\$\(A\)/b") as caught:
         await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
     assert "hush" not in str(caught.value)
-    assert caught.value.about is SpecField.SUB_PATH
+    assert caught.value.cause == Cause(CauseKind.SUB_PATH)
 
 
 async def test_no_variable_is_shown_when_a_sub_path_cannot_be_prepared(tmp_path: Path) -> None:
