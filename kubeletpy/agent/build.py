@@ -294,7 +294,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.node_reported.connect(
         *cloud,
         *last_left,
-        storage.claims.node_changed,
+        storage.claims.replan_soon,
         lambda: core.runtime_upkeep.node_reported(own_node.current()),
         *(
             [lambda: csi_writer.node_reported(own_node.as_reported())]
@@ -306,7 +306,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.node_answered.connect(
         *cloud,
         *last_left,
-        storage.claims.node_changed,
+        storage.claims.replan_soon,
         *([certificate.node_changed] if certificate is not None else []),
         *([csi_writer.node_answered] if csi_writer is not None else []),
     )

@@ -305,8 +305,8 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         context,
         runtime_info=runtime_upkeep.info,
         desired=lambda pod: pods.current(pod.uid) is not None,
-        volumes_in_use=storage.claims.operations.volumes_in_use,
-        volumes_in_use_written=storage.claims.operations.volumes_in_use_written,
+        volumes_in_use=storage.claims.volumes_in_use,
+        volumes_in_use_written=storage.claims.volumes_in_use_written,
         devices=devices.counts,
     )
     mirrors, own_node = node.mirrors, node.own

@@ -18,8 +18,8 @@ from kubeletpy.node.facts import allocatable, capacity
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.plugins.model import CSI, Handlers
 from kubeletpy.resources.plugins.plugin_manager import PluginManager
-from kubeletpy.volumes.claim_volumes import ClaimVolumes, kept
-from kubeletpy.volumes.claims.model import SELinux, VolumePlugin
+from kubeletpy.volumes.claims.model import SELinux
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.csi.csi_plugin import Csi
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
@@ -28,10 +28,14 @@ from kubeletpy.volumes.intree.base import LatePlugin
 from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
+from kubeletpy.volumes.operations.acts import Expander, VolumeActs
+from kubeletpy.volumes.operations.claim_objects import ClaimObjects, kept
+from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.payload import OWNERS_GATE
 from kubeletpy.volumes.pod_volumes.set_up import MODE_GATE, VolumeFeatures
 from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.usage import UsageReporter, VolumeHealthMonitor, VolumeMeter
+from kubeletpy.volumes.volume_manager import VolumeManager
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.tracked_object import PodObjects
@@ -53,7 +57,7 @@ class Storage(Struct, frozen=True):
     components: list[Component]
     objects: PodObjects
     volumes: NodeVolumes
-    claims: ClaimVolumes
+    claims: VolumeManager
     meter: VolumeMeter
     environment: ContainerEnvironment
     tokens: PodTokens
@@ -124,21 +128,7 @@ def build_storage(
         ]
 
     # -- volumes of claims, volumes of pods -----------------------------------------------------
-    claims = ClaimVolumes(
-        kube_api,
-        kinds,
-        recorder,
-        clock,
-        node_name=options.name,
-        node=lambda: signals.newest_node() or {},
-        controller_attaches=options.controller_attach_detach,
-        objects=WatchedObjects(kube_api, rng=rng, slots=slots, keep=kept, read_when_forbidden=True),
-        metrics=metrics.volumes,
-        selinux=SELinux(machine.kernel.selinux_label, gates.enabled("SELinuxMount")),
-        changed=signals.pod_changed,
-        in_use_changed=signals.node_changed,
-        full=csi.handler.full if csi is not None else lambda driver: False,
-    )
+    claims, reporter = _volume_manager(context, kinds, csi, slots)
     meter = VolumeMeter(
         claims.mounted,
         claims.measure,
@@ -148,7 +138,7 @@ def build_storage(
         health=gates.enabled("CSIVolumeHealth"),
         rng=rng,
     )
-    claims.on_counted(meter.poke)
+    reporter.on_change(meter.poke)
     bundles: TrustBundles | None = None
     if kube_api is not None and gates.enabled("ClusterTrustBundleProjection"):
         from kubeletpy.volumes.projected.trust_bundles import TrustBundles
@@ -242,7 +232,36 @@ def build_storage(
     )
 
 
-def _health(context: BuildContext, csi: Csi | None, claims: ClaimVolumes) -> StorageHealth | None:
+def _volume_manager(
+    context: BuildContext, kinds: Sequence[VolumePlugin], csi: Csi | None, slots: WatchSlots
+) -> tuple[VolumeManager, Reporter]:
+    """The manager of claim-backed volumes, and the reporter of its operations."""
+    options, outside, signals = context.options, context.outside, context.signals
+    kube_api, recorder = context.kube_api, context.recorder
+    gate = context.gates.enabled("SELinuxMount")
+    objects = ClaimObjects(
+        WatchedObjects(kube_api, rng=outside.rng, slots=slots, keep=kept, read_when_forbidden=True),
+        kinds,
+        options.name,
+        lambda: signals.newest_node() or {},
+        controller_attaches=options.controller_attach_detach,
+        selinux=SELinux(outside.machine.kernel.selinux_label, gate),
+    )
+    reporter = Reporter(recorder, outside.metrics.volumes)
+    expander = Expander(kube_api, recorder, outside.clock, options.name)
+    manager = VolumeManager(
+        kinds,
+        objects,
+        VolumeActs(expander, reporter),
+        reporter,
+        changed=signals.pod_changed,
+        in_use_changed=signals.node_changed,
+        full=csi.handler.full if csi is not None else lambda driver: False,
+    )
+    return manager, reporter
+
+
+def _health(context: BuildContext, csi: Csi | None, claims: VolumeManager) -> StorageHealth | None:
     gates = context.gates
     desired = (
         gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
@@ -276,7 +295,7 @@ class StorageHealth(Struct, frozen=True):
     of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
 
 
-def build_storage_health(context: BuildContext, csi: Csi, claims: ClaimVolumes) -> StorageHealth:
+def build_storage_health(context: BuildContext, csi: Csi, claims: VolumeManager) -> StorageHealth:
     """Each volume and driver is queried every volumeStatsAggPeriod."""
     outside, signals, plugin = context.outside, context.signals, csi.plugin
     period, clock = context.settings.volume_stats_agg_period, outside.clock

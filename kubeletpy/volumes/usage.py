@@ -12,7 +12,6 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
@@ -43,22 +42,6 @@ Key = tuple[str, str]
 Conditions = Sequence[api.VolumeHealthCondition]
 
 
-class UsageListener(Protocol):
-    """Is notified of the measurements of volumes."""
-
-    def took(self, source: str, seconds: float) -> None:
-        """Record that measuring one volume took ``seconds``."""
-        ...
-
-    def abnormal(self, found: MeasuredVolume) -> None:
-        """Report a volume that its driver calls unhealthy; called at each measurement."""
-        ...
-
-    def measured(self, found: Iterable[MeasuredVolume]) -> None:
-        """Replace the reported results by the current ones of all volumes."""
-        ...
-
-
 class VolumeMeter:
     """Measures the usage of volumes: when one appears, then once per period plus a jitter.
 
@@ -70,7 +53,7 @@ class VolumeMeter:
         self,
         mounted: Callable[[], Sequence[MountedVolume]],
         measure: Callable[[PublishedOnDisk], Awaitable[VolumeStats | None]],
-        listener: UsageListener,
+        reporter: UsageReporter,
         clock: Clock,
         *,
         period: float,
@@ -83,14 +66,13 @@ class VolumeMeter:
             mounted: returns all volumes of pods.
             measure: queries the volume's plugin; None: it cannot measure it. Raises
                 OperationFailed.
-            listener: notified of the results.
             period: seconds between two measurements of a volume; 0 or less: never.
             health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
             rng: for jitter.
         """
         self._mounted = mounted
         self._measure = measure
-        self._listener = listener
+        self._reporter = reporter
         self._clock = clock
         self._period = period
         self._health = health
@@ -146,7 +128,7 @@ class VolumeMeter:
         if removed := self._known.keys() - there.keys():
             for key in removed:
                 del self._known[key]
-            self._listener.measured(self._known.values())
+            self._reporter.measured(self._known.values())
         waiting = [due for key, due in self._due.items() if due > now]
         return min(waiting, default=None)
 
@@ -165,7 +147,7 @@ class VolumeMeter:
                 stats = None
                 extra = {"volume": volume.left.spec_name, "why": error.message}
                 log.debug("volume not measured", extra=extra)
-            self._listener.took(volume.source, loop.time() - begun)
+            self._reporter.took(volume.source, loop.time() - begun)
         if key not in self._due:
             return  # it was removed meanwhile
         if stats is not None and not self._health:
@@ -176,8 +158,8 @@ class VolumeMeter:
             found = MeasuredVolume(volume, stats, self._clock.now())
             self._known[key] = found
             if stats.abnormal:
-                self._listener.abnormal(found)
-        self._listener.measured(self._known.values())
+                self._reporter.abnormal(found)
+        self._reporter.measured(self._known.values())
 
 
 class VolumeHealthMonitor:

@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import NodePods
+from kubeletpy.volumes import volume_manager
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.model import Published
 from kubeletpy.volumes.csi import csi_plugin, objects
@@ -19,7 +20,6 @@ from kubeletpy.volumes.csi.objects import MountPaths
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.node import node_volumes as manager
-from kubeletpy.volumes.operations import executor
 from kubeletpy.volumes.operations import plan as planning
 from kubeletpy.volumes.operations.model import Operation, OperationKind, OperationsPlan, Presence
 from kubeletpy.volumes.pod_volumes.set_up import unmount_inside
@@ -69,7 +69,7 @@ def volumes_are_unstaged_while_published(patch: pytest.MonkeyPatch) -> None:
         ]
         return replace(plan, operations=(*plan.operations, *extra))
 
-    patch.setattr(executor, "plan", wrong)
+    patch.setattr(volume_manager, "plan", wrong)
     patch.setattr(disk, "other_references", lambda path, suffix: [])
 
 
@@ -114,7 +114,7 @@ def parts_are_unmounted_at_each_sync(patch: pytest.MonkeyPatch) -> None:
 
     async def wrong(self: Any, pod: Any) -> Any:
         paths = PodPaths(self._pods_dir, pod.uid)
-        unmount_inside(paths, self._claims.paths(pod.uid))
+        unmount_inside(paths, self._claims.state.paths(pod.uid))
         return await right(self, pod)
 
     patch.setattr(manager.NodeVolumes, "set_up", wrong)

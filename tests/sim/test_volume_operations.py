@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
-from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Found, OperationFailed, VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.resolve import Attached, NodeObservation
-from kubeletpy.volumes.operations.executor import VolumeOperations
-from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Operation, PodDemand, Volume, VolumeNotices
-from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
+from kubeletpy.volumes.claims.model import OperationFailed, VolumeSpec, WaitCause, Waits
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import pod, spec
+from tests.unit.volumes.claim_objects import ShownNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time
 
 VOLUMES = ("va", "vb")
@@ -24,23 +18,14 @@ UIDS = ("u1", "u2", "u3")
 
 
 class Node:
-    """Operations of one life of an agent, its workers played."""
+    """The volumes of one life of an agent, its workers played."""
 
     def __init__(self, disk: SimulatedDisk, seed: int) -> None:
         self.disk = disk
         self.plugin = SimulatedPlugin(disk, random.Random(seed))
         self.woken: list[str] = []
-        self.failures: list[str] = []
-        self.operations = VolumeOperations(
-            VolumeState({self.plugin.name: self.plugin}),
-            self.observe,
-            VolumeActs(
-                Expander(None, None, None, "n"),  # type: ignore[arg-type]
-                VolumeNotices(None),  # type: ignore[arg-type]
-            ).carry_out,
-            self,
-            changed=self.woken.append,
-        )
+        shown = ShownNode(frozenset())
+        self.manager = volume_manager(self.plugin, shown, changed=self.woken.append)
 
     def dies_at_call(self, number: int) -> None:
         """Have the agent killed in the middle of a call."""
@@ -51,26 +36,11 @@ class Node:
 
         self.plugin.on_call = call
 
-    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
-        return NodeObservation(frozenset(), {each.unique_name: Attached() for each in specs})
-
-    def ended(
-        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
-    ) -> None:
-        if failed is not None:
-            self.failures.append(failed.message)
-
-    def leftovers_found(self, found: Found) -> None:
-        pass
-
-    def counted(self, demands: Sequence[PodDemand], actual: Mapping[str, Volume]) -> None:
-        pass
-
     async def set_up(self, uid: str, *names: str) -> Mapping[str, Waits]:
         """One sync of a pod; when all is there its containers run."""
         specs = [volume(name) for name in names]
-        self.operations.demand(pod(uid), specs, {})
-        waits = await self.operations.settled(uid)
+        self.manager.demand(pod(uid), specs, {})
+        waits = await self.manager.settled(uid)
         if not waits:
             self.disk.running |= {(name, uid) for name in names}
             assert self.disk.running <= self.disk.published
@@ -79,7 +49,7 @@ class Node:
     async def tear_down(self, uid: str) -> bool:
         self.disk.running = {key for key in self.disk.running if key[1] != uid}
         try:
-            await self.operations.end(uid)
+            await self.manager.tear_down(uid)
         except OperationFailed:
             return False
         return True
@@ -91,7 +61,7 @@ def volume(name: str) -> VolumeSpec:
 
 async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
     node = Node(disk, seed)
-    await node.operations.reconstruct()
+    await node.manager.run()
     return node
 
 
@@ -101,8 +71,8 @@ async def test_a_path_being_published_belongs_to_its_pod() -> None:
     node = await started(SimulatedDisk())
     node.plugin.hanging.add("va")
     assert await node.set_up("u1", "va")
-    assert node.operations.state.paths("u1") == {"/u1/va"}
-    assert node.operations.state.paths("u2") == set()
+    assert node.manager.state.paths("u1") == {"/u1/va"}
+    assert node.manager.state.paths("u2") == set()
 
 
 @on_virtual_time
@@ -121,7 +91,7 @@ async def test_a_pod_gets_its_volume_and_leaves_nothing() -> None:
         "NodeUnpublishVolume va",
         "NodeUnstageVolume va",
     ]
-    await node.operations.close()
+    await node.manager.close()
 
 
 @on_virtual_time
@@ -135,7 +105,7 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     assert waits["va"].cause is WaitCause.BUSY
     assert waits["va"].call == "NodeStageVolume of driver d"
     assert "vb" not in waits
-    [notified] = node.operations.reports("u1")
+    [notified] = node.manager.reports("u1")
     assert (notified.volume, notified.wait.call, notified.since) == (
         "va",
         "NodeStageVolume of driver d",
@@ -143,7 +113,7 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     )
     assert not await node.set_up("u2", "vb")
     assert await node.tear_down("u2")
-    await node.operations.close()
+    await node.manager.close()
 
 
 @on_virtual_time
@@ -157,7 +127,7 @@ async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None
     waits = await node.set_up("u1", "va")
     assert waits["va"].cause in (WaitCause.BACKOFF, WaitCause.BUSY)
     assert len(disk.calls) < 20, "it backs off"
-    [notified] = node.operations.reports("u1")
+    [notified] = node.manager.reports("u1")
     assert notified.since == 0, "all tries of one call are one wait"
     node.plugin.faults = 0.0
     node.woken.clear()
@@ -165,7 +135,7 @@ async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None
     await asyncio.sleep(4)
     assert ("va", "u1") in disk.published
     assert "u1" in node.woken
-    await node.operations.close()
+    await node.manager.close()
 
 
 @on_virtual_time
@@ -181,7 +151,7 @@ async def test_a_driver_that_is_not_there_is_waited_for_without_a_call() -> None
     await asyncio.sleep(4)
     assert "u1" in node.woken
     assert ("va", "u1") in disk.published
-    await node.operations.close()
+    await node.manager.close()
 
 
 @on_virtual_time
@@ -189,17 +159,17 @@ async def test_a_claim_that_cannot_be_read_takes_nothing_from_a_running_pod() ->
     disk = SimulatedDisk()
     node = await started(disk)
     assert not await node.set_up("u1", "va")
-    await node.operations.close()
+    await node.manager.close()
     node = await started(disk, 2)
-    node.operations.leftovers_judged = True
+    node.manager.pods_known()
     unread = Waits(WaitCause.UNREAD, "claim", "503")
-    node.operations.demand(pod("u1"), [], {"va": unread})
+    node.manager.demand(pod("u1"), [], {"va": unread})
     disk.staged.add("vb")  # of an agent before; it may be what the claim is of
     await asyncio.sleep(3600)
     assert ("va", "u1") in disk.published
     assert disk.staged == {"va", "vb"}
     assert not await node.set_up("u1", "va")
-    await node.operations.close()
+    await node.manager.close()
 
 
 @on_virtual_time
@@ -209,11 +179,10 @@ async def test_staged_leftovers_are_found() -> None:
     node = await started(disk)
     await asyncio.sleep(60)
     assert disk.staged == {"va"}, "pods are not known yet"
-    node.operations.leftovers_judged = True
-    node.operations.replan_soon()
+    node.manager.pods_known()
     await asyncio.sleep(5)
     assert not disk.staged
-    await node.operations.close()
+    await node.manager.close()
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -244,10 +213,10 @@ async def _random_history(seed: int) -> None:
                 names = living.setdefault(uid, tuple(rng.sample(VOLUMES, rng.randint(1, 2))))
                 await node.set_up(uid, *names)
             await asyncio.sleep(rng.choice((0.0, 0.5, 20.0)))
-        await node.operations.close()
+        await node.manager.close()
         assert not disk.violations
     node = await started(disk, seed)
-    node.operations.leftovers_judged = True
+    node.manager.pods_known()
     for uid, names in living.items():
         assert not await node.set_up(uid, *names), "it comes to rest"
     for uid in ended:
@@ -260,4 +229,4 @@ async def _random_history(seed: int) -> None:
     assert not disk.published
     assert not disk.staged
     assert not disk.violations
-    await node.operations.close()
+    await node.manager.close()

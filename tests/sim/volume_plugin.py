@@ -21,6 +21,7 @@ from kubeletpy.volumes.claims.model import (
     WaitCause,
     Waits,
 )
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 
 
 class SimulatedDisk:
@@ -35,8 +36,8 @@ class SimulatedDisk:
         self.calls: list[str] = []
 
 
-class SimulatedPlugin:
-    """:class:`~kubeletpy.volumes.claims.model.VolumePlugin` on a simulated disk."""
+class SimulatedPlugin(VolumePlugin):
+    """A kind of volume on a simulated disk."""
 
     name = "kubernetes.io/csi"
     kinds = frozenset({"csi"})
@@ -66,14 +67,8 @@ class SimulatedPlugin:
     def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
         return f"{self.name}:d"
 
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
-        return False
-
-    def republishes(self, spec: VolumeSpec) -> bool:
-        return False
-
-    def on_change(self, tell: Callable[[str], None]) -> None:
-        self.tell = tell
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        self.tell = listener
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
         return self._left(spec.unique_name, pod_uid)
@@ -144,7 +139,7 @@ class SimulatedPlugin:
             self.disk.violations.append(f"{name} unstaged while published")
         await self._call("NodeUnstageVolume", name, lambda: self.disk.staged.discard(name))
 
-    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
+    async def expand(self, spec: VolumeSpec, size: int, use: PodUse) -> int:
         return size
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:

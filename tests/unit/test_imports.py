@@ -69,7 +69,6 @@ LATER = (
     "kubeletpy.node.stats.cadvisor",
     "kubeletpy.node.stats.summary",
     "kubeletpy.syncloop.sources.http",
-    "kubeletpy.volumes.claims.secrets",
     "kubeletpy.volumes.claims.translated",
     "kubeletpy.volumes.intree.attached_disk",
     "kubeletpy.volumes.intree.fc",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.errors import cause_of
@@ -24,7 +25,10 @@ from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.volumes.protocol import VolumeError, VolumeManager
+from kubeletpy.volumes.claims.model import VolumeError
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.node.node_volumes import NodeVolumes
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ class Volumes(SyncStep):
     name = Step.VOLUMES
 
     # ``rejected(reason)`` is called for each pod that is refused.
-    volumes: VolumeManager
+    volumes: NodeVolumes
     recorder: EventRecorder
     rejected: Callable[[AdmissionReason], None] = lambda reason: None
 

@@ -1,4 +1,4 @@
-"""Claim-backed volumes as data, and the interface of the plugins that handle a kind of them.
+"""Claim-backed volumes as data.
 
 Pure. A volume is resolved, waits for something, is on this node, is measured, or an operation on it
 has failed: each has a type here. The rule for SELinux contexts stands at the end. Source:
@@ -8,7 +8,7 @@ docs/reference/behaviour-storage.md, sb2, sc, sf, sg, sh, si, sn, sp3.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -180,15 +180,10 @@ AttachmentMetadata = Mapping[str, str] | None
 class Describes(Protocol):
     """The part of a plugin that describes volumes, from memory."""
 
-    @property
-    def name(self) -> str:
-        """The name of the plugin, for example ``kubernetes.io/csi``."""
-        ...
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The source fields of PVs and pods that it handles, for example ``csi``."""
-        ...
+    name: str
+    """For example ``kubernetes.io/csi``."""
+    kinds: frozenset[str]
+    """The source fields of PVs and pods that it handles, for example ``csi``."""
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
         """Names and needs of a volume; or why they are unknown."""
@@ -332,6 +327,28 @@ class PodUse(Struct, frozen=True):
     """No other pod of this node has, or may have, the volume."""
 
 
+class VolumeError(CausedError):
+    """A pod's volumes could not be set up; the message names the volume and what to do.
+
+    Attributes:
+        reported: events of the pod already report it.
+        node_is_full: the node can't attach the pod's volumes: the pod must be rejected.
+        cause: that of the first volume that has one.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reported: bool = False,
+        node_is_full: bool = False,
+        cause: Cause | None = None,
+    ) -> None:
+        super().__init__(message, cause)
+        self.reported = reported
+        self.node_is_full = node_is_full
+
+
 class OperationFailed(CausedError):
     """An operation on a volume failed.
 
@@ -383,86 +400,6 @@ class ExpansionFailed(OperationFailed):
     def __init__(self, problem: ExpansionProblem, message: str, *, call: str = "") -> None:
         super().__init__(FailureOutcome.UNCERTAIN, message, call=call)
         self.problem = problem
-
-
-class VolumePlugin(Describes, Protocol):
-    """One kind of claim-backed volume; CSI and the in-tree kinds implement it.
-
-    A plugin acts and reports the result; :mod:`kubeletpy.volumes.operations` decides when, and
-    never runs two operations on one volume at once. Every operation is idempotent: it may be
-    repeated after a failure or a kill at any instant. Teardown works from what is on disk, without
-    the API. The synchronous queries answer from memory and never block. The answer of ``traits``
-    may differ after ``on_change`` has reported a change.
-    """
-
-    def ready(self, spec: VolumeSpec) -> Waits | None:
-        """Why an operation on this volume would only fail now (its driver is not registered)."""
-        ...
-
-    def metric_name(self, spec: VolumeSpec | PublishedOnDisk | StagedOnDisk) -> str:
-        """Its name in metrics, for example ``kubernetes.io/csi:{driver}``."""
-        ...
-
-    def supports_selinux_mount(self, spec: VolumeSpec) -> bool:
-        """Whether it can be mounted with an SELinux context (table sp3)."""
-        ...
-
-    def republishes(self, spec: VolumeSpec) -> bool:
-        """Whether it needs to be republished periodically (requiresRepublish)."""
-        ...
-
-    def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
-        """Where and how ``publish`` puts it for a pod; pure."""
-        ...
-
-    def staged(self, spec: VolumeSpec) -> StagedOnDisk:
-        """Where and how ``stage`` puts it; pure."""
-        ...
-
-    async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
-        """Make a volume ready for all pods of the node (NodeStageVolume, a device mount).
-
-        Raises OperationFailed.
-        """
-        ...
-
-    async def publish(
-        self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse, *, remount: bool
-    ) -> Published:
-        """Give a volume to one pod. ``remount``: the pod already has it, maybe with running
-        containers, and must keep it whatever happens. Raises OperationFailed.
-        """
-        ...
-
-    async def unpublish(self, left: PublishedOnDisk) -> None:
-        """Take a volume from one pod. On success nothing is mounted and no file is left. Raises
-        OperationFailed.
-        """
-        ...
-
-    async def unstage(self, left: StagedOnDisk) -> None:
-        """Undo ``stage``. Raises OperationFailed."""
-        ...
-
-    async def expand(self, spec: VolumeSpec, size: int, use: PodUse, *, at_mount: bool) -> int:
-        """Grow the volume on this node to ``size`` bytes; returns its new size. Raises
-        ExpansionFailed.
-        """
-        ...
-
-    async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
-        """The volume's usage; None: the plugin cannot measure it. Raises OperationFailed."""
-        ...
-
-    def find_on_disk(self) -> Found:
-        """The plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
-        ...
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Have ``listener(driver)`` called when the plugin's abilities have changed: a driver came
-        or went, its CSIDriver object changed. Empty: any driver.
-        """
-        ...
 
 
 # SELinux (table sp3): a mount option labels a volume at once; otherwise the runtime would relabel

@@ -425,10 +425,6 @@ class NodeObservation(Struct, frozen=True):
     """Unique name -> why the volume can't be used on this node (table sf, 2)."""
 
 
-Observe = Callable[[Collection[VolumeSpec]], NodeObservation]
-"""Observes the node for these volumes."""
-
-
 def observe_node(
     node: Mapping[str, Any],
     specs: Collection[VolumeSpec],

@@ -16,6 +16,7 @@ from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.volumes.claims import model as claims
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.csi import host as csi_host
 from kubeletpy.volumes.csi.csi_volumes import BlockVolumes, FilesystemVolumes, handle_of, mode_of
 from kubeletpy.volumes.csi.files import find_csi_volumes
@@ -32,8 +33,8 @@ from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.projected.tokens import PodTokens
 
 
-class CsiPlugin:
-    """Implements :class:`~kubeletpy.volumes.claims.model.VolumePlugin` for all CSI drivers."""
+class CsiPlugin(VolumePlugin):
+    """The volumes of all CSI drivers."""
 
     name = PLUGIN
     kinds = frozenset({"csi"})
@@ -156,9 +157,7 @@ class CsiPlugin:
         """Undo ``stage``: unmount the volume for the node. Raises OperationFailed."""
         await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unstage(left)
 
-    async def expand(
-        self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
-    ) -> int:
+    async def expand(self, spec: claims.VolumeSpec, size: int, use: claims.PodUse) -> int:
         """Grow a volume on this node. Raises ExpansionFailed."""
         try:
             client = self._host.client(spec.driver)

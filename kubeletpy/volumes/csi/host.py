@@ -22,6 +22,7 @@ from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.plugins.model import PluginInfo
 from kubeletpy.volumes.claims.model import FailureOutcome, OperationFailed, PodUse
+from kubeletpy.volumes.claims.plugin import read_secret
 from kubeletpy.volumes.csi import files
 from kubeletpy.volumes.csi.objects import (
     ABSENT,
@@ -203,8 +204,6 @@ class Credentials:
         ``namespace``: the pod's, used where the reference has none of its own. Raises
         OperationFailed.
         """
-        from kubeletpy.volumes.claims.secrets import read_secret
-
         return await read_secret(self._api, reference, namespace)
 
     async def tokens(self, pod: Pod, desired: Sequence[TokenRequest]) -> dict[str, str]:

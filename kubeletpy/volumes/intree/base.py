@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims import model as claims
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.disk import MS_BIND, mount
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
@@ -46,14 +47,9 @@ class InThread(Protocol):
         ...
 
 
-class InTreePlugin:
-    """A kind of volume without driver, staging and expansion; subclasses override that.
+class InTreePlugin(VolumePlugin):
+    """A kind of volume without driver; ``publish`` and ``unpublish`` are up to each kind."""
 
-    ``publish`` and ``unpublish`` are up to each kind (:mod:`kubeletpy.volumes.claims.model`).
-    """
-
-    name = ""
-    kinds: frozenset[str] = frozenset()
     directory = ""
     """The directory of its volumes below a pod's ``volumes``; empty: it makes none."""
 
@@ -89,27 +85,6 @@ class InTreePlugin:
             return f"{source.kind} volumes can't be block devices"
         return ""
 
-    def ready(self, spec: claims.VolumeSpec) -> claims.Waits | None:
-        """Return None: an in-tree volume needs no driver."""
-        return None
-
-    def metric_name(
-        self, spec: claims.VolumeSpec | claims.PublishedOnDisk | claims.StagedOnDisk
-    ) -> str:
-        """The plugin's own name: all of its volumes count together."""
-        return self.name
-
-    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
-        """Return False: the runtime relabels the files of these volumes."""
-        return False
-
-    def republishes(self, spec: claims.VolumeSpec) -> bool:
-        """Return False: these volumes are published once."""
-        return False
-
-    def on_change(self, listener: Callable[[str], None]) -> None:
-        """Ignore the listener: the abilities of these kinds never change."""
-
     def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """The path of a volume in a pod."""
         path = self.target(pod_uid, spec.spec_name, spec.mode)
@@ -131,22 +106,6 @@ class InTreePlugin:
         )
 
     # -- acts --------------------------------------------------------------------------------
-
-    async def stage(
-        self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
-    ) -> None:
-        """Do nothing: these volumes are not staged."""
-
-    async def unstage(self, left: claims.StagedOnDisk) -> None:
-        """Do nothing: these volumes are not staged."""
-
-    async def expand(
-        self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
-    ) -> int:
-        """Raise ExpansionFailed: these volumes cannot grow."""
-        raise claims.ExpansionFailed(
-            claims.ExpansionProblem.UNSUPPORTED, f"{self.name} volumes don't expand"
-        )
 
     async def stats(self, left: claims.PublishedOnDisk) -> claims.VolumeStats | None:
         """The usage of its file system, queried in a thread that may hang."""
@@ -381,9 +340,7 @@ class Meters:
 class LatePlugin:
     """A rarely used kind of volume: the plugin is loaded with its first volume."""
 
-    def __init__(
-        self, name: str, kind: str, root: Path, load: Callable[[], claims.VolumePlugin]
-    ) -> None:
+    def __init__(self, name: str, kind: str, root: Path, load: Callable[[], VolumePlugin]) -> None:
         """Remember how to load the plugin.
 
         Args:

@@ -103,9 +103,7 @@ class LocalPlugin(InTreePlugin):
             shared_group=await self._shared_group(source, use) if mine else None,
         )
 
-    async def expand(
-        self, spec: claims.VolumeSpec, size: int, use: claims.PodUse, *, at_mount: bool
-    ) -> int:
+    async def expand(self, spec: claims.VolumeSpec, size: int, use: claims.PodUse) -> int:
         """Grow a disk's file system to fill it; directories and devices need nothing."""
         path = str(spec.source.get("path"))
         if spec.mode is claims.Mode.BLOCK:

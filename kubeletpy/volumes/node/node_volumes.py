@@ -25,8 +25,7 @@ from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_refere
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.volumes.claim_volumes import ClaimVolumes, VolumesWait
-from kubeletpy.volumes.claims.model import OperationFailed, SetUp, StillUnderWay
+from kubeletpy.volumes.claims.model import OperationFailed, SetUp, StillUnderWay, VolumeError
 from kubeletpy.volumes.containers.environment import object_key
 from kubeletpy.volumes.containers.pod_mounts import PodMounts
 from kubeletpy.volumes.files.atomic import read_file
@@ -41,6 +40,7 @@ from kubeletpy.volumes.files.paths import (
 )
 from kubeletpy.volumes.files.safe_path import may_give_to_group, may_give_to_user
 from kubeletpy.volumes.node.accounts import VolumeAccounts
+from kubeletpy.volumes.operations.waiting import VolumesWait
 from kubeletpy.volumes.pod_volumes import set_up as pod_volumes_set_up
 from kubeletpy.volumes.pod_volumes.payload import (
     MAX_POD_BYTES,
@@ -60,7 +60,7 @@ from kubeletpy.volumes.pod_volumes.planned import (
 )
 from kubeletpy.volumes.projected.token_claims import MAX_TOKEN_BYTES, TokenKey
 from kubeletpy.volumes.projected.tokens import DEFAULT_SECONDS, PodTokens, TokenError
-from kubeletpy.volumes.protocol import VolumeError
+from kubeletpy.volumes.volume_manager import VolumeManager
 
 if TYPE_CHECKING:
     from kubeletpy.kubeapi.tracked_object import PodObjects
@@ -112,7 +112,7 @@ class _PodState(HidesFields, Struct):
 
 
 class NodeVolumes:
-    """Implements :class:`~kubeletpy.volumes.protocol.VolumeManager` for this node."""
+    """All volumes of the pods of this node, as pod workers use them."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class NodeVolumes:
         *,
         allocatable: Mapping[str, str] | None = None,
         metrics: VolumeMetrics | None = None,
-        claims: ClaimVolumes | None = None,
+        claims: VolumeManager | None = None,
         bundles: TrustBundles | None = None,
         certificates: PodCertificates | None = None,
         features: pod_volumes_set_up.VolumeFeatures = pod_volumes_set_up.NO_FEATURES,
@@ -325,11 +325,11 @@ class NodeVolumes:
             self._accounts.swept(0, failed=True)
             raise
 
-    async def _end_claimed(self, claims: ClaimVolumes, paths: PodPaths) -> None:
+    async def _end_claimed(self, claims: VolumeManager, paths: PodPaths) -> None:
         """Have plugins tear down what they mounted for a pod. Raises VolumeError."""
-        await claims.operations.known.wait()
+        await claims.known.wait()
         try:
-            if keep := claims.paths(paths.uid):
+            if keep := claims.state.paths(paths.uid):
                 await self._patient.run(pod_volumes_set_up.unmount_inside, paths, keep)
             await claims.tear_down(paths.uid)
         except OperationFailed as error:
@@ -338,7 +338,7 @@ class NodeVolumes:
         except (OSError, UnsafePath) as error:
             raise VolumeError(f"{error}{await self._held_by(error)}") from error
 
-    def _end_orphan(self, claims: ClaimVolumes, pod_uid: str) -> None:
+    def _end_orphan(self, claims: VolumeManager, pod_uid: str) -> None:
         """Have plugins tear down a terminated pod's volumes, without waiting. Blocks; OSError."""
         keep = claims.orphan_paths(pod_uid)
         if keep is None:

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from kubeletpy.base.host.errors import Cause, cause_of
 from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
-from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.resolve import Attached, not_in_use_yet, volumes_in_use
 
@@ -137,12 +135,21 @@ class Operation(Struct, frozen=True):
         return (self.unique_name, "" if self.whole else self.pod_uid)
 
     @property
+    def about(self) -> claims.VolumeSpec | claims.PublishedOnDisk | claims.StagedOnDisk | None:
+        """The volume that it makes, or tears down."""
+        return self.spec or self.mount or self.staged
+
+    @property
+    def driver(self) -> str:
+        """The CSI driver; empty for other kinds."""
+        return self.about.driver if self.about is not None else ""
+
+    @property
     def call(self) -> str:
         """Its call, for people."""
-        left = self.spec or self.mount or self.staged
-        driver = left.driver if left is not None else ""
-        if driver:
-            return f"{_NAMES[self.kind].csi_call} of driver {driver}"
+        left = self.about
+        if self.driver:
+            return f"{_NAMES[self.kind].csi_call} of driver {self.driver}"
         name = left.spec_name if left is not None else self.unique_name
         export = f" ({self.spec.export})" if self.spec is not None and self.spec.export else ""
         return f'{_NAMES[self.kind].in_tree_call} of {self.plugin} volume "{name}"{export}'
@@ -150,7 +157,7 @@ class Operation(Struct, frozen=True):
     @property
     def metric_name(self) -> str:
         """Its name in metrics."""
-        names, left = _NAMES[self.kind], self.spec or self.mount or self.staged
+        names, left = _NAMES[self.kind], self.about
         block = left is not None and left.mode is claims.Mode.BLOCK
         return names.block_metric if block else names.metric
 
@@ -420,53 +427,3 @@ def attachable_as_reported(
         for name in (reported & actual.keys()) - known
         if not actual[name].attachable
     }
-
-
-_HINT = (
-    "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/"
-    "security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
-)
-
-
-class VolumeNotices:
-    """Emits events about operations that have not failed: slow, odd or completed ones.
-
-    Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, ss.
-    """
-
-    def __init__(self, recorder: EventRecorder) -> None:
-        self._recorder = recorder
-
-    def mapped(
-        self, spec: claims.VolumeSpec, use: claims.PodUse, published: claims.Published
-    ) -> None:
-        """Report that a block device was mapped for a pod."""
-        succeeded = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
-        directory = published.map_directory
-        paths = [f'globalMapPath "{directory}"'] if directory else []
-        paths.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
-        for path in paths:
-            self._recorder.event(
-                pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, succeeded + path
-            )
-
-    def shared(self, spec: claims.VolumeSpec, use: claims.PodUse, group: int) -> None:
-        """Warn that a pod requests another fsGroup than the pods that have the volume."""
-        message = (
-            f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
-            f"{group}. The volume may not be shareable."
-        )
-        self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
-
-    def owning(self, use: claims.PodUse, path: str, files: int | None) -> None:
-        """Warn that the fsGroup is still being applied: ``files`` so far; None: it takes long."""
-        about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
-        progress = (
-            f" is taking longer than expected, {_HINT}"
-            if files is None
-            else f", processed {files} files."
-        )
-        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + progress)
-
-    def _warn(self, use: claims.PodUse, reason: Reason, message: str) -> None:
-        self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -303,6 +303,8 @@ class OperationDone(Struct, frozen=True):
     published: claims.Published | None = None
     size: int = 0
     """The volume's size in bytes now; 0: unknown."""
+    held: bool = False
+    """Its driver refuses to expand it while it is in use."""
 
 
 class Left(Struct, frozen=True):
@@ -339,9 +341,14 @@ def after(
             if not isinstance(result, OperationDone):
                 return volume
             requested = expansion_of(operation.spec) if operation.spec is not None else None
-            return replace(volume, size=result.size or volume.size, expanded_for=requested)
+            return replace(_sized(volume, result), expanded_for=requested)
         case operations.OperationKind.PUBLISH | operations.OperationKind.REPUBLISH:
             return _after_publish(volume, operation, result, left, now)
+
+
+def _sized(volume: operations.Volume, done: OperationDone) -> operations.Volume:
+    held = volume.expansion_held or done.held
+    return replace(volume, size=done.size or volume.size, expansion_held=held)
 
 
 def _after_stage(
@@ -383,7 +390,7 @@ def _after_publish(
         pods[uid] = operations.PodMount(
             left.mount, operations.Presence.THERE, False, result.published, now
         )
-        return replace(volume, pods=pods, size=result.size or volume.size)
+        return replace(_sized(volume, result), pods=pods)
     if before is not None and before.state is operations.Presence.THERE:
         return volume  # a running pod keeps its volume; it is retried later
     if result is claims.FailureOutcome.UNCERTAIN and left.mount is not None:

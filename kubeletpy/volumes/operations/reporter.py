@@ -1,6 +1,6 @@
 """Reports volume operations: events of pods and PersistentVolumes, metrics.
 
-Source: docs/reference/behaviour-storage.md, sr, ss; docs/reference/metrics.csv:
+Source: docs/reference/behaviour-storage.md, si2, sp1, sp2, sr, ss; docs/reference/metrics.csv:
 storage_operation_duration_seconds.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, OWN, VolumeMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims.model import (
@@ -21,9 +21,11 @@ from kubeletpy.volumes.claims.model import (
     Found,
     Mode,
     OperationFailed,
-    VolumePlugin,
+    PodUse,
+    Published,
     VolumeSpec,
 )
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.operations.model import Operation, OperationKind, PodDemand, Presence, Volume
 
 log = logging.getLogger(__name__)
@@ -38,21 +40,20 @@ _EVENT_STEPS = {
 }
 """The step that failed, if the plugin names none: of file systems, of block devices."""
 
+_HINT = (
+    "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/"
+    "security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
+)
+
 
 class Reporter:
     """Reports the results of operations, and counts the volumes that pods need and have."""
 
-    def __init__(
-        self,
-        recorder: EventRecorder,
-        metrics: VolumeMetrics,
-        plugins: Sequence[VolumePlugin],
-    ) -> None:
+    def __init__(self, recorder: EventRecorder, metrics: VolumeMetrics) -> None:
         self._changed: Callable[[], None] = lambda: None
         self._there: frozenset[tuple[str, str]] = frozenset()
         self._recorder = recorder
         self._metrics = metrics
-        self._plugins = {plugin.name: plugin for plugin in plugins}
         self._requested_at: dict[tuple[str, str], float] = {}
         self._counts: dict[str, Counter[str]] = {DESIRED: Counter(), ACTUAL: Counter()}
 
@@ -61,12 +62,17 @@ class Reporter:
         self._changed = listener
 
     def ended(
-        self, operation: Operation, pod: Pod | None, seconds: float, failed: OperationFailed | None
+        self,
+        operation: Operation,
+        kind: VolumePlugin,
+        pod: Pod | None,
+        seconds: float,
+        failed: OperationFailed | None,
     ) -> None:
         """Report an operation that has ended; ``failed`` None: it succeeded."""
-        about = operation.spec or operation.mount or operation.staged
+        about = operation.about
         assert about is not None, "an operation is about something"
-        plugin = self._plugins[operation.plugin].metric_name(about)
+        plugin = kind.metric_name(about)
         migrated = operation.spec is not None and operation.spec.migrated
         self._metrics.done(
             operation.metric_name, plugin, seconds, ok=failed is None, migrated=migrated
@@ -161,3 +167,37 @@ class Reporter:
             case _:
                 reason = Reason.FAILED_MAP_VOLUME if block else Reason.FAILED_MOUNT
         self._recorder.event(pod_reference(pod), WARNING, reason, message)
+
+    # -- operations that have not failed: slow, odd or completed ones
+
+    def mapped(self, spec: VolumeSpec, use: PodUse, published: Published) -> None:
+        """Report that a block device was mapped for a pod."""
+        succeeded = f'MapVolume.MapPodDevice succeeded for volume "{spec.spec_name}" '
+        directory = published.map_directory
+        paths = [f'globalMapPath "{directory}"'] if directory else []
+        paths.append(f'volumeMapPath "{published.path.rpartition("/")[0]}"')
+        for path in paths:
+            self._recorder.event(
+                pod_reference(use.pod), NORMAL, Reason.SUCCESSFUL_MOUNT_VOLUME, succeeded + path
+            )
+
+    def shared(self, spec: VolumeSpec, use: PodUse, group: int) -> None:
+        """Warn that a pod requests another fsGroup than the pods that have the volume."""
+        message = (
+            f"The requested fsGroup is {use.fs_group}, but the volume {spec.spec_name} has GID "
+            f"{group}. The volume may not be shareable."
+        )
+        self._warn(use, Reason.ALREADY_MOUNTED_VOLUME, message)
+
+    def owning(self, use: PodUse, path: str, files: int | None) -> None:
+        """Warn that the fsGroup is still being applied: ``files`` so far; None: it takes long."""
+        about = f"Setting volume ownership for {path[max(path.find(use.uid), 0) :]}"
+        progress = (
+            f" is taking longer than expected, {_HINT}"
+            if files is None
+            else f", processed {files} files."
+        )
+        self._warn(use, Reason.VOLUME_PERMISSION_CHANGE_IN_PROGRESS, about + progress)
+
+    def _warn(self, use: PodUse, reason: Reason, message: str) -> None:
+        self._recorder.event(pod_reference(use.pod), WARNING, reason, message)

@@ -26,7 +26,7 @@ from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.intree import base
 from kubeletpy.volumes.intree.iscsi.plugin import IscsiPlugin
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.operations.runner import pod_use
+from kubeletpy.volumes.operations.acts import pod_use
 from tests.iscsi_target.stand_in import StandIn
 
 IQN, PORTAL = "iqn.2026-01.test:one", "10.0.0.1:3260"

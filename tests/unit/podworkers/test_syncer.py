@@ -39,7 +39,7 @@ from kubeletpy.podworkers.steps.runtime import MirrorPod, NetworkGate, Probes, R
 from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer, TerminatingUpdates
 from kubeletpy.runtime_manager.protocol import ActuatedInMemory, SyncPodRequest
-from kubeletpy.volumes.protocol import VolumeError
+from kubeletpy.volumes.claims.model import VolumeError
 from tests.garbage import leaves_when_cancelled
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 from tests.unit.podworkers.test_workers import Recorder

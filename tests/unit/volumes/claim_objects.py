@@ -1,13 +1,25 @@
-"""Claims, volumes and pods for tests of claim-backed volumes."""
+"""Claims, volumes, pods and volume managers for tests of claim-backed volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 
+from kubeletpy.metrics.families import Families
+from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits, Waits
-from kubeletpy.volumes.claims.resolve import ClaimVolume
+from kubeletpy.volumes.claims.model import (
+    Mode,
+    VolumeSource,
+    VolumeSpec,
+    VolumeTraits,
+    Waits,
+)
+from kubeletpy.volumes.claims.plugin import VolumePlugin
+from kubeletpy.volumes.claims.resolve import Attached, ClaimVolume, NodeObservation
+from kubeletpy.volumes.operations.acts import Expander, VolumeActs
+from kubeletpy.volumes.operations.reporter import Reporter
+from kubeletpy.volumes.volume_manager import VolumeManager
 
 
 def pod(uid: str = "u1", name: str = "p", **spec: Any) -> Pod:
@@ -76,3 +88,51 @@ class Csi:
             return VolumeTraits(f"{self.name}/{source.pod_uid}-{source.spec_name}", False, False)
         unique = f"{self.name}/{source.source['driver']}^{source.source['volumeHandle']}"
         return VolumeTraits(unique, attachable=True, device_mountable=True)
+
+
+class ShownNode:
+    """What the API shows of a node without claims: each volume is attached."""
+
+    def __init__(self, in_use: frozenset[str] | None = None) -> None:
+        self.in_use = in_use
+
+    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
+        attachments = {each.unique_name: self.attachment(each) for each in specs}
+        return NodeObservation(self.in_use, attachments)
+
+    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
+        return Attached()
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        pass
+
+    def release(self, uid: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class Failures(Reporter):
+    """Keeps the messages of operations that failed, and reports nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__(cast(Any, None), VolumeMetrics(Families()))
+        self.messages: list[str] = []
+
+    def ended(self, *args: Any) -> None:
+        *_, failed = args
+        if failed is not None:
+            self.messages.append(failed.message)
+
+
+def volume_manager(
+    plugin: VolumePlugin,
+    shown: ShownNode,
+    failures: Failures | None = None,
+    changed: Callable[[str], None] = lambda uid: None,
+) -> VolumeManager:
+    """A manager of one plugin's volumes, without claims."""
+    no, reporter = cast(Any, None), failures or Failures()
+    acts = VolumeActs(Expander(no, no, no, "n"), reporter)
+    return VolumeManager((plugin,), cast(Any, shown), acts, reporter, changed=changed)

@@ -27,7 +27,7 @@ from kubeletpy.volumes.claims.model import (
     VolumeSource,
     VolumeSpec,
 )
-from kubeletpy.volumes.claims.secrets import read_secret
+from kubeletpy.volumes.claims.plugin import read_secret
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
 from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin

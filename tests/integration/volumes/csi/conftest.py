@@ -21,11 +21,11 @@ from kubeletpy.resources.plugins.model import CSI, PluginInfo
 from kubeletpy.volumes.claims.model import (
     Mode,
     PodUse,
-    VolumePlugin,
     VolumeSource,
     VolumeSpec,
     VolumeTraits,
 )
+from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.host import Credentials, CsiDrivers, CsiHost, DriverObjects, connect_by
 from kubeletpy.volumes.csi.objects import CsiPaths

@@ -319,7 +319,7 @@ async def test_stats_and_expansion(node: Node) -> None:
     stats = await node.plugin.stats(node.plugin.published(spec, "u1"))
     assert stats is not None
     assert (stats.capacity_bytes, stats.used_bytes, stats.inodes_used) == (1 << 24, 5, 1)
-    assert await node.plugin.expand(spec, 1 << 25, use(), at_mount=False) == 1 << 25
+    assert await node.plugin.expand(spec, 1 << 25, use()) == 1 << 25
     requested = node.driver.faults.last("NodeExpandVolume")
     assert requested.volume_path == published.path
     assert requested.staging_target_path == node.plugin.staged(spec).path
@@ -331,12 +331,12 @@ async def test_stats_and_expansion(node: Node) -> None:
     ):
         node.driver.faults.by_method["NodeExpandVolume"] = Fault(code=code)
         with pytest.raises(ExpansionFailed) as raised:
-            await node.plugin.expand(spec, 1 << 26, use(), at_mount=False)
+            await node.plugin.expand(spec, 1 << 26, use())
         assert raised.value.problem is problem
     node.driver.services.options.expand = False
     node.driver.services.options.stats = False
     with pytest.raises(ExpansionFailed) as raised:  # capabilities are read anew after a failure
-        await node.plugin.expand(spec, 1 << 26, use(), at_mount=False)
+        await node.plugin.expand(spec, 1 << 26, use())
     assert raised.value.problem is ExpansionProblem.UNSUPPORTED
     assert await node.plugin.stats(node.plugin.published(spec, "u1")) is None
 

@@ -23,16 +23,19 @@ from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.volumes.claim_volumes import ClaimVolumes, VolumesWait, kept
-from kubeletpy.volumes.claims.model import WaitCause, Waits
+from kubeletpy.volumes.claims.model import SELinux, VolumeError, WaitCause, Waits
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
 from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, options_of
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
+from kubeletpy.volumes.operations.acts import Expander, VolumeActs
+from kubeletpy.volumes.operations.claim_objects import ClaimObjects, kept
+from kubeletpy.volumes.operations.reporter import Reporter
+from kubeletpy.volumes.operations.waiting import VolumesWait
 from kubeletpy.volumes.projected.tokens import PodTokens
-from kubeletpy.volumes.protocol import VolumeError
+from kubeletpy.volumes.volume_manager import VolumeManager
 from tests.unit.volumes.claim_objects import claim, pv, spec
 
 
@@ -73,17 +76,19 @@ class Node:
     async def start(self) -> None:
         kube_api = cast(Any, self.api)
         clock, rng = SystemClock(), random.Random(1)
-        self.claims = ClaimVolumes(
-            kube_api,
-            (LocalPlugin(self.root), HostPathPlugin(self.root), NfsPlugin(self.root)),
-            self,
-            clock,
-            node_name="n",
-            node=lambda: {"metadata": {"labels": self.labels}},
-            objects=WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
-            metrics=VolumeMetrics(Families()),
-            changed=lambda uid: self.woken.set(),
-            in_use_changed=lambda: None,
+        plugins = (LocalPlugin(self.root), HostPathPlugin(self.root), NfsPlugin(self.root))
+        claims = ClaimObjects(
+            WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
+            plugins,
+            "n",
+            lambda: {"metadata": {"labels": self.labels}},
+            controller_attaches=True,
+            selinux=SELinux(),
+        )
+        reporter = Reporter(self, VolumeMetrics(Families()))
+        acts = VolumeActs(Expander(kube_api, self, clock, "n"), reporter)
+        self.claims = VolumeManager(
+            plugins, claims, acts, reporter, changed=lambda uid: self.woken.set()
         )
         self.objects = WatchedObjects(kube_api, rng=rng)
         self.tokens = PodTokens(kube_api, clock, rng=rng)
@@ -233,7 +238,7 @@ async def test_node_affinity_of_a_volume_is_checked(node: Node) -> None:
         await node.volumes.set_up(claiming())
     assert 'persistentvolume "pv1"' in str(refused.value)
     node.labels = {"zone": "b"}
-    node.claims.node_changed()
+    node.claims.replan_soon()
     await node.mount(claiming())
 
 

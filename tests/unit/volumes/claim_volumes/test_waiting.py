@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.volumes.claim_volumes import (
+from kubeletpy.volumes.claims.model import WaitCause, Waits, wait_text
+from kubeletpy.volumes.operations.waiting import (
     ATTACH_PATIENCE_S,
     LIMIT_PATIENCE_S,
     Patience,
     VolumesWait,
 )
-from kubeletpy.volumes.claims.model import WaitCause, Waits, wait_text
 
 
 def waits(cause: WaitCause, name: str = "v") -> dict[str, Waits]:

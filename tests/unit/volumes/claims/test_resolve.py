@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claim_volumes import VolumesWait
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Read, UnreadObject, claim_name, pv_name, resolve
+from kubeletpy.volumes.operations.waiting import VolumesWait
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, spec, volume
 
 OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}

@@ -17,6 +17,7 @@ from kubeletpy.volumes.claims.model import (
     FailureOutcome,
     Mode,
     OperationFailed,
+    Published,
     PublishedOnDisk,
     StagedOnDisk,
 )
@@ -25,8 +26,8 @@ from kubeletpy.volumes.files import disk as module
 from kubeletpy.volumes.files.disk import held_by, mount, unmount
 from kubeletpy.volumes.files.paths import mentions_busy
 from kubeletpy.volumes.intree.base import InTreePlugin, unmount_and_remove
+from kubeletpy.volumes.operations.acts import VolumeActs
 from kubeletpy.volumes.operations.model import Operation, OperationKind
-from kubeletpy.volumes.operations.runner import VolumeActs
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,16 @@ def test_busy(parts: str, busy: bool) -> None:
     assert mentions_busy(parts) is busy
 
 
-class Bound(InTreePlugin):
+class Unpublished(InTreePlugin):
+    """Volumes that are only taken down."""
+
+    kinds = frozenset()
+
+    async def publish(self, *args: Any, **more: Any) -> Published:
+        raise NotImplementedError
+
+
+class Bound(Unpublished):
     """Volumes that are mounted and unmounted by the agent, as in-tree plugins do."""
 
     name = "bound"
@@ -60,7 +70,7 @@ class Bound(InTreePlugin):
         await self.in_thread(lambda: unmount_and_remove(left.path), f"umount of {left.path}")
 
 
-class Driver(InTreePlugin):
+class Driver(Unpublished):
     """Volumes of a driver, whose error message is the only information about its failure."""
 
     name = "driver"

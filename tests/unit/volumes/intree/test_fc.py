@@ -22,7 +22,7 @@ from kubeletpy.volumes.intree.fc.target import (
     unique_name,
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
-from kubeletpy.volumes.operations.runner import pod_use
+from kubeletpy.volumes.operations.acts import pod_use
 from tests.unit.volumes.claim_objects import pod, spec
 from tests.virtual_time import on_virtual_time
 

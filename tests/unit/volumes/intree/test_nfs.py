@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,16 @@ import pytest
 
 from kubeletpy.volumes.claims.model import (
     FailureOutcome,
-    Found,
     OperationFailed,
     VolumeSpec,
     VolumeStats,
     WaitCause,
 )
-from kubeletpy.volumes.claims.resolve import Attached, NodeObservation
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import base, nfs
 from kubeletpy.volumes.intree.nfs import NfsPlugin
-from kubeletpy.volumes.operations.executor import PATIENCE_S, VolumeOperations
-from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import VolumeNotices
-from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
-from tests.unit.volumes.claim_objects import pod, spec
+from kubeletpy.volumes.volume_manager import PATIENCE_S
+from tests.unit.volumes.claim_objects import Failures, ShownNode, pod, spec, volume_manager
 from tests.virtual_time import eventually, on_virtual_time, settle, timed
 
 PROGRAM_S = 60.0
@@ -41,21 +36,10 @@ class Node:
         self.dead: set[str] = set()
         self.mounts: dict[str, str] = {}
         self.calls: list[str] = []
-        self.failures: list[str] = []
         self.plugin = NfsPlugin(root)
+        self.failures = Failures()
         monkeypatch.setattr(nfs, "run", self._run)
         monkeypatch.setattr(disk, "is_mounted", lambda path: path in self.mounts)
-
-    def operations(self) -> VolumeOperations:
-        no: Any = None
-        acts = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no))
-        return VolumeOperations(
-            VolumeState({self.plugin.name: self.plugin}),
-            self.observe,
-            acts.carry_out,
-            self,
-            changed=lambda uid: None,
-        )
 
     async def _run(self, program: str, args: Sequence[str], *, call: str, **more: Any) -> str:
         self.calls.append(f"{program} {' '.join(args[:-1])}".strip())
@@ -69,19 +53,6 @@ class Node:
         else:
             del self.mounts[target]
         return ""
-
-    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
-        return NodeObservation(None, {each.unique_name: Attached() for each in specs})
-
-    def ended(self, operation: Any, pod: Any, seconds: float, failed: Any) -> None:
-        if failed is not None:
-            self.failures.append(failed.message)
-
-    def leftovers_found(self, found: Found) -> None:
-        pass
-
-    def counted(self, *args: Any) -> None:
-        pass
 
 
 @pytest.fixture
@@ -104,47 +75,47 @@ async def test_a_dead_server_holds_up_only_its_own_pod(
     node: Node,
 ) -> None:
     node.dead = {"dead"}
-    operations = node.operations()
-    await operations.reconstruct()
+    manager = volume_manager(node.plugin, ShownNode(), node.failures)
+    await manager.run()
     for n in range(40):
-        operations.demand(pod(f"d{n}"), [volume("dead", f"d{n}")], {})
-    operations.demand(pod("u"), [volume("live", "u")], {})
-    waits, seconds = await timed(operations.settled("u"))
+        manager.demand(pod(f"d{n}"), [volume("dead", f"d{n}")], {})
+    manager.demand(pod("u"), [volume("live", "u")], {})
+    waits, seconds = await timed(manager.settled("u"))
     assert (waits, seconds) == ({}, 0.0)
-    waits, seconds = await timed(operations.settled("d0"))
+    waits, seconds = await timed(manager.settled("d0"))
     assert seconds == PATIENCE_S
     (wait,) = waits.values()
     call = 'mount of kubernetes.io/nfs volume "dead" (dead:/e)'
     assert (wait.cause, wait.call) == (WaitCause.BUSY, call)
-    await operations.end("u")
+    await manager.tear_down("u")
     assert list(node.mounts) == []
 
     await asyncio.sleep(PROGRAM_S)
-    assert set(node.failures) == {"mount: did not finish"}
-    (wait,) = operations.waits("d0").values()
+    assert set(node.failures.messages) == {"mount: did not finish"}
+    (wait,) = manager.waits("d0").values()
     assert wait.cause in (WaitCause.BACKOFF, WaitCause.BUSY), "it is tried again"
     node.dead = set()
     await asyncio.sleep(2 * PROGRAM_S)
     assert len(node.mounts) == 40
-    await operations.close()
+    await manager.close()
 
 
 @on_virtual_time
 async def test_volumes_of_a_dead_server_are_unmounted_by_force(node: Node) -> None:
-    operations = node.operations()
-    await operations.reconstruct()
-    operations.demand(pod("u"), [volume("server", "u")], {})
-    await operations.settled("u")
+    manager = volume_manager(node.plugin, ShownNode(), node.failures)
+    await manager.run()
+    manager.demand(pod("u"), [volume("server", "u")], {})
+    await manager.settled("u")
     node.dead, node.calls = {"server"}, []
     begun = asyncio.get_running_loop().time()
     with pytest.raises(OperationFailed, match="still waiting for unmount"):
-        await operations.end("u")
-    await eventually(lambda: not operations.state.has("u"))
+        await manager.tear_down("u")
+    await eventually(lambda: not manager.state.has("u"))
     assert asyncio.get_running_loop().time() - begun <= PROGRAM_S + 1
     assert node.calls == ["umount -i", "umount -i -f"]
     await settle()
-    assert (node.mounts, node.failures) == ({}, [])
-    await operations.close()
+    assert (node.mounts, node.failures.messages) == ({}, [])
+    await manager.close()
 
 
 def test_the_mount_itself_is_never_examined(

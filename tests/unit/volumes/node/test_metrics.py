@@ -15,7 +15,13 @@ from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.start_container import count_image_volumes
-from kubeletpy.volumes.claims.model import FailureOutcome, Found, OperationFailed, PublishedOnDisk
+from kubeletpy.volumes.claims.model import (
+    FailureOutcome,
+    Found,
+    OperationFailed,
+    PublishedOnDisk,
+    VolumeError,
+)
 from kubeletpy.volumes.files.paths import PLUGINS, PodPaths, plugin_name
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.node.accounts import VolumeAccounts
@@ -23,7 +29,6 @@ from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.planned import SUPPORTED
 from kubeletpy.volumes.pod_volumes.set_up import plugin_of
-from kubeletpy.volumes.protocol import VolumeError
 from tests.unit.volumes.node.test_node_volumes import CONFIG, HUSH, SECRET, Node, node, pod_of
 
 __all__ = ["node"]
@@ -137,7 +142,7 @@ def test_images_as_volumes(problem: str, counts: tuple[int, int, int]) -> None:
 
 async def test_claim_volumes_left_by_an_earlier_agent_are_counted() -> None:
     made, plugin = Metrics(), cast(Any, LocalPlugin(Path("/nowhere")))
-    reporter = Reporter(cast(Any, None), made.volumes, [plugin])
+    reporter = Reporter(cast(Any, None), made.volumes)
     whole = PublishedOnDisk(plugin.name, "a", "u1", "pv1", "/a")
     torn = replace(whole, unique_name="b", damaged="its file is torn")
     reporter.leftovers_found(Found((whole, torn)))
@@ -151,6 +156,6 @@ async def test_claim_volumes_left_by_an_earlier_agent_are_counted() -> None:
         operation = Operation(
             OperationKind.UNPUBLISH, mount.unique_name, plugin.name, "", "u1", mount=mount
         )
-        reporter.ended(operation, None, 1.0, failed)
+        reporter.ended(operation, plugin, None, 1.0, failed)
     assert samples(made, "force_cleaned_failed_volume_operations_total") == {"": 2}
     assert samples(made, "force_cleaned_failed_volume_operation_errors_total") == {"": 1}

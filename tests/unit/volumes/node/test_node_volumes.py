@@ -29,6 +29,7 @@ from kubeletpy.node.facts import NodeAddresses
 from kubeletpy.pods.environment import build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
+from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment, EnvFile, parse_env_file
 from kubeletpy.volumes.files.disk import mount, mounts_below, unmount
@@ -38,7 +39,6 @@ from kubeletpy.volumes.pod_volumes.payload import format_map
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import PodTokens
-from kubeletpy.volumes.protocol import VolumeError
 from tests.unit.volumes.fake_api import FakeApi
 
 HUSH = base64.b64encode(b"hush").decode()

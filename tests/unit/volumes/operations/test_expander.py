@@ -14,8 +14,7 @@ from kubeletpy.volumes.claims.model import (
     OperationFailed,
     VolumeSpec,
 )
-from kubeletpy.volumes.operations.expander import CLAIM_READINGS, Expander
-from kubeletpy.volumes.operations.runner import pod_use
+from kubeletpy.volumes.operations.acts import CLAIM_READINGS, Expander, pod_use
 from tests.unit.volumes.claim_objects import claim, pod, pv, spec
 
 GIB = 1 << 30
@@ -57,7 +56,7 @@ class Grower:
     def __init__(self) -> None:
         self.requested: list[int] = []
 
-    async def expand(self, spec: VolumeSpec, size: int, use: Any, *, at_mount: bool) -> int:
+    async def expand(self, spec: VolumeSpec, size: int, use: Any) -> int:
         self.requested.append(size)
         return size
 
@@ -79,8 +78,8 @@ async def grow(stored: dict[str, Any], *others: dict[str, Any]) -> tuple[int, Cl
     api, grower = ClaimApi(stored, list(others)), Grower()
     expander = Expander(cast(Any, api), cast(Any, Events()), SystemClock(), "n")
     volume = spec(claim=api.claim, pv=pv(capacity={"storage": "2Gi"}))
-    size = await expander.expand(cast(Any, grower), volume, pod_use(pod()), at_mount=False)
-    return size, api, grower
+    done = await expander.expand(cast(Any, grower), volume, pod_use(pod()))
+    return done.size, api, grower
 
 
 @pytest.mark.parametrize("stored", [pending(), claim()], ids=["recovery", "legacy"])
@@ -117,7 +116,7 @@ async def test_a_claim_that_changes_all_the_time_is_left_for_later() -> None:
 class Refuses:
     """A volume plugin whose volumes do not grow."""
 
-    async def expand(self, spec: VolumeSpec, size: int, use: Any, *, at_mount: bool) -> int:
+    async def expand(self, spec: VolumeSpec, size: int, use: Any) -> int:
         raise ExpansionFailed(ExpansionProblem.REFUSED, "no")
 
 
@@ -130,7 +129,7 @@ async def test_a_refused_size_that_is_no_longer_requested_is_given_up() -> None:
     async def tried() -> str:
         volume = spec(claim=api.claim, pv=pv(capacity={"storage": "2Gi"}))
         with pytest.raises(OperationFailed):
-            await expander.expand(cast(Any, Refuses()), volume, pod_use(pod()), at_mount=False)
+            await expander.expand(cast(Any, Refuses()), volume, pod_use(pod()))
         return str(api.claim["status"]["allocatedResourceStatuses"]["storage"])
 
     assert [await tried(), await tried()] == ["NodeResizeInProgress"] * 2, "it is still requested"

@@ -4,59 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
-from typing import Any
 
 from kubeletpy.base.structs import replace
-from kubeletpy.volumes.claims.model import Found, VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.resolve import Attached, NodeObservation, not_in_use_yet
-from kubeletpy.volumes.operations.executor import VolumeOperations
-from kubeletpy.volumes.operations.expander import Expander
+from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
+from kubeletpy.volumes.claims.resolve import Attached, not_in_use_yet
 from kubeletpy.volumes.operations.model import (
     InUse,
     Operation,
     OperationKind,
     PodDemand,
     Volume,
-    VolumeNotices,
     attachable_as_reported,
 )
-from kubeletpy.volumes.operations.runner import VolumeActs, VolumeState
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import pod, spec
+from tests.unit.volumes.claim_objects import ShownNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time, settle
 
 
-class Node:
+class Node(ShownNode):
     """A node whose volumes are all attached."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
-        self.reported: frozenset[str] | None = None
-        no: Any = None
-        plugin = SimulatedPlugin(disk, random.Random(1))
-        self.operations = VolumeOperations(
-            VolumeState({plugin.name: plugin}),
-            self.observe,
-            VolumeActs(Expander(no, no, no, "n"), VolumeNotices(no)).carry_out,
-            self,
-            changed=lambda uid: None,
-        )
-
-    def observe(self, specs: Collection[VolumeSpec]) -> NodeObservation:
-        attachments = {each.unique_name: self.attachment(each) for each in specs}
-        return NodeObservation(self.reported, attachments)
-
-    def attachment(self, spec: VolumeSpec) -> Attached | Waits:
-        return Attached()
-
-    def ended(self, *args: Any) -> None:
-        pass
-
-    def leftovers_found(self, found: Found) -> None:
-        pass
-
-    def counted(self, *args: Any) -> None:
-        pass
+        super().__init__()
+        self.manager = volume_manager(SimulatedPlugin(disk, random.Random(1)), self)
 
 
 def attachable(name: str) -> VolumeSpec:
@@ -68,38 +38,38 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     disk = SimulatedDisk()
     disk.staged = {"va", "vb"}
     node = Node(disk)
-    await node.operations.reconstruct()
+    await node.manager.run()
     await settle()
-    assert node.operations.volumes_in_use() is None, "the API's list stays"
-    node.reported = frozenset({"va", "gone"})
-    node.operations.replan_soon()
+    assert node.manager.volumes_in_use() is None, "the API's list stays"
+    node.in_use = frozenset({"va", "gone"})
+    node.manager.replan_soon()
     await settle()
-    assert node.operations.volumes_in_use() == ["va"], "vb needs no attachment"
-    node.reported = frozenset()
-    node.operations.replan_soon()
+    assert node.manager.volumes_in_use() == ["va"], "vb needs no attachment"
+    node.in_use = frozenset()
+    node.manager.replan_soon()
     await settle()
-    assert node.operations.volumes_in_use() == ["va"], "something of it is there"
-    await node.operations.close()
+    assert node.manager.volumes_in_use() == ["va"], "something of it is there"
+    await node.manager.close()
 
 
 @on_virtual_time
 async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
     node = Node(SimulatedDisk())
-    node.reported = frozenset({"va"})  # from the time when another pod had it
-    await node.operations.reconstruct()
+    node.in_use = frozenset({"va"})  # from the time when another pod had it
+    await node.manager.run()
     await settle()
-    assert node.operations.volumes_in_use() == []
-    node.operations.demand(pod("u1"), [attachable("va")], {})
-    waits = await node.operations.settled("u1")
+    assert node.manager.volumes_in_use() == []
+    node.manager.demand(pod("u1"), [attachable("va")], {})
+    waits = await node.manager.settled("u1")
     assert waits["va"].cause is WaitCause.NOT_IN_USE_YET
-    assert node.operations.volumes_in_use() == ["va"]
-    node.operations.replan_soon()
-    waits = await node.operations.settled("u1")
+    assert node.manager.volumes_in_use() == ["va"]
+    node.manager.replan_soon()
+    waits = await node.manager.settled("u1")
     assert waits["va"].cause is WaitCause.NOT_IN_USE_YET, "the list without it may be there by now"
-    node.operations.volumes_in_use_written()
-    assert not await node.operations.settled("u1")
+    node.manager.volumes_in_use_written()
+    assert not await node.manager.settled("u1")
     await asyncio.sleep(0)
-    await node.operations.close()
+    await node.manager.close()
 
 
 class NobodyAttaches(Node):
@@ -112,18 +82,18 @@ class NobodyAttaches(Node):
 @on_virtual_time
 async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
     node = NobodyAttaches(SimulatedDisk())
-    node.reported = frozenset()
-    await node.operations.reconstruct()
-    node.operations.demand(pod("u1"), [attachable("va")], {})
-    assert (await node.operations.settled("u1"))["va"].cause is WaitCause.NOT_ATTACHED
-    assert node.operations.volumes_in_use() == ["va"]
-    node.reported = frozenset({"va"})
-    node.operations.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
-    assert not await node.operations.settled("u1")
-    node.operations.replan_soon()
+    node.in_use = frozenset()
+    await node.manager.run()
+    node.manager.demand(pod("u1"), [attachable("va")], {})
+    assert (await node.manager.settled("u1"))["va"].cause is WaitCause.NOT_ATTACHED
+    assert node.manager.volumes_in_use() == ["va"]
+    node.in_use = frozenset({"va"})
+    node.manager.demand(pod("u1"), [replace(attachable("va"), attachable=False)], {})
+    assert not await node.manager.settled("u1")
+    node.manager.replan_soon()
     await settle()
-    assert node.operations.volumes_in_use() == []
-    await node.operations.close()
+    assert node.manager.volumes_in_use() == []
+    await node.manager.close()
 
 
 def test_a_list_that_has_grown_makes_volumes_usable_once_it_is_written() -> None:

@@ -8,11 +8,10 @@ from typing import Any, cast
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.volumes.claims.model import FailureOutcome, FilesystemMismatch, Mode, Published
-from kubeletpy.volumes.operations import runner
-from kubeletpy.volumes.operations.expander import Expander
-from kubeletpy.volumes.operations.model import Operation, OperationKind, VolumeNotices
+from kubeletpy.volumes.operations import acts
+from kubeletpy.volumes.operations.acts import Expander, VolumeActs
+from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
-from kubeletpy.volumes.operations.runner import VolumeActs
 from tests.unit.volumes.claim_objects import pod, pv, spec
 from tests.virtual_time import on_virtual_time
 
@@ -61,7 +60,7 @@ async def published(
 ) -> list[tuple[float, str, str, str]]:
     recorder = Recorder()
     no = cast(Any, None)
-    made = VolumeActs(Expander(no, no, no, "n"), VolumeNotices(recorder))
+    made = VolumeActs(Expander(no, no, no, "n"), Reporter(recorder, VolumeMetrics(Families())))
     if patient is not None:
         made._patient = patient
     desired = spec(**changes)
@@ -81,9 +80,9 @@ async def test_a_long_walk_reports_its_progress() -> None:
     assert [(at - start, reason) for at, _, reason, _ in events] == [
         (at, "VolumePermissionChangeInProgress")
         for at in (
-            runner.FIRST_NOTICE_S,
-            runner.FIRST_NOTICE_S + runner.NOTICE_S,
-            runner.FIRST_NOTICE_S + 2 * runner.NOTICE_S,
+            acts.FIRST_NOTICE_S,
+            acts.FIRST_NOTICE_S + acts.NOTICE_S,
+            acts.FIRST_NOTICE_S + 2 * acts.NOTICE_S,
         )
     ]
     texts = [text for *_, text in events]
@@ -120,11 +119,11 @@ async def test_devices_are_reported_once() -> None:
 
 async def test_a_different_file_system_is_reported_on_the_volume() -> None:
     recorder, plugin = Recorder(), cast(Any, Plugin(Published(HUGE)))
-    reporter = Reporter(recorder, VolumeMetrics(Families()), [plugin])
+    reporter = Reporter(recorder, VolumeMetrics(Families()))
     desired = spec(pv=pv())
     operation = Operation(OperationKind.STAGE, desired.unique_name, plugin.name, "", "u1", desired)
     failed = FilesystemMismatch(FailureOutcome.UNCERTAIN, "it holds xfs")
-    reporter.ended(operation, pod(), 1.0, failed)
+    reporter.ended(operation, plugin, pod(), 1.0, failed)
     assert [event[1:] for event in recorder.events] == [
         ("Pod", "FailedMount", 'MountVolume.MountDevice failed for volume "pv1" : it holds xfs'),
         (

@@ -14,12 +14,12 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
+from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.files.paths import PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.trust_anchors import anchors_of, bundle_of
 from kubeletpy.volumes.projected.trust_bundles import TrustBundles
-from kubeletpy.volumes.protocol import VolumeError
 from tests.streamed_list import streamed
 from tests.unit.volumes.node.test_node_volumes import Node, node, pod_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
+from typing import Any, cast
 
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.volumes import ClaimNumbers
@@ -38,7 +39,7 @@ class Node:
         self.meter = VolumeMeter(
             lambda: self.volumes,
             self.measure,
-            self,
+            cast(Any, self),
             LoopClock(),
             period=period,
             health=health,

@@ -19,10 +19,10 @@ from kubeletpy.kubeapi.protocol import Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import PodCertificateMetrics
+from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
-from kubeletpy.volumes.protocol import VolumeError
 from tests.streamed_list import streamed
 from tests.unit.volumes.node.test_node_volumes import Node, node, pod_of
 from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
