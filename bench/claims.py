@@ -26,7 +26,6 @@ import grpc.aio
 from bench.manifests import NAMESPACE, manifest
 from bench.results import quantile
 from bench.stand import NODE, Stand, make_stand
-from bench.volumes import with_volumes
 from bench.watching import READY, REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, PODS
@@ -148,7 +147,8 @@ async def start(stand: Stand, driver: Driver | None) -> tuple[str, float]:
     made = manifest(name, NODE)
     if driver is not None:
         await claim(stand, driver, name)
-        made = with_volumes(made, [{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v/v"}]
+        made["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
     begun = time.time()
     await stand.api.create(PODS, made, NAMESPACE)
     return name, await stand.pods.until(name, READY) - begun

@@ -1,14 +1,12 @@
-"""``python -m bench.pressure``: how soon a pod ends that takes more memory than the node can spare.
+"""How soon a pod ends that takes more memory than the node can spare.
 
-``python -m bench`` shows the same as a row, with fewer rounds and without the idle cost. Pods have
-little memory, in a cgroup with a limit. A pod fills a volume in memory until less than the hard
-threshold is left. Polling of the cgroup detects the crossing. The end of the container is that of
-its process, because the runtime removes its own record too soon.
+Pods have little memory, in a cgroup with a limit. A pod fills a volume in memory until less than
+the hard threshold is left. Polling of the cgroup detects the crossing. The end of the container is
+that of its process, because the runtime removes its own record too soon.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -20,9 +18,7 @@ from pathlib import Path
 
 from bench.containers import main_processes
 from bench.manifests import NAMESPACE, manifest
-from bench.results import quantile
-from bench.stand import CGROUP_ROOT, NODE, Stand, make_stand
-from bench.usage import cpu_seconds
+from bench.stand import CGROUP_ROOT, NODE, Stand
 from bench.watching import READY
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import NODES, PODS
@@ -33,7 +29,6 @@ MI = 1 << 20
 ROOM, THRESHOLD = 400 * MI, 200 * MI
 EATS = 296
 """MiB: not enough to trigger the kernel's OOM killer."""
-IDLE_S = 30.0
 AIM_S = 1.0
 TERMINAL = ("Failed", "Succeeded")
 SCRIPT = (
@@ -160,45 +155,3 @@ async def crossings(stand: Stand, rounds: int) -> dict[str, list[float]]:
 def _container(stand: Stand, name: str) -> str:
     entries = stand.pods.latest[name]["status"]["containerStatuses"]
     return str(entries[0]["containerID"]).partition("://")[2]
-
-
-async def _idle(stand: Stand) -> float:
-    before = cpu_seconds(stand.agent_pid)
-    await asyncio.sleep(IDLE_S)
-    return (cpu_seconds(stand.agent_pid) - before) / IDLE_S * 100
-
-
-def table(found: dict[str, list[float]]) -> str:
-    """One line for each quantity."""
-    lines = [f"{'':<32} {'n':>4} {'p50':>8} {'max':>8}"]
-    for what, figures in found.items():
-        unit = 1 if "%" in what else 1000
-        reported = " ".join(
-            f"{each * unit:>8.2f}" for each in (quantile(figures, 0.5), max(figures))
-        )
-        lines.append(f"{what + ('' if unit == 1 else ', ms'):<32} {len(figures):>4} {reported}")
-    p50 = quantile(found[ENDED], 0.5)
-    lines.append(f"aim: {AIM_S * 1000:.0f} ms, {'met' if p50 <= AIM_S else 'MISSED'}")
-    return "\n".join(lines)
-
-
-async def main() -> None:
-    """Entry point."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pressure", description=__doc__)
-    parser.add_argument(
-        "--containerd", type=int, choices=(1, 2), default=2, help="major version; 2 has CRI events"
-    )
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument(
-        "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet (or similar) instead"
-    )
-    supplied = parser.parse_args()
-    async with make_stand(supplied.containerd, config=settings, program=supplied.agent) as stand:
-        await stand.start_agent()
-        await asyncio.sleep(5)
-        idle = {"agent CPU, idle, % of a core": [await _idle(stand)]}
-        print(table(idle | await crossings(stand, supplied.rounds)))
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
