@@ -18,7 +18,7 @@ from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.pleg import Pleg
+from kubeletpy.syncloop.pleg import RelistHealth
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class AgentHealth:
     def __init__(
         self,
         monitor: RuntimeMonitor,
-        pleg: Pleg,
+        relists: RelistHealth,
         cache: PodStatusCache,
         shutdown: ShutdownManager,
         *,
@@ -140,7 +140,7 @@ class AgentHealth:
         not ready for volumes yet; empty: it is. ``cgroups``: why limits of pods do not hold; pods
         are synced nevertheless, since only a new sandbox shows that it is over."""
         self._monitor = monitor
-        self._pleg = pleg
+        self._relists = relists
         self._cache = cache
         self._shutdown = shutdown
         self._pressures = pressures
@@ -150,13 +150,13 @@ class AgentHealth:
     def runtime_error(self) -> str:
         """Why pods can't be synced now; empty when they can."""
         error = self._monitor.runtime_error()
-        if not error and (pleg := self._pleg.health_error()):
+        if not error and (pleg := self._relists.error()):
             error = f"PLEG is not healthy: {pleg}"
         return error
 
     def node_health(self) -> NodeHealth:
         """The inputs of the node's Ready condition."""
-        pleg = self._pleg.health_error() if self._cache.populated else ""
+        pleg = self._relists.error() if self._cache.populated else ""
         runtime, storage = self._monitor.runtime_error(), self._storage()
         unanswered = (runtime if self._monitor.unanswered else "", storage)
         return NodeHealth(

@@ -259,7 +259,6 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.pod_changed.connect(loop.sync_pod)
     storage.objects.on_change(loop.sync_pod)
     signals.pod_reported.connect(core.state.starts.reported, core.state.statuses.reconcile)
-    signals.runtime_changed.connect(loop.runtime_changed)
     pods_api = observers.pods_api
     signals.status_changed.connect(*([pods_api.changed] if pods_api is not None else ()))
     signals.probe_settled.connect(loop.probe_settled)
@@ -314,7 +313,6 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     signals.node_health.connect(core.health.node_health)
     signals.newest_node.connect(own_node.current)
     signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
-    core.state.cache.subscribe(core.early_polls.changed)
     if (on_connection := core.outside.on_connection) is not None:
         on_connection(monitor.connection_changed)
         on_connection(core.runtime_upkeep.connection_changed)

@@ -56,9 +56,9 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from kubeletpy.syncloop.event_stream import EarlyPolls
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.pleg import RelistHealth
 from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
 DRAIN_S = 1.5
@@ -82,7 +82,6 @@ class Core(BuildContext, frozen=True, kw_only=True):
     cgroups: agent_resources.Cgroups
     claims: agent_resources.ClaimParts
     devices: DeviceManager
-    early_polls: EarlyPolls
     health: AgentHealth
     housekeeping: Housekeeping
     images: Images
@@ -380,13 +379,13 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         context, state, workers, node=own_node, place=placement.place, devices=devices
     )
     gate, shutdown = admission.gate, admission.shutdown
-    changes = build_runtime_changes(context, state, runtime)
     dead = DeadContainers(
         runtime.remover.container, cache, remains.removable, backlog, statuses.is_reported
     )
+    relists = RelistHealth()
     health = AgentHealth(
         monitor,
-        changes.pleg,
+        relists,
         cache,
         shutdown,
         pressures=signals.pressures,
@@ -428,7 +427,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
     )
     pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node, state.decided)
     components += [
-        *changes.components,
+        *build_runtime_changes(context, state, runtime, loop, relists),
         Component(dead, (Task("dead-containers", dead.run),)),
         Component(gate, close=gate.close),
         Component(loop, (Task("sync-loop", loop.run),)),
@@ -453,7 +452,6 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
         cgroups=cgroups,
         claims=claims,
         devices=devices,
-        early_polls=changes.early_polls,
         health=health,
         housekeeping=housekeeping,
         images=images,

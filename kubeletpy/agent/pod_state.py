@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kubeletpy.agent.context import BuildContext, Component, Outside, Task
 from kubeletpy.agent.flight_recorder import build_flight_recorder
@@ -21,7 +21,8 @@ from kubeletpy.kubeapi.events.recorder import (
     pod_reference,
 )
 from kubeletpy.kubeapi.events.writer import EventWriter, KeptEvents, LogRecorder
-from kubeletpy.kubeapi.protocol import KubeApi
+from kubeletpy.kubeapi.protocol import PODS, KubeApi
+from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
@@ -43,10 +44,11 @@ from kubeletpy.syncloop.housekeeping import Remains, UnreadPods
 from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import Merge
-from kubeletpy.syncloop.sources.file import ApiSource, FileSource
+from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.manifest import ReadySources
 
 if TYPE_CHECKING:
+    from kubeletpy.base.api import types as api
     from kubeletpy.syncloop.sources.file import PodSource
     from kubeletpy.syncloop.sources.static_uids import Decided, StaticUids
 
@@ -85,13 +87,24 @@ def source_tasks(
     problems: list[Callable[[], str]] = []
     hurry: list[Callable[[], None]] = []
     if kube_api is not None:
-        api_source = ApiSource(kube_api, name, loop, rng=context.outside.rng)
-        hurry.append(api_source.reflector.hurry)
+        # the pods that the cluster has bound to this node, and the mirrors; not those of other
+        # nodes: the Node authorizer would refuse
+        reflector = Reflector(
+            kube_api,
+            PODS,
+            on_replace=lambda pods: loop.deliver(SOURCE_API, cast("list[api.Pod]", pods)),
+            on_event=lambda event: loop.deliver_event(
+                SOURCE_API, event.type, cast("api.Pod", event.object)
+            ),
+            field_selector=f"spec.nodeName={name}",
+            rng=context.outside.rng,
+        )
+        hurry.append(reflector.hurry)
 
         async def follow() -> None:
             # running pods are admitted again: not before the node's labels and taints are known
             await own_node.wait_synced(within=NODE_KNOWN_S)
-            await api_source.run()
+            await reflector.run()
 
         tasks.append(Task(f"source-{SOURCE_API}", follow))
     uids: StaticUids | None = None
@@ -104,7 +117,8 @@ def source_tasks(
         files = FileSource(
             Path(settings.static_pod_path),
             name,
-            loop,
+            loop.deliver,
+            loop.unreadable,
             check_frequency=settings.file_check_frequency,
             uids=uids,
         )
@@ -116,7 +130,7 @@ def source_tasks(
         url = HttpSource(
             settings.static_pod_url,
             name,
-            loop,
+            loop.deliver,
             headers=dict(settings.static_pod_url_header),
             check_frequency=settings.http_check_frequency,
             uids=uids,
@@ -125,7 +139,7 @@ def source_tasks(
     for source in context.outside.pod_sources:
         from kubeletpy.syncloop.sources.file import SuppliedSource  # few programs bring one
 
-        tasks.append(Task(f"source-{source.name}", SuppliedSource(source, name, loop).run))
+        tasks.append(Task(f"source-{source.name}", SuppliedSource(source, name, loop.deliver).run))
     return tasks, problems, hurry
 
 
@@ -174,7 +188,8 @@ class PodState:
             rng=outside.rng,
         )
         self.sources = expected_sources(settings, context.kube_api, outside.pod_sources)
-        self.merge = Merge(claims_count=context.gates.enabled(CLAIMS_COUNT))
+        claims_count = context.gates.enabled(CLAIMS_COUNT)
+        self.merge = Merge(node_name=node_name, claims_count=claims_count)
         self.unread = UnreadPods(self.merge, self.pods, self.cache, self.queries.record)
         self.active = ActivePods(self.pods, self.queries, self.statuses)
         self.remains = Remains(self.pods, self.queries, self.unread, self.statuses.is_reported)

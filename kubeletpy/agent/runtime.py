@@ -22,7 +22,8 @@ from kubeletpy.resources.cgroups.values import unreserved_memory
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.syncloop.event_stream import EarlyPolls, EventStream
-from kubeletpy.syncloop.pleg import Pleg
+from kubeletpy.syncloop.loop import SyncLoop
+from kubeletpy.syncloop.pleg import Pleg, RelistHealth
 from kubeletpy.volumes.projected.tokens import PodTokens
 
 if TYPE_CHECKING:
@@ -79,19 +80,15 @@ def runtime_settings(
 # Changes of containers and sandboxes.
 
 
-class RuntimeChanges(Struct, frozen=True):
-    """The objects that fill the status cache. ``early_polls`` must be subscribed to that cache."""
-
-    pleg: Pleg
-    early_polls: EarlyPolls
-    components: list[Component]
-
-
 def build_runtime_changes(
-    context: BuildContext, state: PodState, runtime: KubeRuntimeManager
-) -> RuntimeChanges:
+    context: BuildContext,
+    state: PodState,
+    runtime: KubeRuntimeManager,
+    loop: SyncLoop,
+    relists: RelistHealth,
+) -> list[Component]:
     """The relist, the runtime's event stream, and polls of init containers in between."""
-    outside, cache, changed = context.outside, state.cache, context.signals.runtime_changed
+    outside, cache, changed = context.outside, state.cache, loop.runtime_changed
     source = runtime.source
     pleg = Pleg(
         source.list_pods,
@@ -99,6 +96,7 @@ def build_runtime_changes(
         cache,
         outside.clock,
         changed,
+        health=relists,
         metrics=outside.metrics.pleg,
     )
     stream = EventStream(
@@ -111,12 +109,12 @@ def build_runtime_changes(
         rng=outside.rng,
     )
     early_polls = EarlyPolls(outside.runtime, cache, pleg, state.pods.current)
-    components = [
+    cache.subscribe(early_polls.changed)
+    return [
         Component(pleg, (Task("pleg", pleg.run),)),
         Component(stream, (Task("runtime-events", stream.run),)),
         Component(early_polls, close=early_polls.close),
     ]
-    return RuntimeChanges(pleg, early_polls, components)
 
 
 # Images: access, pulling, garbage collection.

@@ -7,7 +7,7 @@ argument, not a signal. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
 from kubeletpy.base.api import types as api
@@ -17,7 +17,6 @@ from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.resources.admission.checks import Rejection
-from kubeletpy.syncloop.lifecycle import LifecycleEvent
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,10 +59,6 @@ class Signals(Struct, frozen=True):
 
     pod_changed: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """Something that a pod's sync depends on has changed (a configMap, a token, a resize)."""
-    runtime_changed: AgentSignal[[str, Sequence[LifecycleEvent]]] = field(
-        default_factory=AgentSignal
-    )
-    """The runtime has news of a pod; the status cache already has it."""
     probe_settled: AgentSignal[[str, ProbeKind, ProbeOutcome]] = field(default_factory=AgentSignal)
     pod_finished: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """A worker is done with its pod, or has forgotten it."""

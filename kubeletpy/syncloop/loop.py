@@ -312,6 +312,8 @@ class SyncLoop:
     def _dispatch(self, source: str, merged: MergedDelivery) -> None:
         for problem in merged.malformed:
             log.error("pod left out", extra={"problem": problem})
+        for pod in merged.elsewhere:
+            log.warning("ignoring a pod that is not bound to this node", extra=dict(pod))
         for refused in merged.refused:
             self._report_invalid(refused.pod, refused.message)
         if self._merge.has_delivered(source):

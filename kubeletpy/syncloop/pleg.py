@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_ns
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.metrics.pods import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
@@ -40,6 +41,28 @@ EVENTS_RELIST_PERIOD_S = 300.0
 EVENTS_UNHEALTHY_AFTER_S = 600.0
 
 
+class RelistHealth(Component):
+    """Whether the last relist is recent enough for pods to be synced."""
+
+    events_flow: bool = False
+    """Whether the runtime reports by itself what happens."""
+    last_at: float | None = None
+    """Event-loop seconds of the last relist."""
+
+    def error(self) -> str:
+        """Why pods can't be watched now; empty when they can."""
+        if self.last_at is None:
+            return "pleg has yet to be successful"
+        threshold = EVENTS_UNHEALTHY_AFTER_S if self.events_flow else UNHEALTHY_AFTER_S
+        elapsed = asyncio.get_running_loop().time() - self.last_at
+        if elapsed <= threshold:
+            return ""
+        return (
+            f"pleg was last seen active {format_duration(round(elapsed, 3))} ago; "
+            f"threshold is {format_duration(round(threshold, 3))}"
+        )
+
+
 class Pleg:
     """Relists, and single pods read on demand."""
 
@@ -51,6 +74,7 @@ class Pleg:
         clock: Clock,
         on_change: OnChange,
         *,
+        health: RelistHealth,
         metrics: PlegMetrics,
     ) -> None:
         self._list_pods = list_pods
@@ -64,8 +88,7 @@ class Pleg:
         self._read_again: set[str] = set()
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(CONCURRENT_READS)
-        self._last_relist: float | None = None
-        self._events_flow = False
+        self._health = health
         self._interval = RELIST_PERIOD_S
         self._broken = False
 
@@ -86,36 +109,23 @@ class Pleg:
 
     def events_flow(self, flowing: bool) -> None:
         """The event stream is connected, or has ended; either way a relist follows at once."""
-        if flowing == self._events_flow:
+        if flowing == self._health.events_flow:
             return
-        self._events_flow = flowing
+        self._health.events_flow = flowing
         self._interval = 0.0
         self._wake.set()
 
     @property
     def has_events(self) -> bool:
         """Whether the runtime reports by itself what happens."""
-        return self._events_flow
+        return self._health.events_flow
 
     def relist_soon(self) -> None:
         """Something happened that has no type of its own."""
         self._wake.set()
 
-    def health_error(self) -> str:
-        """Why pods can't be watched now; empty when they can."""
-        if self._last_relist is None:
-            return "pleg has yet to be successful"
-        threshold = EVENTS_UNHEALTHY_AFTER_S if self._events_flow else UNHEALTHY_AFTER_S
-        elapsed = asyncio.get_running_loop().time() - self._last_relist
-        if elapsed <= threshold:
-            return ""
-        return (
-            f"pleg was last seen active {format_duration(round(elapsed, 3))} ago; "
-            f"threshold is {format_duration(round(threshold, 3))}"
-        )
-
     def _next_check(self, missed: bool) -> float:
-        if not self._events_flow:
+        if not self._health.events_flow:
             return RELIST_PERIOD_S
         if missed or self._interval <= 0.0:
             return EVENTS_FIRST_RELIST_S
@@ -147,9 +157,10 @@ class Pleg:
             # a task for each pod of a list of thousands would cost more than the pods do
             await run_together(*(update_some() for _ in changed[:CONCURRENT_READS]))
         self._cache.populated = True
-        interval = None if self._last_relist is None else start - self._last_relist
-        self._last_relist = loop.time()
-        self.metrics.relist_done(self._last_relist - start, interval, self._clock.now())
+        last_at, now = self._health.last_at, loop.time()
+        interval = None if last_at is None else start - last_at
+        self._health.last_at = now
+        self.metrics.relist_done(now - start, interval, self._clock.now())
         if self._broken:
             log.info("runtime answers relists again")
             self._broken = False

@@ -1,6 +1,7 @@
-"""The sources of pods but for a URL: the API, manifest files, and a program's own source.
+"""The sources of static pods but for a URL: manifest files, and a program's own source.
 
-Each delivers its full set, and changes of it, to the sync loop (:class:`Deliveries`).
+Each delivers its full set to the sync loop. The source *api* is a reflector, which calls the loop
+itself (:func:`kubeletpy.agent.pod_state.source_tasks`).
 """
 
 from __future__ import annotations
@@ -8,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.kubeapi.protocol import PODS, KubeApi, WatchEvent
-from kubeletpy.kubeapi.reflector import Reflector
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.merge import NAMELESS
@@ -38,70 +36,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Deliveries(Protocol):
-    """The receiver of what sources deliver: the sync loop."""
-
-    def deliver(self, source: str, objects: list[api.Pod]) -> None:
-        """Take a source's full set."""
-        ...
-
-    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
-        """Take one change of a source."""
-        ...
-
-    def unreadable(self, source: str, uid: str, problem: str) -> None:
-        """Report a delivered pod that keeps its last good version, and what is wrong now."""
-        ...
-
-
-class ApiSource:
-    """The source *api*: the pods that the cluster has bound to this node, and the mirrors.
-
-    Lists once, then watches. The pods of other nodes are not listed: the Node authorizer would
-    refuse.
-    """
-
-    def __init__(
-        self,
-        kube_api: KubeApi,
-        node_name: str,
-        deliveries: Deliveries,
-        *,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._deliveries = deliveries
-        self._node_name = node_name
-        self.reflector = Reflector(
-            kube_api,
-            PODS,
-            on_replace=self._replace,
-            on_event=self._event,
-            field_selector=f"spec.nodeName={node_name}",
-            rng=rng,
-        )
-
-    async def run(self) -> None:
-        """List and watch until cancelled."""
-        await self.reflector.run()
-
-    def _replace(self, objects: list[Any]) -> None:
-        self._deliveries.deliver(SOURCE_API, [pod for pod in objects if self._is_ours(pod)])
-
-    def _is_ours(self, pod: Any) -> bool:
-        """Whether a pod is bound to this node: an API that ignores the selector has all pods."""
-        spec = pod.get("spec")
-        node = spec.get("nodeName") if isinstance(spec, dict) else self._node_name
-        if node == self._node_name:
-            return True
-        metadata = pod["metadata"]
-        about = {"pod": metadata.get("name"), "namespace": metadata.get("namespace"), "node": node}
-        log.warning("ignoring a pod that is not bound to this node", extra=about)
-        return False
-
-    def _event(self, event: WatchEvent) -> None:
-        if event.type != "DELETED" and not self._is_ours(event.object):
-            return
-        self._deliveries.deliver_event(SOURCE_API, event.type, cast("api.Pod", event.object))
+Deliver = Callable[[str, list[api.Pod]], None]
+"""Takes the full set of a source."""
+Unreadable = Callable[[str, str, str], None]
+"""Takes the source and uid of a pod that keeps its last good version, and what is wrong now."""
 
 
 RETRY = 1.0
@@ -127,7 +65,8 @@ class FileSource:
         self,
         path: Path,
         node_name: str,
-        deliveries: Deliveries,
+        deliver: Deliver,
+        unreadable: Unreadable,
         *,
         check_frequency: float = 20.0,
         uids: StaticUids | None = None,
@@ -136,7 +75,8 @@ class FileSource:
         self._uids = uids
         self._path = path
         self._node_name = node_name
-        self._deliveries = deliveries
+        self._deliver = deliver
+        self._unreadable = unreadable
         self._check_frequency = check_frequency
         self._changed = asyncio.Event()
         self._watch = DirectoryWatch(path, self._changed.set, self._note_deleted)
@@ -197,7 +137,7 @@ class FileSource:
             pods.append(NAMELESS)
         if pods != self._last:
             self._last = pods
-            self._deliveries.deliver(SOURCE_FILE, pods)
+            self._deliver(SOURCE_FILE, pods)
         return True
 
     async def _with_uids(self, read: ManifestFiles) -> dict[str, list[api.Pod]]:
@@ -215,7 +155,7 @@ class FileSource:
         if removed and self._last is not None:
             rest: list[api.Pod] = [pod for each in self._good.values() for pod in each]
             self._last = [*rest, NAMELESS] if NAMELESS in self._last else rest
-            self._deliveries.deliver(SOURCE_FILE, self._last)
+            self._deliver(SOURCE_FILE, self._last)
 
     def problem(self) -> str:
         """The manifests that can't be used, each with its reason; empty: none."""
@@ -230,7 +170,7 @@ class FileSource:
             log.error("static pod manifest skipped", extra={"file": file, "problem": problem})
             for pod in self._good.get(file, ()):
                 text = f"{file}: {problem}; the pod goes on as it was"
-                self._deliveries.unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
+                self._unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
         self._logged = problems
 
 
@@ -340,13 +280,13 @@ class SuppliedSource:
     They pass the same checks, defaults and computation of uids as a manifest from a URL.
     """
 
-    def __init__(self, source: PodSource, node_name: str, deliveries: Deliveries) -> None:
+    def __init__(self, source: PodSource, node_name: str, deliver: Deliver) -> None:
         """Raises ValueError for a name that one of the agent's own sources has."""
         if source.name in ("", SOURCE_API, SOURCE_FILE, SOURCE_HTTP):
             raise ValueError(f"a source of pods can't be named {source.name!r}: choose another")
         self._source = source
         self._origin = Origin(node_name, source.name, is_file=False)
-        self._deliveries = deliveries
+        self._deliver = deliver
 
     async def run(self) -> None:
         """Run the source until cancelled."""
@@ -356,4 +296,4 @@ class SuppliedSource:
     def _show(self, pods: Sequence[JSON]) -> None:
         manifest = {"apiVersion": "v1", "kind": "PodList", "items": list(pods)}
         decoded = decode_manifest(json.dumps(manifest).encode(), self._origin)
-        self._deliveries.deliver(self._source.name, decoded)
+        self._deliver(self._source.name, decoded)

@@ -15,7 +15,7 @@ import aiohttp
 
 from kubeletpy.pods.pod import SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.syncloop.sources.file import Deliveries
+from kubeletpy.syncloop.sources.file import Deliver
 from kubeletpy.syncloop.sources.manifest import (
     MAX_MANIFEST,
     ManifestError,
@@ -39,7 +39,7 @@ class HttpSource:
         self,
         url: str,
         node_name: str,
-        deliveries: Deliveries,
+        deliver: Deliver,
         *,
         headers: Mapping[str, Sequence[str]] | None = None,
         check_frequency: float = 20.0,
@@ -49,7 +49,7 @@ class HttpSource:
         self._uids = uids
         self._url = url
         self._origin = Origin(node_name, url, is_file=False)
-        self._deliveries = deliveries
+        self._deliver = deliver
         self._headers = [(k, v) for k, values in (headers or {}).items() for v in values]
         self._check_frequency = check_frequency
         self._last: bytes | None = None
@@ -90,7 +90,7 @@ class HttpSource:
             uids = await self._uids.settle(SOURCE_HTTP, pods, changed)
             pods = [renamed(pod, uids) for pod in pods]
         self._last = body
-        self._deliveries.deliver(SOURCE_HTTP, pods)
+        self._deliver(SOURCE_HTTP, pods)
 
     async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
         async with session.get(self._url, headers=self._headers) as response:

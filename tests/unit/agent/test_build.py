@@ -235,7 +235,7 @@ async def test_resources_of_claims_count_by_their_gate(tmp_path: Path, on: bool)
     claims = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}]}
     pod: Any = {
         "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "spec": {"nodeName": loop._merge._node_name, "containers": [{"name": "c", "image": "i"}]},
         "status": claims,
     }
     loop._merge.set_pods("api", [pod], 1.0)

@@ -17,7 +17,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
-from kubeletpy.syncloop.pleg import Pleg
+from kubeletpy.syncloop.pleg import Pleg, RelistHealth
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.virtual_time import LoopClock
 
@@ -63,6 +63,7 @@ async def main(endpoint: str, directory: Path) -> None:
         PodStatusCache(),
         LoopClock(),
         lambda *_: None,
+        health=RelistHealth(),
         metrics=Metrics().pleg,
     )
     before = largest_kib()

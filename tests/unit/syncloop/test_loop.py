@@ -66,7 +66,7 @@ class Runtime(FakeRuntime):
 class Node:
     """A loop with real workers and a recording syncer."""
 
-    def __init__(self, *sources: str, populated: bool = True) -> None:
+    def __init__(self, *sources: str, populated: bool = True, node_name: str = "") -> None:
         self.syncer, self.runtime, self.recorder = RecordingSyncer(), Runtime(), Recorder()
         self.cache, self.pods, self.statuses = PodStatusCache(), PodManager(), Statuses()
         self.cache.populated = populated
@@ -92,7 +92,7 @@ class Node:
         )
         self.queries = WorkerQueries(self.workers._machine)
         self.active = ActivePods(self.pods, self.queries, self.statuses)
-        self.sources, merge = ReadySources(sources or ("api",)), Merge()
+        self.sources, merge = ReadySources(sources or ("api",)), Merge(node_name=node_name)
         self.unread = UnreadPods(merge, self.pods, self.cache, self.queries.record)
         self.housekeeping = Housekeeping(
             self.pods,
@@ -257,6 +257,28 @@ def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
     """UIDs of pods that were stopped because no source has them."""
     stated = "stopping a pod that should not run"
     return {vars(record)["uid"] for record in caplog.records if record.message == stated}
+
+
+@on_virtual_time
+async def test_pods_of_other_nodes_are_not_run(caplog: pytest.LogCaptureFixture) -> None:
+    def bound(name: str, spec: Any) -> Any:
+        return {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
+
+    node = Node(node_name="here")
+    containers = [{"name": "main", "image": "i"}]
+    ours = bound("ours", {"nodeName": "here", "containers": containers})
+    theirs = bound("theirs", {"nodeName": "there", "containers": containers})
+    unbound, odd = bound("unbound", {}), bound("odd", {"nodeName": ["here"]})
+    malformed = bound("malformed", "text")  # it may be ours: what runs of it is left alone
+    node.loop.deliver("api", [ours, theirs, unbound, odd, malformed])
+    for pod in (ours, theirs, unbound):
+        node.loop.deliver_event("api", "ADDED", pod)
+    assert [pod.name for pod in node.pods.pods()] == ["ours"]
+    assert node.unread.uids() == {"malformed"}
+    assert caplog.text.count("not bound to this node") == 5
+    node.loop.deliver_event("api", "DELETED", bound("ours", theirs["spec"]))
+    assert node.pods.pods() == []
+    await node.stop()
 
 
 @on_virtual_time

@@ -25,7 +25,7 @@ from kubeletpy.syncloop.lifecycle import (
     without,
     worth_waking,
 )
-from kubeletpy.syncloop.pleg import Pleg
+from kubeletpy.syncloop.pleg import Pleg, RelistHealth
 from tests.unit.podworkers.builders import runtime_status
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
@@ -166,12 +166,14 @@ class Setup:
         self.runtime, self.cache = FakeRuntime(), PodStatusCache()
         self.changes: list[tuple[str, list[str]]] = []
         self.at: list[float] = []
+        self.health = RelistHealth()
         self.pleg = Pleg(
             self.runtime.list_pods,
             self.runtime.get_pod_status,
             self.cache,
             LoopClock(),
             self.changed,
+            health=self.health,
             metrics=Metrics().pleg,
         )
 
@@ -245,14 +247,14 @@ async def test_a_read_that_fails_is_repeated() -> None:
 @on_virtual_time
 async def test_health() -> None:
     s = Setup()
-    assert s.pleg.health_error() == "pleg has yet to be successful"
+    assert s.health.error() == "pleg has yet to be successful"
     await s.pleg.relist()
     s.runtime.error = Unavailable("ListPodSandbox", "gone")
     await asyncio.sleep(180)
     await s.pleg.relist()
-    assert s.pleg.health_error() == ""
+    assert s.health.error() == ""
     await asyncio.sleep(1.5)
-    assert s.pleg.health_error() == "pleg was last seen active 3m1.5s ago; threshold is 3m0s"
+    assert s.health.error() == "pleg was last seen active 3m1.5s ago; threshold is 3m0s"
 
 
 class FakeStream:

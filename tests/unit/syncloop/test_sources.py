@@ -32,9 +32,6 @@ class Deliveries:
         self.sets.append([pod["metadata"]["name"] if pod else "?" for pod in objects])
         self.arrived.set()
 
-    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
-        raise AssertionError("files have no events")
-
     async def next(self) -> list[str]:
         await asyncio.wait_for(self.arrived.wait(), 5)
         self.arrived.clear()
@@ -75,7 +72,9 @@ def test_when_a_manifest_was_changed(tmp_path: Path) -> None:
 
 async def test_changes_are_seen_at_once(tmp_path: Path) -> None:
     deliveries = Deliveries()
-    source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
+    source = FileSource(
+        tmp_path, "n", deliveries.deliver, deliveries.unreadable, check_frequency=1000
+    )
     task = asyncio.create_task(source.run())
     assert await deliveries.next() == []
     (tmp_path / "web.yaml").write_text(WEB)
@@ -90,7 +89,11 @@ async def test_a_manifest_deleted_and_written_anew_is_a_new_order(tmp_path: Path
     file = tmp_path / "web.yaml"
     file.write_text(WEB)
     (tmp_path / "other.yaml").write_text(WEB.replace("name: web", "name: other"))
-    task = asyncio.create_task(FileSource(tmp_path, "n", deliveries, check_frequency=1000).run())
+    task = asyncio.create_task(
+        FileSource(
+            tmp_path, "n", deliveries.deliver, deliveries.unreadable, check_frequency=1000
+        ).run()
+    )
     assert await deliveries.next() == ["other-n", "web-n"]
     file.unlink()
     file.write_text(WEB)
@@ -111,7 +114,11 @@ async def test_a_manifest_edited_into_nonsense_keeps_its_pod_until_it_is_removed
     deliveries = Deliveries()
     file = tmp_path / "web.yaml"
     file.write_text(WEB)
-    task = asyncio.create_task(FileSource(tmp_path, "n", deliveries, check_frequency=1000).run())
+    task = asyncio.create_task(
+        FileSource(
+            tmp_path, "n", deliveries.deliver, deliveries.unreadable, check_frequency=1000
+        ).run()
+    )
     assert await deliveries.next() == ["web-n"]
     file.write_text("kind: [")
     await deliveries.next()
@@ -131,7 +138,9 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     deliveries, path = Deliveries(), tmp_path / "manifests"
-    task = asyncio.create_task(FileSource(path, "n", deliveries, check_frequency=20).run())
+    task = asyncio.create_task(
+        FileSource(path, "n", deliveries.deliver, deliveries.unreadable, check_frequency=20).run()
+    )
     await asyncio.sleep(1)
     assert deliveries.sets == [[]]
     path.mkdir()
@@ -152,7 +161,7 @@ async def test_a_directory_that_comes_later_and_a_bad_file_logged_once(
 
 async def test_url_bodies() -> None:
     deliveries = Deliveries()
-    source = HttpSource("http://x", "n", deliveries)
+    source = HttpSource("http://x", "n", deliveries.deliver)
     await source.deliver(manifest())
     await source.deliver(manifest())
     assert deliveries.sets == [["web-n"]]
@@ -187,7 +196,7 @@ async def test_the_url_is_requested_with_headers_and_failures_keep_the_last_set(
     source = HttpSource(
         f"http://127.0.0.1:{port}/",
         "n",
-        deliveries,
+        deliveries.deliver,
         headers={"X-Token": ["a", "b"]},
         check_frequency=0.02,
     )
@@ -203,7 +212,9 @@ async def test_the_url_is_requested_with_headers_and_failures_keep_the_last_set(
 
 async def test_manifests_that_cannot_be_used_are_reported(tmp_path: Path) -> None:
     deliveries = Deliveries()
-    source = FileSource(tmp_path, "n", deliveries, check_frequency=1000)
+    source = FileSource(
+        tmp_path, "n", deliveries.deliver, deliveries.unreadable, check_frequency=1000
+    )
     assert source.problem() == ""
     for number in range(12):
         (tmp_path / f"{number:02}.yaml").write_text("kind: [")

@@ -43,9 +43,6 @@ class Deliveries:
     def unreadable(self, source: str, uid: str, problem: str) -> None:
         raise AssertionError(problem)
 
-    def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
-        raise AssertionError("files have no events")
-
 
 class MirrorApi(ScriptedApi):
     """An API with one pod; with None it does not answer."""
@@ -95,7 +92,9 @@ class Node:
     async def agent(self, *manifests: str) -> list[list[str]]:
         """Deliveries of a new agent: at its start, and after each of these changes of the file."""
         deliveries = Deliveries()
-        source = FileSource(self.file.parent, "n", deliveries, uids=self.uids())
+        source = FileSource(
+            self.file.parent, "n", deliveries.deliver, deliveries.unreadable, uids=self.uids()
+        )
         task = asyncio.create_task(source.run())
         await asyncio.sleep(3)
         for each in manifests:
@@ -190,7 +189,7 @@ async def test_the_running_pods_of_a_url(tmp_path: Path) -> None:
     node.api = MirrorApi(mirror())
     run(node.runtime, "bare-n", UID, source="http", hash=UID, seen=LATER)
     deliveries = Deliveries()
-    source = HttpSource("http://x", "n", deliveries, uids=node.uids())
+    source = HttpSource("http://x", "n", deliveries.deliver, uids=node.uids())
     await source.deliver(manifest().encode())
     assert deliveries.sets == [[UID]]
 
