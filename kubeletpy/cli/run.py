@@ -5,7 +5,6 @@ All problems with flags, files or the machine are printed, without a traceback.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import logging
 import sys
@@ -17,7 +16,6 @@ from kubeletpy import config
 from kubeletpy.base.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire.listener import LoopProblems
 from kubeletpy.cli import logs, process, version
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.process import give_back_freed_memory, keep_little_freed_memory, problems_here
@@ -105,8 +103,7 @@ def usage() -> str:
 
 
 async def _with_upkeep(agent: Agent, loaded: config.LoadedConfig) -> None:
-    """Run the agent, log what the event loop reports, and return freed memory to the kernel."""
-    asyncio.get_running_loop().set_exception_handler(LoopProblems())
+    """Run the agent, and return freed memory to the kernel."""
     async with background(give_back_freed_memory()):
         await agent(loaded)
 

@@ -17,8 +17,8 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.base.host.errors import exhausted
-from kubeletpy.base.wire.http_server import http_log, set_up
-from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, guarded, most_connections
+from kubeletpy.base.wire.http_server import MAX_LINE, HttpServer
+from kubeletpy.base.wire.listener import ConnectionLimiter, most_connections, peer_of
 from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Attributes, OpenSpan, Tracer
 from kubeletpy.server.access import Access, AccessError, Busy
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY = 64 << 10
-MAX_LINE = 64 << 10
-"""Bytes of a request's first line: the command of an exec is in its query."""
 MAX_CONNECTIONS = 4096
 MAX_READ_ONLY = 512
 """Connections of the read-only port, where an address stands for an identity."""
@@ -39,14 +37,8 @@ MAX_ANSWERS = 128
 """Requests answered at once, not counting streams and those waiting for admission."""
 ANSWER_S = 60.0
 """Seconds that an answer may take, including the client reading it; streams may take longer."""
-IDLE_S = 60.0
-"""Seconds that a connection may stay open without a complete request."""
 PIECE = 128 << 10
 """Bytes of a large answer that are written at once."""
-LINGER_S = 2.0
-"""Seconds for which the rest of an unread body is drained, so that the client reads the answer."""
-STOP_S = 1.0
-"""Seconds that requests may take when the server closes."""
 
 
 class AgentServer:
@@ -90,20 +82,10 @@ class AgentServer:
                     added = app.router.add_route(method, path, handler)
                     assert added.resource is not None, "it has a path"
                     self._routes[added.resource.canonical] = route
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=STOP_S,
-            keepalive_timeout=IDLE_S,
-            lingering_time=LINGER_S,
-            logger=http_log,
-            max_line_size=MAX_LINE,
-            max_field_size=8190,
-        )
-        self._listener: Listener | None = None
+        most = MAX_READ_ONLY if access is None else MAX_CONNECTIONS
+        limiter = ConnectionLimiter(most_connections(most))
+        self._http = HttpServer(app, limiter, max_line=MAX_LINE)
         self._tls: ServingTls | None = None
-        self._limiter: ConnectionLimiter | None = None
         self._answering = 0
 
     async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
@@ -111,18 +93,11 @@ class AgentServer:
         if tls is None and self._access is not None:
             raise ValueError("credentials are not accepted over plain HTTP")
         self._tls = tls
-        serve = await set_up(self._runner)
-        most = MAX_READ_ONLY if self._access is None else MAX_CONNECTIONS
-        limited = guarded(sock, most_connections(most))
-        self._limiter = limited.limiter
-        self._listener = Listener(limited, serve, tls.context if tls is not None else None)
-        self._listener.start()
+        await self._http.start(sock, tls.context if tls is not None else None)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
-        if self._listener is not None:
-            self._listener.close()
-        await self._runner.cleanup()
+        await self._http.close()
         if self._access is not None:
             await self._access.close()
 
@@ -137,9 +112,7 @@ class AgentServer:
         began = asyncio.get_running_loop().time()
         try:
             who = await self._admit(request, route)
-            if self._limiter is not None and not self._limiter.admit_identity(
-                request.transport, who
-            ):
+            if not self._http.limiter.admit_identity(request.transport, who):
                 raise web.HTTPTooManyRequests(
                     text=f"{who} has too many connections to this port\n",
                     headers={"Retry-After": "1", "Connection": "close"},
@@ -200,7 +173,7 @@ class AgentServer:
     async def _admit(self, request: web.Request, route: Route | None) -> str:
         """Return the client's user name, or its address on a port without authentication."""
         if self._access is None:
-            return request.remote or ""
+            return _address(request)
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         if certificate and self._tls is not None and transport is not None:
@@ -211,7 +184,7 @@ class AgentServer:
                 raise ConnectionResetError("the client's authority has changed")
         try:
             identity = await self._access.authenticate(
-                certificate, request.headers.get("Authorization", ""), request.remote or ""
+                certificate, request.headers.get("Authorization", ""), _address(request)
             )
         except Busy as error:
             raise web.HTTPTooManyRequests(text=f"{error}\n", headers={"Retry-After": "1"}) from None
@@ -256,6 +229,11 @@ async def _sent(request: web.Request, response: web.StreamResponse) -> web.Strea
 
 async def _debugging_off(_request: web.Request) -> web.StreamResponse:
     return web.Response(status=405, text="Debug endpoints are disabled.\n")
+
+
+def _address(request: web.Request) -> str:
+    peer = peer_of(request.transport)
+    return peer[0] if peer is not None else ""
 
 
 def _is_disconnected(request: web.Request) -> bool:
@@ -309,7 +287,7 @@ def span_name(request: web.Request) -> str:
 
 def span_attributes(request: web.Request, route: str) -> Attributes:
     """Return the attributes of OpenTelemetry for HTTP servers."""
-    peer = request.transport.get_extra_info("peername") if request.transport else None
+    peer = peer_of(request.transport)
     attributes: dict[str, str | int | None] = {
         "server.address": "kubelet",
         "server.port": request.url.port,
@@ -321,7 +299,7 @@ def span_attributes(request: web.Request, route: str) -> Attributes:
         "network.peer.port": peer[1] if peer else None,
         "network.protocol.version": f"{request.version.major}.{request.version.minor}",
         "user_agent.original": request.headers.get("User-Agent"),
-        "client.address": request.remote,
+        "client.address": peer[0] if peer else None,
     }
     return {name: value for name, value in attributes.items() if value}
 

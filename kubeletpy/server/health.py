@@ -14,12 +14,14 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kubeletpy.base.wire.listener import BACKLOG, Listener, ListeningSocket, guarded
+from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
 from kubeletpy.probes.handlers.outcome import host_port
 from kubeletpy.server.routes import ServerError
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from kubeletpy.base.wire.http_server import HttpServer
 
 
 # Listening sockets; connections are limited and accepted elsewhere (:mod:`kubeletpy.base.wire`).
@@ -30,7 +32,7 @@ _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 """Errors of a kernel without IPv6 (``ipv6.disable``, or not built)."""
 
 
-def listen(address: str, port: int, *, short_answers: bool = False) -> ListeningSocket:
+def listen(address: str, port: int, *, short_answers: bool = False) -> socket.socket:
     """Return a listening socket; port 0 picks a free one. Raises OSError.
 
     ``0.0.0.0`` and ``::`` both mean all addresses of IPv4 and IPv6, whatever the kernel's
@@ -55,9 +57,9 @@ def listen(address: str, port: int, *, short_answers: bool = False) -> Listening
     return _listen("0.0.0.0", port, v6_only=False, short_answers=short_answers)
 
 
-def _listen(address: str, port: int, *, v6_only: bool, short_answers: bool) -> ListeningSocket:
+def _listen(address: str, port: int, *, v6_only: bool, short_answers: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = ListeningSocket(family, socket.SOCK_STREAM)
+    made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -160,9 +162,8 @@ class HealthServer:
         self._checks = checks
         self._render = render_metrics
         self._render_probes = render_probe_metrics
-        self._socket: ListeningSocket | None = None
-        self._runner: web.AppRunner | None = None
-        self._listener: Listener | None = None
+        self._socket: socket.socket | None = None
+        self._http: HttpServer | None = None
 
     @property
     def port(self) -> int:
@@ -182,7 +183,7 @@ class HealthServer:
         """Answer requests; call it after ``start``."""
         from aiohttp import web
 
-        from kubeletpy.base.wire.http_server import http_log, set_up
+        from kubeletpy.base.wire.http_server import HttpServer
 
         app = web.Application()
         app.on_response_prepare.append(_close_after)
@@ -192,22 +193,16 @@ class HealthServer:
             app.router.add_get("/metrics", self._metrics)
         if self._local and self._render_probes is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
-        self._runner = web.AppRunner(app, access_log=None, logger=http_log)
         assert self._socket is not None, "it has been started"
-        serve = await set_up(self._runner)
-        with self._socket:
-            limited = guarded(self._socket, MAX_CONNECTIONS)
-        self._listener = Listener(limited, serve)
-        self._listener.start()
+        self._http = HttpServer(app, ConnectionLimiter(MAX_CONNECTIONS))
+        await self._http.start(self._socket)
 
     async def close(self) -> None:
         """Stop listening and close all connections."""
-        if self._listener is not None:
-            self._listener.close()
+        if self._http is not None:
+            await self._http.close()
         elif self._socket is not None:
             self._socket.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
 
     async def _healthz(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))

@@ -15,12 +15,10 @@ import errno
 import functools
 import ipaddress
 import logging
-import os
 import resource
 import select
 import socket
 import ssl
-import time
 from asyncio import sslproto
 from collections import Counter
 from collections.abc import Callable
@@ -28,61 +26,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
-# A machine without free descriptors. asyncio then stops listening for a second, but first tries to
-# accept as often as the backlog is long. Each of these tries is logged, and begins to listen once
-# more, on its own. A second of connecting clients became a quarter of a million tracebacks.
-
 log = logging.getLogger(__name__)
-
-OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""Errors after which asyncio waits a second."""
-STATED_AGAIN_S = 60.0
-ASYNCIOS_TEXT = "socket.accept() out of system resource"
-
-
-class ListeningSocket(socket.socket):
-    """A listening socket that ends a round of accepting once nothing can be accepted."""
-
-    _out = False
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection.
-
-        Raises:
-            BlockingIOError: there is none, or the one before could not be accepted: it stays in the
-                kernel's backlog until the loop listens again.
-            OSError: it can not be accepted.
-        """
-        if self._out:
-            self._out = False
-            raise BlockingIOError
-        try:
-            return self.accept_next()
-        except OSError as error:
-            self._out = error.errno in OUT_OF_RESOURCES
-            raise
-
-    def accept_next(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. Raises OSError."""
-        return super().accept()
-
-
-class LoopProblems:
-    """An event loop's exception handler: logs lasting errors once a minute, without traceback."""
-
-    def __init__(self) -> None:
-        self._stated_at = -STATED_AGAIN_S
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log a problem that nobody else handles."""
-        if context.get("message") != ASYNCIOS_TEXT:
-            loop.default_exception_handler(context)
-            return
-        now = time.monotonic()
-        if now - self._stated_at >= STATED_AGAIN_S:
-            self._stated_at = now
-            log.warning("connections have to wait", extra={"why": str(context.get("exception"))})
-
 
 # Limits of a port. Clients without credentials are unidentified: they are few and stay briefly.
 # When there are too many, of one address or of all, the oldest connection of the address with the
@@ -100,7 +44,7 @@ UNKNOWN_OF_ONE = 256
 authenticated by its first request, some milliseconds after it has connected."""
 V6_NETWORK = 64
 """Bits of an IPv6 address that count as one source: one host may own all addresses below them."""
-REFUSALS_LOGGED_EVERY_S = 60.0
+WARNED_EVERY_S = 60.0
 SHARE = 3
 """A single identity gets three quarters of a port, two get three sevenths each, and so on."""
 SPARE = 3
@@ -114,14 +58,16 @@ def most_connections(desired: int) -> int:
 
 
 class ConnectionLimiter:
-    """The connections of one port, at most ``limit``, up to ``UNKNOWN`` of them unidentified."""
+    """The connections of one port, at most ``limit``, up to half of them unidentified."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, unknown_s: float | None = None) -> None:
+        """``unknown_s``: seconds that one stays unidentified; None for ``UNKNOWN_S``."""
         self._limit = limit
         self._most_unknown = max(2, min(UNKNOWN, limit // 2))
-        self._refusals = _Refusals()
-        self._inside: dict[int, LimitedConnection] = {}
-        self._unknown: dict[str, dict[LimitedConnection, None]] = {}
+        self._unknown_s = UNKNOWN_S if unknown_s is None else unknown_s
+        self._refusals = _SeldomWarning("connections to a port of this node are closed", "closed")
+        self._inside: dict[int, Connection] = {}
+        self._unknown: dict[str, dict[Connection, None]] = {}
         self._count = 0
         self._known: Counter[str] = Counter()
 
@@ -140,23 +86,24 @@ class ConnectionLimiter:
         self._send_one_away("the port is full")
         return True
 
-    def enter(self, connection: LimitedConnection) -> bool:
+    def enter(self, connection: Connection) -> bool:
         """Admit a connection; False: there is no room, and it must be closed."""
         if self.is_full():
-            self._refusals.add(connection.source, "the port is full")
+            self._refusals.add(why="the port is full", last_from=connection.source)
             return False
         if len(of_source := self._unknown.get(connection.source, {})) >= UNKNOWN_OF_ONE:
             self._send_away(next(iter(of_source)))
             self._refusals.add(
-                connection.source, "too many unauthenticated connections of one address"
+                why="too many unauthenticated connections of one address",
+                last_from=connection.source,
             )
         elif self._count >= self._most_unknown:
             self._send_one_away("too many unauthenticated connections")
-        self._inside[connection.fileno()] = connection
+        self._inside[connection.number] = connection
         self._unknown.setdefault(connection.source, {})[connection] = None
         self._count += 1
         connection.timer = asyncio.get_running_loop().call_later(
-            UNKNOWN_S, self._send_away, connection
+            self._unknown_s, self._send_away, connection
         )
         return True
 
@@ -170,7 +117,9 @@ class ConnectionLimiter:
             return True
         has = self._known[who]
         if has and has >= SHARE * (self._limit - len(self._inside)):
-            self._refusals.add(connection.source, "one client has too many connections")
+            self._refusals.add(
+                why="one client has too many connections", last_from=connection.source
+            )
             return False
         self._remove_unidentified(connection)
         self._forget(connection)
@@ -178,24 +127,24 @@ class ConnectionLimiter:
         self._known[who] += 1
         return True
 
-    def leave(self, connection: LimitedConnection) -> None:
+    def leave(self, connection: Connection) -> None:
         """A connection has been closed."""
         self._remove_unidentified(connection)
         self._forget(connection)
-        if self._inside.get(connection.fileno()) is connection:
-            del self._inside[connection.fileno()]
+        if self._inside.get(connection.number) is connection:
+            del self._inside[connection.number]
 
     def _send_one_away(self, why: str) -> None:
         most = max(self._unknown.values(), key=len)
         connection = next(iter(most))
         self._send_away(connection)
-        self._refusals.add(connection.source, why)
+        self._refusals.add(why=why, last_from=connection.source)
 
-    def _send_away(self, connection: LimitedConnection) -> None:
+    def _send_away(self, connection: Connection) -> None:
         self._remove_unidentified(connection)
         connection.end()
 
-    def _forget(self, connection: LimitedConnection) -> None:
+    def _forget(self, connection: Connection) -> None:
         """Stop counting a connection for its identity."""
         if connection.who is None:
             return
@@ -204,7 +153,7 @@ class ConnectionLimiter:
             del self._known[connection.who]
         connection.who = None
 
-    def _remove_unidentified(self, connection: LimitedConnection) -> None:
+    def _remove_unidentified(self, connection: Connection) -> None:
         if connection.timer is not None:
             connection.timer.cancel()
             connection.timer = None
@@ -216,102 +165,102 @@ class ConnectionLimiter:
                 del self._unknown[connection.source]
 
 
-class _Refusals:
-    """Logs that connections were closed: at once, then at most once in REFUSALS_LOGGED_EVERY_S."""
+class _SeldomWarning:
+    """A warning that is logged at once, then at most once in WARNED_EVERY_S."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str, counted: str) -> None:
+        """``counted``: the name of the log field with the number of occurrences."""
+        self._message, self._counted = message, counted
         self._count = 0
         self._logged_at = float("-inf")
 
-    def add(self, source: str, why: str) -> None:
-        """A connection is closed."""
+    def add(self, **about: str) -> None:
+        """Count an occurrence of it, and log it unless it was logged a short time ago."""
         self._count += 1
         now = asyncio.get_running_loop().time()
-        if now - self._logged_at < REFUSALS_LOGGED_EVERY_S:
-            return
-        log.warning(
-            "connections to a port of this node are closed",
-            extra={"why": why, "last_from": source, "closed": self._count},
+        if now - self._logged_at >= WARNED_EVERY_S:
+            log.warning(self._message, extra={**about, self._counted: self._count})
+            self._logged_at, self._count = now, 0
+
+
+class Connection(asyncio.Protocol):
+    """A client's connection, which counts until it has left.
+
+    It is the protocol of its transport only until its TLS is made.
+
+    Attributes:
+        source: the part of the client's address that it is counted by.
+        number: the descriptor that it was accepted with.
+        who: the identity that it belongs to; None before that is known.
+        timer: ends it while it is unidentified.
+        on_end: called when the limiter ends it; None if a reader notices that.
+    """
+
+    __slots__ = ("_limiter", "_make", "number", "on_end", "sock", "source", "timer", "who")
+
+    def __init__(self, sock: socket.socket, source: str, limiter: ConnectionLimiter) -> None:
+        self.sock = sock
+        self.source = source
+        self.number = sock.fileno()
+        self.who: str | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.on_end: Callable[[], object] | None = None
+        self._limiter = limiter
+        self._make: MakeProtocol | None = None
+
+    async def serve(self, make: MakeProtocol, tls: ssl.SSLContext | None) -> None:
+        """Make its TLS, then its protocol. Raises OSError if the handshake fails."""
+        self._make = make
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self,
+            self.sock,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_S if tls is not None else None,
         )
-        self._logged_at, self._count = now, 0
 
-
-_MAPPED = "::ffff:"
-"""Prefix of an IPv4 address on a socket of both families, by the kernel."""
-
-
-class LimitedConnection(socket.socket):
-    """A connection that leaves its limiter when it is closed."""
-
-    limiter: ConnectionLimiter
-    source: str = ""
-    who: str | None = None
-    timer: asyncio.TimerHandle | None = None
-    on_end: Callable[[], object] | None = None
-    """Called when the door ends it; None: whoever reads from it notices."""
-
-    def getpeername(self) -> Any:
-        """The client's address; that of an IPv4 client without the form that IPv6 has for it."""
-        address = super().getpeername()
-        if not isinstance(address, tuple) or not address[0].startswith(_MAPPED):
-            return address
-        return address[0].removeprefix(_MAPPED), address[1]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand the transport to the protocol, which is made now."""
+        assert self._make is not None, "it is served"
+        protocol = self._make(self.leave)
+        self._make = None
+        cast(asyncio.Transport, transport).set_protocol(protocol)
+        protocol.connection_made(transport)
 
     def end(self) -> None:
         """Make its reader see the end."""
         with suppress(OSError):
-            self.shutdown(socket.SHUT_RDWR)
+            self.sock.shutdown(socket.SHUT_RDWR)
         if self.on_end is not None:
             self.on_end()
 
+    def leave(self) -> None:
+        """Stop counting it: its descriptor is closed."""
+        self._limiter.leave(self)
+
     def close(self) -> None:
-        """Close the socket and leave the limiter."""
-        self.limiter.leave(self)
-        super().close()
+        """Close the socket and leave."""
+        self.leave()
+        self.sock.close()
 
 
-class LimitedListener(ListeningSocket):
-    """A listening socket whose connections are limited."""
-
-    limiter: ConnectionLimiter
-
-    def accept_next(self) -> tuple[LimitedConnection, Any]:
-        """The next connection.
-
-        Raises:
-            BlockingIOError: there is no room yet, and the connection stays in the kernel's backlog;
-                or there will be none, and it is closed. Either ends the loop's round of accepting.
-        """
-        if self.limiter.is_full() and self._somebody_waits() and self.limiter.close_unidentified():
-            # Unidentified connections being closed leave when the loop sees their end, which
-            # is not before this round of accepting is over.
-            raise BlockingIOError
-        number, address = self._accept()  # type: ignore[attr-defined]
-        connection = LimitedConnection(self.family, self.type, self.proto, fileno=number)
-        connection.limiter = self.limiter
-        connection.source = source_of(address)
-        if not self.limiter.enter(connection):
-            connection.close()
-            # after ConnectionAbortedError, the loop of Python 3.14 goes on in the same round: all
-            # that wait would be closed before the unidentified ones being closed have left
-            raise BlockingIOError("too many connections")
-        return connection, address
-
-    def _somebody_waits(self) -> bool:
-        """Whether a connection is in the kernel's backlog: the loop also calls without one."""
-        requested = select.poll()
-        requested.register(self, select.POLLIN)
-        return bool(requested.poll(0))
+MakeProtocol = Callable[[Callable[[], None]], asyncio.Protocol]
+"""Makes the protocol of a connection. The protocol calls the argument once its connection is lost,
+or once the connection of the protocol that has replaced it is."""
 
 
-def guarded(listening: socket.socket, limit: int) -> LimitedListener:
-    """The same listening socket with a door; the original must still be closed by its owner."""
-    made = LimitedListener(
-        listening.family, listening.type, listening.proto, fileno=os.dup(listening.fileno())
-    )
-    made.setblocking(False)
-    made.limiter = ConnectionLimiter(limit)
-    return made
+def peer_of(transport: asyncio.BaseTransport | None) -> tuple[str, int] | None:
+    """The address and port of a client; None on a Unix socket, or once it has disconnected.
+
+    An IPv4 client of a socket of both families has its IPv4 address.
+    """
+    address = transport.get_extra_info("peername") if transport is not None else None
+    if not isinstance(address, tuple):
+        return None
+    return address[0].removeprefix(_MAPPED), address[1]
+
+
+_MAPPED = "::ffff:"
+"""Prefix of an IPv4 address on a socket of both families, by the kernel."""
 
 
 def source_of(address: Any) -> str:
@@ -351,6 +300,8 @@ STALLED_S = 0.5
 """Age at which a handshake makes room for another connection."""
 ACCEPT_RETRY_S = 1.0
 """Pause of accepting when the process has no descriptors left."""
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors after which accepting pauses."""
 
 
 class Listener:
@@ -358,51 +309,56 @@ class Listener:
 
     def __init__(
         self,
-        limited: LimitedListener,
-        make: Callable[[], asyncio.Protocol],
+        sock: socket.socket,
+        limiter: ConnectionLimiter,
+        make: MakeProtocol,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Serve connections once :meth:`start` is called.
 
         Args:
-            limited: closed together with this listener.
-            make: the protocol of a connection, called once its TLS is made.
+            sock: closed together with this listener.
+            limiter: counts and ends the connections.
+            make: called once a connection's TLS is made.
             tls: None: plain connections.
         """
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
+        sock.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._limited = limited
+        self._sock = sock
+        self._limiter = limiter
         self._make = make
         self._tls = tls
-        self._silent: set[LimitedConnection] = set()
+        self._silent: set[Connection] = set()
         """Connections that have sent nothing yet."""
-        self._waiting: dict[LimitedConnection, None] = {}
+        self._waiting: dict[Connection, None] = {}
         """Connections whose TLS handshake has not begun, the oldest first."""
-        self._handshakes: dict[LimitedConnection, float] = {}
+        self._handshakes: dict[Connection, float] = {}
         """Connections in their handshake -> when it began, the oldest first."""
         self._next: asyncio.TimerHandle | None = None
         """Begins further handshakes."""
         self._connecting: set[asyncio.Task[None]] = set()
         self._retry: asyncio.TimerHandle | None = None
+        self._pauses = _SeldomWarning("connections have to wait", "pauses")
 
     def start(self) -> None:
         """Accept connections from now on."""
         self._retry = None
-        self._loop.add_reader(self._limited, self._accept)
+        self._loop.add_reader(self._sock, self._accept)
 
     def close(self) -> None:
         """Stop listening; end connections whose protocol has not been made."""
-        if self._limited.fileno() == -1:
+        if self._sock.fileno() == -1:
             return
         if self._retry is not None:
             self._retry.cancel()
-        self._loop.remove_reader(self._limited)
-        self._limited.close()
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
         if self._next is not None:
             self._next.cancel()
         for connection in self._silent:
-            self._loop.remove_reader(connection)
+            self._loop.remove_reader(connection.sock)
         for connection in (*self._silent, *self._waiting):
             connection.close()
         self._silent.clear()
@@ -412,9 +368,10 @@ class Listener:
 
     def _accept(self) -> None:
         for _ in range(BACKLOG):
+            if self._has_no_room():
+                return
             try:
-                connection, _ = self._limited.accept_next()
-                connection.setblocking(False)
+                sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -423,22 +380,39 @@ class Listener:
                     return
                 self._pause(error)
                 return
+            sock.setblocking(False)
+            connection = Connection(sock, source_of(address), self._limiter)
+            if not self._limiter.enter(connection):
+                connection.close()
+                return  # those that are being closed leave when the loop sees their end
             self._silent.add(connection)
-            self._loop.add_reader(connection, self._first_byte, connection)
+            self._loop.add_reader(sock, self._first_byte, connection)
+
+    def _has_no_room(self) -> bool:
+        """Whether the next connection has to stay in the kernel's backlog.
+
+        Unidentified connections being closed leave when the loop sees their end, which is not
+        before this round of accepting is over.
+        """
+        if not self._limiter.is_full():
+            return False
+        requested = select.poll()
+        requested.register(self._sock, select.POLLIN)
+        return not requested.poll(0) or self._limiter.close_unidentified()
 
     def _pause(self, error: OSError) -> None:
-        self._loop.remove_reader(self._limited)
+        self._loop.remove_reader(self._sock)
         self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
-        self._loop.call_exception_handler({"message": ASYNCIOS_TEXT, "exception": error})
+        self._pauses.add(why=str(error))
 
-    def _first_byte(self, connection: LimitedConnection) -> None:
+    def _first_byte(self, connection: Connection) -> None:
         try:
-            found = connection.recv(1, socket.MSG_PEEK)
+            found = connection.sock.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             found = b""
-        self._loop.remove_reader(connection)
+        self._loop.remove_reader(connection.sock)
         self._silent.discard(connection)
         if not found:
             connection.close()
@@ -450,7 +424,7 @@ class Listener:
         connection.on_end = partial(self._loop.call_soon, self._give_up, connection)
         self._begin_soon(0.0)
 
-    def _give_up(self, connection: LimitedConnection) -> None:
+    def _give_up(self, connection: Connection) -> None:
         """The door has ended a connection, which nobody reads if it still waits."""
         if connection in self._waiting:
             del self._waiting[connection]
@@ -497,20 +471,15 @@ class Listener:
         oldest.end()
         return 0.0
 
-    def _begin(self, connection: LimitedConnection) -> None:
+    def _begin(self, connection: Connection) -> None:
         connection.on_end = None
         task = self._loop.create_task(self._connect(connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
-    async def _connect(self, connection: LimitedConnection) -> None:
+    async def _connect(self, connection: Connection) -> None:
         try:
-            await self._loop.connect_accepted_socket(
-                lambda: _Arrival(self._make),
-                connection,
-                ssl=self._tls,
-                ssl_handshake_timeout=HANDSHAKE_S if self._tls is not None else None,
-            )
+            await connection.serve(self._make, self._tls)
         except BaseException as error:
             self._loop.call_soon(connection.close)  # after the transport, if there is one
             if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are
@@ -521,18 +490,6 @@ class Listener:
             self._handshakes.pop(connection, None)
             if self._waiting:
                 self._cut_wait_short()
-
-
-class _Arrival(asyncio.Protocol):
-    """Hands a connection to its protocol, which is made now."""
-
-    def __init__(self, make: Callable[[], asyncio.Protocol]) -> None:
-        self._make = make
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        protocol = self._make()
-        cast(asyncio.Transport, transport).set_protocol(protocol)
-        protocol.connection_made(transport)
 
 
 # Key exchanges. Handshakes run on the event loop, and the peer chooses among the exchanges offered.

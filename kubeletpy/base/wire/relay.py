@@ -1,4 +1,4 @@
-"""Joins two byte streams without reading them, and shares the event loop among all streams.
+"""Joins the connections of a client and a server, and shares the event loop among all streams.
 
 Back-pressure is passed on: an end is not read while the other can't take more. Nor is it while it
 waits for a slice of its event loop. When either end closes, bytes in flight are still delivered to
@@ -11,7 +11,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from aiohttp import web
+
+from kubeletpy.base.wire.http_server import Hijacked, SentResponse
+from kubeletpy.base.wire.upgrade import UpgradeResponse
 
 # Slices of the event loop. Whoever carries a stream (WebSocket, SPDY, port-forward, relay, watch)
 # reports each frame that it has handled. After SLICE_WORK it needs another slice. All streams of a
@@ -296,3 +302,92 @@ class Relay:
                 self._finished.set_result(None)
         else:
             self.close()
+
+
+# Clients whose connections were upgraded. A hijacked connection never leaks: it is closed when its
+# relay ends, however that ends.
+
+_ANSWER_HEADERS = frozenset(
+    {
+        "connection",
+        "upgrade",
+        "x-stream-protocol-version",
+        "x-accepted-stream-protocol-versions",
+        "sec-websocket-accept",
+        "sec-websocket-protocol",
+    }
+)
+"""The headers a client needs for an upgrade; no others of the upstream answer reach it."""
+
+
+async def join(
+    request: web.Request, answer: UpgradeResponse, *, idle_timeout: float
+) -> SentResponse:
+    """Answer the client's upgrade and relay until either side closes.
+
+    Raises:
+        ConnectionResetError: the client has already disconnected; ``answer``'s transport is closed.
+    """
+    try:
+        client = Hijacked(request)
+    except ConnectionResetError:
+        answer.transport.abort()
+        raise
+    lines = [f"HTTP/1.1 101 {answer.reason or 'Switching Protocols'}"]
+    lines += [f"{k}: {v}" for k, v in answer.headers if k.lower() in _ANSWER_HEADERS]
+    relay = Relay()
+    client.transport.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace"))
+    try:
+        await relay.run(
+            client.transport,
+            answer.transport,
+            idle_timeout=idle_timeout,
+            near_first=client.early,
+            far_first=answer.rest,
+        )
+    finally:
+        client.release()
+    return SentResponse()
+
+
+@asynccontextmanager
+async def streams(
+    request: web.Request, head: bytes, limit: int
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Send the head of an answer; then the client's connection as streams, closed on exit.
+
+    Args:
+        limit: bytes that wait for their reader; at twice as many the client has to wait.
+
+    Raises:
+        ConnectionResetError: the client has already disconnected.
+    """
+    hijacked = Hijacked(request)
+    client = hijacked.transport
+    client.write(head)
+    try:
+        reader, writer = as_streams(client, hijacked.early, limit)
+        yield reader, writer
+        if not client.is_closing():  # CPython 3.11.2 aborts no TLS connection that was closed twice
+            client.close()
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(FLUSH_S):
+                await writer.wait_closed()
+    finally:
+        client.abort()
+        hijacked.release()
+
+
+def as_streams(
+    transport: asyncio.Transport, early: bytes, limit: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection as asyncio streams; ``early``: bytes of it that were read already."""
+    reader = asyncio.StreamReader(limit=limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    if early:
+        reader.feed_data(early)
+    transport.resume_reading()
+    return reader, writer

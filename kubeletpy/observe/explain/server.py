@@ -21,7 +21,7 @@ from msgspec import to_builtins
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import replace
-from kubeletpy.base.wire.listener import ListeningSocket
+from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
 from kubeletpy.config import Notice
 from kubeletpy.kubeapi.events.writer import KeptEvent
 from kubeletpy.metrics.trace.model import PodTrace
@@ -31,14 +31,17 @@ from kubeletpy.pods.pod_manager import static_name
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
 
 if TYPE_CHECKING:
+    from kubeletpy.base.wire.http_server import HttpServer
     from kubeletpy.observe.explain.facts import PodFacts
 
 
 log = logging.getLogger(__name__)
 
 SOCKET_NAME = "explain.sock"
-MAX_CONNECTIONS = 16
+MAX_CONNECTIONS = 32
+"""Nobody authenticates here, so that half as many are open at once: the oldest is closed then."""
 MAX_LIFE_S = 10.0
+"""Seconds after which a connection is closed."""
 MAX_PLAN_BYTES = 3 * 2**20
 """Maximum size of a manifest or patch: more than any API server stores."""
 MAX_PATH = 107
@@ -67,7 +70,7 @@ class ExplainServer:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
     """
 
-    code: ClassVar[Sequence[str]] = ("aiohttp.web",)
+    code: ClassVar[Sequence[str]] = ("aiohttp.web", "kubeletpy.base.wire.http_server")
 
     def __init__(
         self,
@@ -130,8 +133,7 @@ class ExplainServer:
         self._by_limit = by_limit
         self._snapshots = snapshots
         self._traces = traces
-        self._close: Callable[[], Any] | None = None
-        self._server: asyncio.Server | None = None
+        self._http: HttpServer | None = None
 
     async def serve(self) -> None:
         """Listen for requests; if that is not possible, log it once and do without."""
@@ -152,6 +154,8 @@ class ExplainServer:
     async def _listen(self) -> None:
         from aiohttp import web
 
+        from kubeletpy.base.wire.http_server import HttpServer
+
         app = web.Application(client_max_size=MAX_PLAN_BYTES)
         pod = "/pods/{namespace}/{name}"
         app.router.add_get("/node", self._node)
@@ -164,39 +168,26 @@ class ExplainServer:
         app.router.add_get(f"{pod}/logs", self._logs)
         if self._foresee is not None:
             app.router.add_post("/plan", self._plan)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
-        await runner.setup()
-        self._close = runner.cleanup
-        serve, loop = runner.server, asyncio.get_running_loop()
-        assert serve is not None
-
-        def connect() -> asyncio.Protocol:
-            if len(serve.connections) >= MAX_CONNECTIONS:
-                return _Refusal()
-            handler = serve()
-            loop.call_later(MAX_LIFE_S, handler.force_close)
-            return handler
-
         _remove_stale(self._path)
-        listening = ListeningSocket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # only root may connect: the directory and the default umask keep others out
             # until the mode is set
             with complete_errors(self._path):
-                listening.bind(str(self._path))
+                sock.bind(str(self._path))
             self._path.chmod(0o600)
-            self._server = await loop.create_unix_server(connect, sock=listening)
+            sock.listen(BACKLOG)
         except OSError:
-            listening.close()
+            sock.close()
             raise
+        self._http = HttpServer(app, ConnectionLimiter(MAX_CONNECTIONS, MAX_LIFE_S))
+        await self._http.start(sock)
 
     async def close(self) -> None:
         """Stop listening and remove the socket."""
-        if self._server is not None:
-            self._server.close()
+        if self._http is not None:
+            await self._http.close()
             self._path.unlink(missing_ok=True)
-        if self._close is not None:
-            await self._close()
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the node, a line each."""
@@ -355,13 +346,6 @@ class ExplainServer:
         sentence, _ = verdict(facts) if uid is not None else ("", True)
         found = replace(found, verdict=sentence, waits=waits(facts), at=facts.now)
         return _answer(to_builtins(found))
-
-
-class _Refusal(asyncio.Protocol):
-    """Ends a connection beyond the limit."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
 
 
 def _pod_of(request: Any) -> tuple[str, str]:

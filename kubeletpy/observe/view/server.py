@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kubeletpy.base.tasks import run_together
-from kubeletpy.base.wire.http_server import http_log, set_up
-from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, guarded
+from kubeletpy.base.wire.http_server import HttpServer
+from kubeletpy.base.wire.listener import ConnectionLimiter
 from kubeletpy.node.stats.collector import Shared
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.drawing import source_hash
@@ -160,11 +160,13 @@ class ViewServer:
         self._token = secrets.token_urlsafe(24)
         self._page = page()
         self._policy = policy(self._page)
-        self._limiter: ConnectionLimiter | None = None
         self._watcher: Watcher | None = None
         self.streams = 0
-        self._runner: web.AppRunner | None = None
-        self._listener: Listener | None = None
+        app = web.Application(middlewares=[self._admit])
+        app.on_response_prepare.append(_head)
+        app.router.add_get("/{token}/", self._show, allow_head=False)
+        app.router.add_get("/{token}/stream", self._stream, allow_head=False)
+        self._http = HttpServer(app, ConnectionLimiter(MAX_CONNECTIONS))
 
     @property
     def url(self) -> str:
@@ -173,28 +175,14 @@ class ViewServer:
 
     async def start(self) -> None:
         """Listen on loopback. Raises OSError."""
-        app = web.Application(middlewares=[self._admit])
-        app.on_response_prepare.append(_head)
-        app.router.add_get("/{token}/", self._show, allow_head=False)
-        app.router.add_get("/{token}/stream", self._stream, allow_head=False)
         self._watcher = Watcher(self._query)
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, logger=http_log, shutdown_timeout=0.5
-        )
-        serve = await set_up(self._runner)
-        with listen(ADDRESS, self._port, short_answers=True) as sock:
-            limited = guarded(sock, MAX_CONNECTIONS)
-        self._limiter = limited.limiter
-        self._port = int(limited.getsockname()[1])
-        self._listener = Listener(limited, serve)
-        self._listener.start()
+        sock = listen(ADDRESS, self._port, short_answers=True)
+        self._port = int(sock.getsockname()[1])
+        await self._http.start(sock)
 
     async def close(self) -> None:
         """Stop listening and close all connections."""
-        if self._listener is not None:
-            self._listener.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._http.close()
 
     @web.middleware
     async def _admit(
@@ -207,9 +195,7 @@ class ViewServer:
         token = request.path.split("/")[1].encode()
         if not hmac.compare_digest(token, self._token.encode()):
             raise _refused(web.HTTPNotFound, "use the address that `kubeletpy view` has printed")
-        if self._limiter is not None and not self._limiter.admit_identity(
-            request.transport, "viewer"
-        ):
+        if not self._http.limiter.admit_identity(request.transport, "viewer"):
             raise _refused(web.HTTPServiceUnavailable, "too many connections")
         return await handler(request)
 

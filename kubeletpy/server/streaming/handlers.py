@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from kubeletpy.base.wire.upgrade import is_upgrade
+from kubeletpy.base.wire.http_server import is_upgrade
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri

@@ -23,7 +23,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire import spdy, upgrade, websocket
+from kubeletpy.base.wire import relay, spdy, websocket
+from kubeletpy.base.wire.http_server import SentResponse
 from kubeletpy.base.wire.relay import Leaving, StreamWork
 from kubeletpy.base.wire.upgrade import (
     HOP_HEADERS,
@@ -291,6 +292,8 @@ class Tunnel(_Carrier):
 CONNECT_S = 30.0
 CLIENT_BUFFER = 64 << 10
 """Bytes of a client that wait to be read; at twice as many the client has to wait."""
+RUNTIME_BUFFER = 256 << 10
+"""The same of a runtime."""
 _EXEC_PROTOCOL = "v4.channel.k8s.io"
 _FORWARD_PROTOCOL = "portforward.k8s.io"
 
@@ -318,7 +321,7 @@ class RuntimeLink:
                 )
                 if answer.status != 101:
                     return _refusal(answer)
-                return await upgrade.join(request, answer, idle_timeout=self._idle)
+                return await relay.join(request, answer, idle_timeout=self._idle)
             if (route is StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
             accepted = handshake(request, TUNNEL if streams is None else V5)
@@ -364,7 +367,7 @@ class RuntimeLink:
     ) -> web.StreamResponse:
         async with (
             _streams_of(answer) as (reader, writer),
-            upgrade.streams(request, accepted, CLIENT_BUFFER) as client,
+            relay.streams(request, accepted, CLIENT_BUFFER) as client,
         ):
             socket = ClientSocket(*client)
             try:
@@ -377,7 +380,7 @@ class RuntimeLink:
             except* (ConnectionError, ValueError) as broken:
                 log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
             await socket.close()
-        return upgrade.HijackedResponse()
+        return SentResponse()
 
     async def _until_idle(
         self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]
@@ -400,17 +403,9 @@ async def _streams_of(
     answer: UpgradeResponse,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield the connection of an answer as asyncio streams; it is closed on exit."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1 << 18)
-    protocol = asyncio.StreamReaderProtocol(reader)
     transport = answer.transport
-    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    reader, writer = relay.as_streams(transport, answer.rest, RUNTIME_BUFFER)
     try:
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        if answer.rest:
-            reader.feed_data(answer.rest)
-        transport.resume_reading()
         yield reader, writer
     finally:
         if not transport.is_closing():

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from kubeletpy.base.wire import spdy, websocket
-from kubeletpy.base.wire.upgrade import UpgradeFailed, _HeadReader, _parse_answer
+from kubeletpy.base.wire.upgrade import MAX_HEAD, UpgradeFailed, read_answer
 from kubeletpy.server.streaming.link import Translation
 from kubeletpy.server.streaming.options import Streams
 from tests.fuzz.target import pieces, target
@@ -155,11 +155,14 @@ def upgrade_answers(data: bytes) -> None:
     """Answers of the runtime's streaming server to an upgrade."""
 
     async def read() -> None:
-        reader = _HeadReader()
-        reader.connection_made(_Open())
+        reader = asyncio.StreamReader(limit=MAX_HEAD)
+        reading = asyncio.ensure_future(read_answer(reader, _Open()))
         for part in pieces(data):
-            reader.data_received(part)
-        reader.eof_received()
-        _parse_answer(reader)
+            reader.feed_data(part)
+            await asyncio.sleep(0)
+            if reading.done():
+                break
+        reader.feed_eof()
+        await reading
 
     _LOOP.run_until_complete(read())

@@ -155,7 +155,7 @@ async def flood(writer: asyncio.StreamWriter, content: bytes, limit: int) -> int
 async def test_a_head_that_never_ends(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: bytes
 ) -> None:
-    monkeypatch.setattr("kubeletpy.server.app.IDLE_S", 0.4)
+    monkeypatch.setattr("kubeletpy.base.wire.http_server.IDLE_S", 0.4)
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await connect(server, known=False)
         writer.write(stated)
@@ -263,7 +263,7 @@ async def test_a_body_that_never_ends(
     pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kubeletpy.server.app.ANSWER_S", 0.3)
-    monkeypatch.setattr("kubeletpy.server.app.LINGER_S", 0.3)
+    monkeypatch.setattr("kubeletpy.base.wire.http_server.LINGER_S", 0.3)
     put = b"PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\n"
     async with serving(make_view(tmp_path), None, pki, ALLOW) as server:
         reader, writer = await connect(server)

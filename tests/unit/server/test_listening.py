@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from typing import Any
 
 import pytest
 
-from kubeletpy.base.wire.listener import ListeningSocket, guarded
+from kubeletpy.base.wire.listener import peer_of
 from kubeletpy.server.build import Ports
 from kubeletpy.server.health import listen
 from kubeletpy.server.routes import ServerError
@@ -62,7 +63,7 @@ def test_one_address_is_that_alone(address: str, other: str) -> None:
 @pytest.mark.parametrize("lacking", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
 @pytest.mark.parametrize("address", EVERY)
 def test_a_kernel_without_ipv6(address: str, lacking: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    class WithoutIPv6(ListeningSocket):
+    class WithoutIPv6(socket.socket):
         def __init__(self, family: int, *rest: Any) -> None:
             if family == socket.AF_INET6 and lacking == errno.EAFNOSUPPORT:
                 raise OSError(lacking, "Address family not supported by protocol")
@@ -73,7 +74,7 @@ def test_a_kernel_without_ipv6(address: str, lacking: int, monkeypatch: pytest.M
                 raise OSError(lacking, "Cannot assign requested address")
             super().bind(address)
 
-    monkeypatch.setattr("kubeletpy.server.health.ListeningSocket", WithoutIPv6)
+    monkeypatch.setattr("kubeletpy.server.health.socket.socket", WithoutIPv6)
     with listen(address, 0) as listening:
         assert listening.family == socket.AF_INET
         assert connects("127.0.0.1", listening.getsockname()[1])
@@ -97,10 +98,12 @@ def test_the_message_has_brackets() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 async def test_clients_have_the_address_that_they_use(address: str) -> None:
-    with listen("0.0.0.0", 0) as listening:
-        limited = guarded(listening, 10)
-    limited.setblocking(True)
-    with limited, socket.create_connection((address, limited.getsockname()[1])) as client:
-        guest, _ = limited.accept_next()
-        with guest:
-            assert guest.getpeername()[:2] == client.getsockname()[:2]
+    with (
+        listen("0.0.0.0", 0) as listening,
+        socket.create_connection((address, listening.getsockname()[1])) as client,
+    ):
+        listening.setblocking(True)
+        sock, peername = listening.accept()
+        with sock:
+            found = peer_of(asyncio.Transport({"peername": peername}))
+            assert found == client.getsockname()[:2]

@@ -68,19 +68,26 @@ class Handler:
     def __init__(
         self,
         registry: Registry,
-        nodes: NodeProxy | None = None,
+        nodes: NodeProxy | None,
+        limiter: ConnectionLimiter,
         *,
         compress_watches: bool = False,
     ) -> None:
-        """Without ``nodes``, requests that a node would answer are refused."""
+        """Set up a handler of all requests.
+
+        Args:
+            registry: the API.
+            nodes: None: requests that a node would answer are refused.
+            limiter: is notified of connections whose user is known.
+            compress_watches: compress watches that begin with a list.
+        """
         self._compress_watches = compress_watches
         self._registry = registry
         self._nodes = nodes
         self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
         self._subjects = SubjectReader()
         self._workshop = Workshop(registry)
-        self.limiter: ConnectionLimiter | None = None
-        """The port that is served; it is notified of connections whose user is known."""
+        self._limiter = limiter
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request; errors become a Status."""
@@ -121,9 +128,7 @@ class Handler:
                 self._authenticate(request)
             return responses.public(request, parts)
         caller = self._authenticate(request)
-        if self.limiter is not None and not self.limiter.admit_identity(
-            request.transport, caller.user
-        ):
+        if not self._limiter.admit_identity(request.transport, caller.user):
             raise errors.too_many_connections(caller.user)
         route = parse_path(parts)
         if route is None and parts[:1] == ["openapi"]:

@@ -8,17 +8,16 @@ import ssl
 
 from aiohttp import web
 
-from kubeletpy.base.wire.http_server import http_log, set_up
-from kubeletpy.base.wire.listener import BACKLOG, Listener, guarded, most_connections
+from kubeletpy.base.wire.http_server import MAX_LINE, HttpServer
+from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter, most_connections
 from kubeletpy_up.http.handler import Handler
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.schema.formats import BODY_LIMIT
 
-_STOP_SECONDS = 1.0
 MAX_CONNECTIONS = 2048
-MAX_LINE = 64 << 10
-"""Most bytes of a request line: the command of an exec is in its query."""
+IDLE_S = 3600.0
+"""Seconds that a client may keep an idle connection."""
 
 
 def check_loopback(host: str) -> None:
@@ -57,9 +56,8 @@ class Server:
         self._nodes = NodeProxy(registry, node_tls) if node_tls is not None else None
         self._tls = tls
         self._compress_watches = compress_watches
-        self._runner: web.AppRunner | None = None
         self._handler: Handler | None = None
-        self._listener: Listener | None = None
+        self._http: HttpServer | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port (a free one if 0 was given).
@@ -69,41 +67,25 @@ class Server:
             OSError: the port is taken.
         """
         check_loopback(host)
-        app = web.Application(client_max_size=BODY_LIMIT)
-        handler = Handler(self._registry, self._nodes, compress_watches=self._compress_watches)
-        app.router.add_route("*", r"/{path:[\s\S]*}", handler.handle)
-        # Cancelling the handler of a client that went away frees its watch at once.
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=_STOP_SECONDS,
-            logger=http_log,
-            max_line_size=MAX_LINE,
-        )
-        serve = await set_up(runner)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            with socket.create_server((host, port), family=family, backlog=BACKLOG) as listening:
-                limited = guarded(listening, most_connections(MAX_CONNECTIONS))
-        except OSError:
-            await runner.cleanup()
-            raise
-        handler.limiter = limited.limiter
-        self._handler = handler
-        self._listener = Listener(limited, serve, self._tls)
-        self._listener.start()
-        self._runner = runner
-        return int(limited.getsockname()[1])
+        sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        port = int(sock.getsockname()[1])
+        limiter = ConnectionLimiter(most_connections(MAX_CONNECTIONS))
+        self._handler = Handler(
+            self._registry, self._nodes, limiter, compress_watches=self._compress_watches
+        )
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.router.add_route("*", r"/{path:[\s\S]*}", self._handler.handle)
+        self._http = HttpServer(app, limiter, idle_s=IDLE_S, max_line=MAX_LINE)
+        await self._http.start(sock, self._tls)
+        return port
 
     async def stop(self) -> None:
         """End all watches and connections."""
         self._registry.close()
-        if self._listener is not None:
-            self._listener.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
         if self._handler is not None:
             await self._handler.close()
             self._handler = None

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from kubeletpy.base.wire import upgrade
+from kubeletpy.base.wire import relay
+from kubeletpy.base.wire.http_server import is_upgrade
 from kubeletpy.base.wire.upgrade import HOP_HEADERS, UpgradeFailed, request_upgrade
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request
@@ -97,7 +98,7 @@ class NodeProxy:
             found = self._registry.stored(info, namespace, route.name)
             address = node_address(self._node_of(found))
             target = pod_target(found, route.subresource, request.query.items())
-        if upgrade.is_upgrade(request):
+        if is_upgrade(request):
             return await self._upgrade(request, address, target)
         if route.subresource in ("exec", "attach", "portforward"):
             raise errors.bad_request("Upgrade request required")
@@ -168,7 +169,7 @@ class NodeProxy:
         if answer.status != 101:
             text = answer.body.decode("utf-8", "replace")
             return web.Response(status=answer.status, text=text)
-        return await upgrade.join(request, answer, idle_timeout=0)
+        return await relay.join(request, answer, idle_timeout=0)
 
     async def _pass(
         self, request: web.Request, address: NodeAddress, target: str, *, as_status: bool

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.wire.listener import (
-    ConnectionLimiter,
-    LimitedConnection,
-    LimitedListener,
-    guarded,
-)
+from kubeletpy.base.wire.listener import Connection, ConnectionLimiter, Listener
 from kubeletpy.server.settings import AccessSettings
+from tests.unit.base.wire.echo import Echo
 from tests.unit.kubeletpy_up.serving import serving as serving_api
 from tests.unit.server.helpers import Pki, make_view, serving
 
@@ -65,33 +62,36 @@ async def test_silent_connections_to_the_embedded_api(
 @pytest.mark.parametrize("many", range(40, 50))
 async def test_a_burst_of_unidentified_peers_is_accepted_in_rounds(many: int) -> None:
     """All connections exist before the first is accepted; the last client is honest."""
-    async with echo(limit=8) as (listening, port):
+    async with echo(limit=8) as (_, listener, port):
         held = await asyncio.to_thread(silent, port, many)
         honest = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 5)
         honest.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(honest, b"x")
-        async with asyncio.timeout(10), serve_echo(listening):
+        listener.start()
+        async with asyncio.timeout(10):
             assert await loop.sock_recv(honest, 1) == b"x"
         for each in (*held, honest):
             each.close()
 
 
 async def test_a_refused_connection_ends_the_round_of_accepting() -> None:
-    """Python 3.14's event loop continues after ConnectionAbortedError, and closed all others."""
-    async with echo(limit=2) as (listening, port):
+    """Those that wait longer find room once the unidentified ones being closed have left."""
+    async with echo(limit=2) as (limiter, listener, port):
         clients = await asyncio.to_thread(silent, port, 4)
-        inside = [listening.accept_next()[0] for _ in range(2)]
-        for each in inside:
-            listening.limiter._send_away(each)  # they leave when the loop sees their end
-        with pytest.raises(BlockingIOError):
-            listening.accept()
-        for sock in (*inside, *clients):
+        listener._accept()
+        for each in limiter._inside.values():
+            limiter._send_away(each)  # they leave when the loop sees their end
+        listener._accept()
+        ended = select.select(clients, [], [], 0)[0]
+        assert ended == clients[:3], "the last one still waits"
+        for sock in clients:
             sock.close()
 
 
 async def test_an_identified_client_is_never_closed_for_an_unidentified_peer() -> None:
-    async with echo(limit=4) as (listening, port), serve_echo(listening):
+    async with echo(limit=4) as (_, listener, port):
+        listener.start()
         known = []
         for _ in range(4):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -114,11 +114,8 @@ def test_an_identity_has_three_times_what_is_free() -> None:
     limiter = ConnectionLimiter(16)
     loop = asyncio.new_event_loop()
 
-    async def knock(
-        who: str, pair: tuple[socket.socket, socket.socket]
-    ) -> LimitedConnection | None:
-        guest = LimitedConnection(fileno=pair[0].detach())
-        guest.limiter = limiter
+    async def knock(who: str, pair: tuple[socket.socket, socket.socket]) -> Connection | None:
+        guest = Connection(pair[0], "", limiter)
         assert limiter.enter(guest)
         if limiter.admit_identity(Transport(guest), who):
             return guest
@@ -170,37 +167,20 @@ async def test_an_identity_with_its_share_of_the_node_gets_429(
 class Transport(asyncio.BaseTransport):
     """The transport of a guest."""
 
-    def __init__(self, guest: LimitedConnection) -> None:
-        super().__init__({"socket": guest})
+    def __init__(self, guest: Connection) -> None:
+        super().__init__({"socket": guest.sock})
 
 
 @contextlib.asynccontextmanager
-async def echo(limit: int) -> AsyncIterator[tuple[LimitedListener, int]]:
-    """A listening socket with a door."""
-    with socket.socket() as plain:
-        plain.bind(("127.0.0.1", 0))
-        plain.listen(1024)
-        with guarded(plain, limit) as limited:
-            yield limited, plain.getsockname()[1]
-
-
-@contextlib.asynccontextmanager
-async def serve_echo(limited: LimitedListener) -> AsyncIterator[None]:
-    """Send back what arrives; each client that sends ``k`` is identified as another user."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(1):
-                if data == b"k":
-                    limited.limiter.admit_identity(writer.transport, str(id(writer)))
-                writer.write(data)
-        writer.close()
-
-    server = await asyncio.start_server(answer, sock=limited, backlog=1024)
+async def echo(limit: int) -> AsyncIterator[tuple[ConnectionLimiter, Listener, int]]:
+    """A listener that does not accept yet, with its limiter and port."""
+    sock = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    limiter = ConnectionLimiter(limit)
+    listener = Listener(sock, limiter, lambda on_lost: Echo(limiter, on_lost))
     try:
-        yield
+        yield limiter, listener, int(sock.getsockname()[1])
     finally:
-        server.close()
+        listener.close()
 
 
 async def test_an_unidentified_peer_is_closed_after_a_short_time(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from kubeletpy.base.wire import upgrade
+from kubeletpy.base.wire import relay
 
 
 class TlsTransport(asyncio.Transport):
@@ -55,9 +55,9 @@ class TlsTransport(asyncio.Transport):
 async def test_aiohttp_forgets_a_connection_whoever_ends_it(first: str) -> None:
     forgotten = asyncio.Event()
     client = TlsTransport()
-    handler = SimpleNamespace(connection_lost=lambda _: forgotten.set())
+    handler = SimpleNamespace(connection_lost=lambda _: forgotten.set(), set_parser=lambda _: None)
     request = cast(web.Request, SimpleNamespace(transport=client, protocol=handler))
-    async with upgrade.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16):
+    async with relay.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16):
         if first == "client":
             client.peer_leaves()
     async with asyncio.timeout(5):

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from kubeletpy.base.wire import relay, upgrade
+from kubeletpy.base.wire.http_server import is_upgrade
 from tests.unit.base.wire.turns_of import events_per_turn
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -47,13 +48,13 @@ class Chain:
         writer.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        assert upgrade.is_upgrade(request)
+        assert is_upgrade(request)
         answer = await upgrade.request_upgrade(
             "127.0.0.1", self.backend_port, method="POST", target="/", headers=[], timeout=5
         )
         if answer.status != 101:
             return web.Response(status=answer.status, body=answer.body)
-        return await upgrade.join(request, answer, idle_timeout=self._idle)
+        return await relay.join(request, answer, idle_timeout=self._idle)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

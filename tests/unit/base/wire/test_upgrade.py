@@ -9,10 +9,10 @@ import pytest
 
 from kubeletpy.base.wire.upgrade import (
     MAX_ERROR_BODY,
+    MAX_HEAD,
     UpgradeFailed,
     UpgradeResponse,
-    _HeadReader,
-    _parse_answer,
+    read_answer,
 )
 from tests.unit.proportion import is_linear
 
@@ -30,26 +30,20 @@ class _Transport(asyncio.Transport):
 
 def read(text: bytes, piece: int, *, ends: bool = True) -> UpgradeResponse:
     """The response read from an answer that arrives in pieces of one size."""
-    loop = asyncio.new_event_loop()
-    try:
-        asyncio.set_event_loop(loop)
-        reader = loop.run_until_complete(_made())
+
+    async def reads() -> UpgradeResponse:
+        reader = asyncio.StreamReader(limit=MAX_HEAD)
+        reading = asyncio.ensure_future(read_answer(reader, _Transport()))
         for at in range(0, len(text), piece):
-            if not reader.done.done():
-                reader.data_received(text[at : at + piece])
+            if not reading.done():
+                reader.feed_data(text[at : at + piece])
+                await asyncio.sleep(0)
         if ends:
-            reader.eof_received()
-        assert reader.done.done(), "all there is has come"
-        return _parse_answer(reader)
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+            reader.feed_eof()
+        async with asyncio.timeout(5):
+            return await reading
 
-
-async def _made() -> _HeadReader:
-    reader = _HeadReader()
-    reader.connection_made(_Transport())
-    return reader
+    return asyncio.run(reads())
 
 
 @pytest.mark.parametrize("piece", [1, 3, 70_000])
