@@ -57,6 +57,11 @@ TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,), 0)
 """One of several turns with another agent."""
 
 
+def many(bursts: Sequence[int]) -> Plan:
+    """Two bursts of each of these numbers of pods, then the idle node with the most of them."""
+    return Plan(1, 4, tuple((pods, 2) for pods in bursts), max(bursts), 60.0, (4,), 0)
+
+
 @dataclass(slots=True)
 class Samples:
     """Per kind ("create", "delete", "exit"): milliseconds of each pod, seconds of each round."""

@@ -28,18 +28,3 @@ def memory(pid: int) -> Memory:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     found = {name: value for name, _, value in (line.partition(":") for line in lines)}
     return Memory(*(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")))
-
-
-def connections(pid: int) -> int:
-    """The number of TCP connections of a process."""
-    inodes = {
-        os.readlink(entry)  # noqa: PTH115 - pathlib resolves them
-        for entry in Path(f"/proc/{pid}/fd").iterdir()
-        if entry.is_symlink()
-    }
-    lines = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
-    return sum(
-        f"socket:[{fields[9]}]" in inodes
-        for fields in map(str.split, lines)
-        if fields[3] == "01"  # established
-    )
