@@ -21,7 +21,7 @@ from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, image_summaries
 from kubeletpy.node.own_node import OwnNode
 from kubeletpy.node.server_version import VersionFollower
-from kubeletpy.node.shutdown.logind import SystemLogind
+from kubeletpy.node.shutdown.logind import Logind
 from kubeletpy.node.shutdown.plan import periods_of
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import DeviceCounts, Pod
@@ -251,7 +251,7 @@ def build_admission(
     clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
     shutdown = ShutdownManager(
         periods_of(settings),
-        connect=SystemLogind.connect,
+        connect=Logind.connect,
         pods=state.active,
         kill=workers.kill_pod,
         is_finished=state.queries.should_be_finished,

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import dra_v1_pb2 as pb
-from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.plugins.model import DRA
 from tests.sim.client import Step
 from tests.sim.csi_drivers import Refused
@@ -191,14 +191,13 @@ def _devices(container: Container) -> set[str]:
     return {each.name for each in container.config.CDI_devices}
 
 
-class ClaimDriverCalls:
-    """One life's connection to a driver
-    (:class:`kubeletpy.resources.dra.client.DriverService`)."""
+class ClaimDriverCalls(PluginCalls):
+    """One life's connection to a driver."""
 
     def __init__(self, driver: ClaimDriver, step: Step) -> None:
         self._driver = driver
         self._step = step
-        self._closed = asyncio.Event()
+        self._over = asyncio.Event()
 
     async def call(
         self,
@@ -211,7 +210,7 @@ class ClaimDriverCalls:
     ) -> Answer:
         """Call the driver."""
         call = f"{method} of DRA driver {self._driver.name}"
-        if self._closed.is_set():
+        if self._over.is_set():
             raise PluginCallFailed(Code.CANCELLED, call, "closed", answered=False)
         self._step("call", call)
         try:
@@ -229,7 +228,7 @@ class ClaimDriverCalls:
     async def follow(self, changed: Callable[[bool], None]) -> None:
         """Report whether the driver is connected, polled every second."""
         connected: bool | None = None
-        while not self._closed.is_set():
+        while not self._over.is_set():
             if self._driver.up is not connected:
                 connected = self._driver.up
                 changed(connected)
@@ -244,4 +243,4 @@ class ClaimDriverCalls:
 
     async def close(self) -> None:
         """Close the connection."""
-        self._closed.set()
+        self._over.set()

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.base.api.types import JSON
+from kubeletpy.remote.plugin_calls import PluginCalls
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.model import RegistrationRefused
-from kubeletpy.resources.devices.plugin import DeviceCalls
 from kubeletpy.resources.placement.machine import MachineTopology, read_machine
 from kubeletpy.resources.placement.model import parse_ids
 from tests.sim.history import History
@@ -68,10 +68,10 @@ class Devices:
         }
         self.comes()
 
-    def open(self, step: Callable[[str, str], None]) -> Callable[[str, str], DeviceCalls]:
+    def open(self, step: Callable[[str, str], None]) -> Callable[[str, str], PluginCalls]:
         """One life's way to the plugins."""
         return lambda socket, resource: cast(
-            DeviceCalls, _Calls(cast(Any, self.sockets[socket]), step)
+            PluginCalls, _Calls(cast(Any, self.sockets[socket]), step)
         )
 
     # -- the plugin's life ---------------------------------------------------------------------

@@ -15,7 +15,7 @@ from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.config import KubeletSettings
-from kubeletpy.node.shutdown.logind import SystemLogind
+from kubeletpy.node.shutdown.logind import Logind
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries
@@ -155,7 +155,7 @@ def test_a_mass_deletion_stops_all_pods_soon(tmp_path: Path, events: bool) -> No
 # -- the machine goes down -----------------------------------------------------------------------
 
 
-class Logind:
+class FakeLogind(Logind):
     """Reports that the machine goes down when ``parts`` gets an entry."""
 
     def __init__(self) -> None:
@@ -204,12 +204,12 @@ def test_a_shutdown_stops_critical_pods_last(
     """All pods are stopped at once and get all the time there is; the critical ones come last."""
 
     async def scenario() -> None:
-        logind = Logind()
+        logind = FakeLogind()
 
-        async def connect() -> Logind:
+        async def connect() -> FakeLogind:
             return logind
 
-        monkeypatch.setattr(SystemLogind, "connect", connect)
+        monkeypatch.setattr(Logind, "connect", connect)
         world = GoingDown(1, tmp_path)
         world.start()
         for each in many("stubborn", 30):

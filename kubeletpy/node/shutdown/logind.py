@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.host.errors import DBusError
 from kubeletpy.base.host.files import write_whole
@@ -33,34 +33,6 @@ SIGHUP = 1
 
 class NoLogind(Exception):
     """The machine has no logind."""
-
-
-class Logind(Protocol):
-    """The shutdown manager's interface to logind."""
-
-    async def inhibit(self) -> int:
-        """Take a delay lock on shutdown: closing the descriptor releases it."""
-        ...
-
-    async def max_delay(self) -> float:
-        """Seconds for which a delay lock can hold a shutdown up."""
-        ...
-
-    async def shutting_down(self) -> bool:
-        """Whether a shutdown is already in progress."""
-        ...
-
-    async def raise_max_delay(self, seconds: int) -> None:
-        """Let a delay lock hold for this long; the caller checks whether that worked."""
-        ...
-
-    async def next_shutdown(self) -> bool:
-        """Wait for a shutdown signal: True: it is coming, False: it was cancelled."""
-        ...
-
-    async def close(self) -> None:
-        """Disconnect from the bus; locks stay."""
-        ...
 
 
 class _Signals:
@@ -95,7 +67,7 @@ class _Signals:
         return False
 
 
-class SystemLogind:
+class Logind:
     """The machine's logind over the system bus."""
 
     def __init__(self, bus: Bus, drop_in: Path = DROP_IN) -> None:
@@ -103,7 +75,7 @@ class SystemLogind:
         self._drop_in = drop_in
 
     @classmethod
-    async def connect(cls, address: str | None = None, drop_in: Path = DROP_IN) -> SystemLogind:
+    async def connect(cls, address: str | None = None, drop_in: Path = DROP_IN) -> Logind:
         """Connect over the bus at an address, or the system's (DBUS_SYSTEM_BUS_ADDRESS).
 
         Raises:

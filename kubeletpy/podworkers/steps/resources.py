@@ -14,7 +14,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox
 from kubeletpy.podworkers.protocol import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
-from kubeletpy.resources.cgroups.pod_cgroups import PodCgroupKeeper
+from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups
 from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.resources.dra.claim_manager import ClaimManager
 from kubeletpy.resources.dra.model import ClaimProblem, uses_claims
@@ -31,7 +31,7 @@ class PodCgroup(SyncStep):
 
     name = Step.CGROUP
 
-    cgroups: PodCgroupKeeper
+    cgroups: PodCgroups
     kill_pod: KillPod
     cache: PodStatusCache
     recorder: EventRecorder

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
@@ -41,22 +40,6 @@ log = logging.getLogger(__name__)
 REFRESH_S = 60.0
 FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
 """Killed processes take time to exit: 10 ms, doubled up to 640 ms."""
-
-
-class PodCgroupKeeper(Protocol):
-    """Keeps a cgroup for each pod, for the steps of a pod's life cycle."""
-
-    def exists(self, pod: Pod) -> bool:
-        """Whether the pod's cgroup exists."""
-        ...
-
-    async def ensure(self, pod: Pod) -> None:
-        """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
-        ...
-
-    async def destroy(self, pod: Pod) -> None:
-        """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
-        ...
 
 
 class PodCgroups:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.remote.plugin_calls import Calls, PluginCallFailed, PluginCalls
+from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.devices.model import PluginDevice, RegistrationRefused
 
 if TYPE_CHECKING:
@@ -40,23 +40,11 @@ class PluginAnswer(Exception):
     """A plugin's answer can't be used; the text contains the reason."""
 
 
-class DeviceCalls(Calls, Protocol):
-    """The service of one plugin: behind a socket, or simulated."""
-
-    async def connect(self, within: float) -> None:
-        """Return once the plugin listens. Raises PluginCallFailed."""
-        ...
-
-    def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
-        """Yield answers for as long as the plugin sends any. Raises PluginCallFailed."""
-        ...
-
-
-OpenPlugin = Callable[[str, str], DeviceCalls]
+OpenPlugin = Callable[[str, str], PluginCalls]
 """Opens the calls to a plugin, by its socket's path and resource. Raises EndpointError."""
 
 
-def over_socket(socket: str, resource: str) -> DeviceCalls:
+def over_socket(socket: str, resource: str) -> PluginCalls:
     """Call a plugin over its socket. Raises EndpointError."""
     from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
@@ -67,7 +55,7 @@ def over_socket(socket: str, resource: str) -> DeviceCalls:
 class DevicePlugin:
     """A registered plugin. Two of one resource are never equal."""
 
-    def __init__(self, resource: str, socket: str, calls: DeviceCalls) -> None:
+    def __init__(self, resource: str, socket: str, calls: PluginCalls) -> None:
         self.resource = resource
         self.socket = socket
         self._calls = calls

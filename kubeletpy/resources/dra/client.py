@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Protocol
-
-from google.protobuf.message import Message
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.plugin_calls import Answer, Calls, PluginCallFailed, PluginCalls
+from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.dra import answers
 from kubeletpy.resources.dra.answers import ClaimAnswers
 from kubeletpy.resources.dra.health import MAX_DEVICES
@@ -50,26 +48,14 @@ def report_parts(report: Any) -> Iterator[ReportPart]:
         yield ReportPart(devices[at : min(at + PART_DEVICES, MAX_DEVICES)])
 
 
-class DriverService(Calls, Protocol):
-    """The service of an endpoint, over a connection that is kept."""
-
-    async def follow(self, changed: Callable[[bool], None]) -> None:
-        """Call ``changed`` with whether it is connected, now and whenever that changes."""
-        ...
-
-    def stream(self, method: str, request: Message, answer: type[Answer]) -> AsyncIterator[Answer]:
-        """Yield answers for as long as the driver sends any. Raises PluginCallFailed."""
-        ...
-
-
-OpenDriver = Callable[[str, str, str, str], DriverService]
+OpenDriver = Callable[[str, str, str, str], PluginCalls]
 """Makes the calls to an endpoint from driver, endpoint, version and health service.
 
 Raises ValueError for an endpoint that cannot be called.
 """
 
 
-def over_sockets(driver: str, endpoint: str, version: str, health: str) -> DriverService:
+def over_sockets(driver: str, endpoint: str, version: str, health: str) -> PluginCalls:
     """Call a driver over its socket. ``health``: the service that reports the devices' health."""
     service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"]
     reports = answers.HEALTH_SERVICES[health].DESCRIPTOR.services_by_name["DRAResourceHealth"]

@@ -6,7 +6,7 @@ The policy makes the decisions, and the file keeps them: it is read and checked 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -24,7 +24,7 @@ from kubeletpy.resources.placement.model import (
     PodLevelPlacement,
     containers_in_order,
 )
-from kubeletpy.resources.placement.state import StateError
+from kubeletpy.resources.placement.state import CpuState, MemoryState, StateError
 
 _DISK_ADVICE = "Repair its file system, then start again; the file itself may be sound."
 
@@ -37,27 +37,7 @@ class StateUnusable(Exception):
         super().__init__(f"{path} can't be used: {why}. {advice}")
 
 
-class PlacementState(Protocol):
-    """A manager's state: each container's resources, and the policy that allocated them."""
-
-    @property
-    def policy(self) -> str:
-        """The policy by which the resources were allocated."""
-
-    @property
-    def entries(self) -> Mapping[str, Any]:
-        """The containers' resources, by uid of their pod."""
-
-    @property
-    def pools(self) -> Mapping[str, Any]:
-        """The resources of pods that are placed as one, by uid."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it holds nothing: no container has anything, and it describes no machine."""
-
-
-S = TypeVar("S", bound=PlacementState)
+S = TypeVar("S", bound=CpuState | MemoryState)
 
 
 class Form(Struct, Generic[S], frozen=True):

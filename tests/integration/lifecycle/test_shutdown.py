@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.base.host.dbus import MAX_SIGNALS, Bus
 from kubeletpy.base.host.errors import DBusError
-from kubeletpy.node.shutdown.logind import NoLogind, SystemLogind
+from kubeletpy.node.shutdown.logind import Logind, NoLogind
 from tests.integration.lifecycle.logind import FakeLogind
 from tests.integration.node.conftest import MakeNode, remove_pods
 from tests.integration.node.pods import DEAF, container, pod
@@ -22,7 +22,7 @@ from tools.env.containerd import Containerd
 async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> None:
     drop_in = work_dir / "logind.conf.d" / "99-kubelet.conf"
     with FakeLogind(work_dir) as fake:
-        logind = await SystemLogind.connect(fake.address, drop_in)
+        logind = await Logind.connect(fake.address, drop_in)
         assert await logind.max_delay() == 5
         assert not await logind.shutting_down()
         await logind.raise_max_delay(30)
@@ -44,7 +44,7 @@ async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> N
 
 async def test_only_logind_announces_a_shutdown(work_dir: Path) -> None:
     with FakeLogind(work_dir) as fake:
-        logind = await SystemLogind.connect(fake.address)
+        logind = await Logind.connect(fake.address)
         us = str(logind._bus._bus.unique_name)
         for _ in range(MAX_SIGNALS + 1):
             fake.forge()
@@ -75,9 +75,9 @@ async def test_a_bus_that_ends_is_noticed(work_dir: Path) -> None:
 
 async def test_where_there_is_no_bus_the_feature_is_off(work_dir: Path) -> None:
     with pytest.raises(NoLogind, match="no system bus"):
-        await SystemLogind.connect(f"unix:path={work_dir}/none")
+        await Logind.connect(f"unix:path={work_dir}/none")
     with pytest.raises(DBusError, match="transport"):
-        await SystemLogind.connect("nonsense")
+        await Logind.connect("nonsense")
 
 
 async def test_a_delay_lock_that_comes_too_late_is_released(
@@ -85,7 +85,7 @@ async def test_a_delay_lock_that_comes_too_late_is_released(
 ) -> None:
     monkeypatch.setattr("kubeletpy.base.host.dbus.CALL_TIMEOUT_S", 0.2)
     with FakeLogind(work_dir) as fake:
-        logind = await SystemLogind.connect(fake.address)
+        logind = await Logind.connect(fake.address)
         fake.slow = 0.5
         with pytest.raises(TimeoutError):
             await logind.inhibit()

@@ -50,7 +50,7 @@ class SimPlugin:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    # -- DeviceCalls -----------------------------------------------------------------------------
+    # -- PluginCalls -----------------------------------------------------------------------------
 
     async def connect(self, within: float) -> None:
         if not self.alive:

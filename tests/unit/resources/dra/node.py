@@ -16,7 +16,7 @@ from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.plugin_calls import PluginCallFailed
+from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.dra.claim_manager import ClaimManager, ClaimState
 from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.model import ClaimProblem, Claims
@@ -49,7 +49,7 @@ class DriverInProcess:
         return PluginInfo(DRA, self.services.name, endpoint, found, f"{endpoint}-reg", (1, 1))
 
 
-class _Calls:
+class _Calls(PluginCalls):
     def __init__(self, driver: DriverInProcess) -> None:
         self._driver = driver
 
