@@ -91,6 +91,7 @@ async def serve(directory: Path) -> None:
 
 def work(jobs: Path) -> None:
     """Take jobs, one at a time, until Ctrl-C. A real system would also detect workers that die."""
+    print(f"takes jobs from {jobs}", flush=True)
     while True:
         for todo in jobs.glob("*.todo"):
             if (taken := take(todo)) is not None:

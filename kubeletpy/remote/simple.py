@@ -221,7 +221,7 @@ class Container(Struct, eq=False):
 
     @property
     def log_path(self) -> Path:
-        """Where its log is read, by ``kubectl logs`` too; :func:`log_line` is the format."""
+        """Its log, made when it starts; ``kubectl logs`` reads it, :func:`log_line` writes it."""
         return Path(self.sandbox.config.log_directory, self.config.log_path)
 
 
@@ -320,6 +320,9 @@ class SimpleRuntime(PartialRuntime):
         container = self._container("StartContainer", container_id)
         if container.state != cri.CONTAINER_CREATED:
             raise FailedPrecondition("StartContainer", "started before", target=container_id)
+        if container.config.log_path:
+            container.log_path.parent.mkdir(parents=True, exist_ok=True)
+            container.log_path.touch(mode=0o640)
         await self.launch(container)
         container.state, container.started_at = cri.CONTAINER_RUNNING, time.time_ns()
         follower = asyncio.create_task(self._follow(container))
@@ -344,6 +347,10 @@ class SimpleRuntime(PartialRuntime):
     async def remove_container(self, container_id: str) -> None:
         await self.stop_container(container_id, 0)
         self.containers.pop(container_id, None)
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        """Begin a new log, as the agent has renamed the old one: those who write open it anew."""
+        self._container("ReopenContainerLog", container_id).log_path.touch(mode=0o640)
 
     async def list_containers(
         self, filter: cri.ContainerFilter | None = None

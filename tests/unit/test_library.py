@@ -6,19 +6,23 @@ import asyncio
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from kubeletpy.base.kubernetes_version import OLDEST
 from kubeletpy.config.settings import attribute
+from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.library import (
     ConfigError,
     Container,
     KubeClient,
+    KubeconfigError,
     LaunchError,
     NodeAgent,
     PartialRuntime,
@@ -27,6 +31,7 @@ from kubeletpy.library import (
     SimpleRuntime,
     cri,
     guest_config,
+    log_line,
 )
 from kubeletpy_up.api import LocalApi
 from tools.gen_interface import (
@@ -349,6 +354,61 @@ async def test_an_api_of_the_program(tmp_path: Path) -> None:
     finally:
         await client.close()
         await local.stop()
+
+
+async def test_logs_of_a_guest_are_read_through_the_api(tmp_path: Path) -> None:
+    """A silent container has an empty log from its start, also after a rotation."""
+    local, runtime = LocalApi(tmp_path / "api", "n", port=0), Nothing()
+    endpoint = await local.start()
+    client = await KubeClient.from_kubeconfig(str(endpoint.admin_kubeconfig))
+    token = json.loads(endpoint.admin_kubeconfig.read_text())["users"][0]["user"]["token"]
+    config = guest_config(tmp_path / "node", "n", kubeconfig=endpoint.node_kubeconfig, server=True)
+    tls = ssl.create_default_context(cafile=str(tmp_path / "api" / "pki" / "ca.crt"))
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with (
+            NodeAgent(config, runtime=runtime, images=runtime) as node,
+            aiohttp.ClientSession(endpoint.url, headers=headers) as session,
+            asyncio.timeout(60),
+        ):
+            await node.registered()
+            await client.create(PODS, POD, "default")
+            await runtime.launched.wait()
+            url = "/api/v1/namespaces/default/pods/p/log"
+            async with session.get(url, ssl=tls) as response:
+                assert (response.status, await response.read()) == (200, b"")
+            (container,) = runtime.containers.values()
+            container.log_path.write_bytes(log_line(b"hello\n"))
+            async with session.get(url, ssl=tls) as response:
+                assert await response.read() == b"hello\n"
+            container.log_path.rename(tmp_path / "rotated")
+            await runtime.reopen_container_log(container.id)
+            assert container.log_path.read_bytes() == b""
+    finally:
+        await runtime.close()
+        await client.close()
+        await local.stop()
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "message"),
+    [(None, "needs a kubeconfig"), ({"server": "https://x"}, "needs certificate-authority")],
+)
+def test_a_guest_that_serves_knows_its_clients(
+    tmp_path: Path, kubeconfig: dict[str, str] | None, message: str
+) -> None:
+    path = None
+    if kubeconfig is not None:
+        path = tmp_path / "kubeconfig"
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        document = {
+            "clusters": [{"name": "c", "cluster": kubeconfig}],
+            "contexts": [context],
+            "current-context": "c",
+        }
+        path.write_text(json.dumps(document))
+    with pytest.raises(KubeconfigError, match=message):
+        guest_config(tmp_path, "n", kubeconfig=path, server=True)
 
 
 async def test_a_runtime_that_does_not_answer(tmp_path: Path) -> None:

@@ -204,29 +204,32 @@ class LocalApi:
         endpoint = Endpoint(url, self._dir / "admin.kubeconfig", self._dir / "node.kubeconfig")
         self._write_kubeconfigs(endpoint, tls)
         self._expire()
-        self._renewal = asyncio.create_task(self._renew(endpoint, tls.ca_pem()))
+        self._renewal = asyncio.create_task(self._renew(endpoint, tls))
         logger.info("The embedded API serves", extra={"url": url})
         return endpoint
 
     def _write_kubeconfigs(self, endpoint: Endpoint, tls: certificates.Certificates) -> None:
         url, ca_pem, node = endpoint.url, tls.ca_pem(), node_caller(self._node_name).user
-        for path, user, token in (
-            (endpoint.admin_kubeconfig, ADMIN.user, "admin.token"),
-            (endpoint.node_kubeconfig, node, "node.token"),
+        for path, user, token, pair in (
+            (endpoint.admin_kubeconfig, ADMIN.user, "admin.token", tls.admin),
+            (endpoint.node_kubeconfig, node, "node.token", None),
         ):
-            certificates.write(path, url, ca_pem, user, _token(self._dir / token))
+            secret = _token(self._dir / token)
+            certificates.write(path, url, ca_pem, user=user, token=secret, pair=pair)
 
-    async def _renew(self, endpoint: Endpoint, ca_pem: str) -> None:
+    async def _renew(self, endpoint: Endpoint, tls: certificates.Certificates) -> None:
         """Replace certificates that end soon, and use them, until cancelled."""
+        written = tls.ca_pem(), tls.admin.certificate.read_bytes()
         while True:
             await asyncio.sleep(_RENEW_SECONDS)
             try:
                 tls = await self._ensure_certificates()
                 tls.reload(*self._contexts)
-                if tls.ca_pem() != ca_pem:
-                    ca_pem = tls.ca_pem()
-                    self.registry.replace_root_ca(ca_pem)
+                found = tls.ca_pem(), tls.admin.certificate.read_bytes()
+                if found != written:
+                    self.registry.replace_root_ca(found[0])
                     self._write_kubeconfigs(endpoint, tls)
+                    written = found
             except (certificates.CertificateError, OSError) as error:
                 logger.warning(
                     "The API's certificates could not be renewed", extra={"error": str(error)}

@@ -7,6 +7,8 @@ directory only.
 
 from __future__ import annotations
 
+import socket
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -35,9 +37,11 @@ from kubeletpy.agent.launch.start import (
     start_built,
 )
 from kubeletpy.base.clock import SystemClock
+from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.version_choice import ResolvedVersion
+from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.node.facts import node_name
 from kubeletpy.node.machine import read_machine_facts
@@ -47,6 +51,7 @@ from kubeletpy.resources.cgroups.setup import read_kernel_facts
 from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.syncloop.sources.file import PodSource
 
+_LOOPBACK = "127.0.0.1"
 GUEST: dict[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -77,19 +82,24 @@ def guest_config(
     node_name: str,
     *,
     kubeconfig: Path | None = None,
+    server: bool = False,
     settings: Mapping[str, Any] | None = None,
     flags: Sequence[str] = (),
 ) -> LoadedConfig:
     """The configuration of an agent that leaves its machine alone and needs no privileges.
 
-    It has no cgroups, kernel settings, server, cluster DNS or garbage collection of images. Nothing
-    limits ephemeral storage, image pulls or requests to the API. All files are below ``root_dir``.
+    It has no cgroups, kernel settings, cluster DNS or garbage collection of images, and no server
+    unless requested. Nothing limits ephemeral storage, image pulls or requests to the API. All
+    files are below ``root_dir``.
 
     Args:
         root_dir: the directory of the agent's state; made at the start. An agent that is started
             again with the same directory continues.
         node_name: the name of the Node object; a DNS subdomain.
         kubeconfig: of the cluster to join; None: static pods only.
+        server: serve ``kubectl logs`` and other requests of an API server on this machine. The
+            port is a free one of 127.0.0.1, which is then the node's address. Clients need a
+            certificate that is signed by the authority of the kubeconfig.
         settings: fields of a KubeletConfiguration (docs/configuration.md), which win; None leaves
             the guest's own value.
         flags: of ``kubeletpy run``, such as ``--node-labels=a=b``; they win, too.
@@ -97,6 +107,8 @@ def guest_config(
     Raises:
         ConfigError: the name, a field or a flag is invalid or unknown; it names each, and what is
             allowed.
+        KubeconfigError: the server needs the kubeconfig, which is missing or names no authority.
+        OSError: the authority's certificate can't be written to the root directory.
     """
     if not node_name:
         raise config.ConfigError([config.Problem("node_name", "", "must not be empty")])
@@ -113,9 +125,41 @@ def guest_config(
         "--no-cluster-dns",
         *([f"--kubeconfig={Path(kubeconfig).absolute()}"] if kubeconfig is not None else ()),
     ]
+    served: dict[str, Any] = {}
+    if server:
+        own.append(f"--node-ip={_LOOPBACK}")
+        served = _server_settings(root, kubeconfig)
     chosen = {name: value for name, value in (settings or {}).items() if value is not None}
-    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **chosen}
+    document = {**GUEST, "podLogsDir": str(root / "log" / "pods"), **served, **chosen}
     return config.load_document(document, config.parse_flags([*own, *flags]), strict=True)
+
+
+def _server_settings(root: Path, kubeconfig: Path | None) -> dict[str, Any]:
+    if kubeconfig is None:
+        raise KubeconfigError("server=True needs a kubeconfig: its authority identifies clients")
+    cluster = read_kubeconfig(Path(kubeconfig)).cluster
+    authority = cluster.get("certificate-authority")
+    if inline := cluster.get("certificate-authority-data"):
+        authority = root / "pki" / "client-ca.crt"
+        authority.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(authority, b64decode(inline))
+    if not authority:
+        raise KubeconfigError(f"kubeconfig {kubeconfig}: server=True needs certificate-authority")
+    with socket.socket() as free:
+        free.bind((_LOOPBACK, 0))
+        port = free.getsockname()[1]
+    served = {
+        "enableServer": True,
+        "address": _LOOPBACK,
+        "port": port,
+        "healthzPort": 0,
+        "authentication": {"x509": {"clientCAFile": str(authority)}},
+    }
+    # the embedded API trusts only the pair that it has made for its node
+    pair = KeyPair.named(Path(kubeconfig).absolute().parent / "pki", "kubelet-server")
+    if pair.certificate.is_file():
+        served |= {"tlsCertFile": str(pair.certificate), "tlsPrivateKeyFile": str(pair.key)}
+    return served
 
 
 class Parts(Struct, frozen=True):

@@ -122,7 +122,10 @@ async def test_pods_sent_elsewhere(tmp_path: Path) -> None:
         await api.create(PODS, pod("ends", "exit 3"), "default")
         await api.create(PODS, pod("stays", "sleep 1000"), "default")
         assert (await seen(api, "ends", in_phase("Running")))["spec"]["nodeName"] == "virtual"
-        with running(example, "work", str(tmp_path)), running(example, "work", str(tmp_path)):
+        work = (example, "work", str(tmp_path))
+        with running(*work) as one, running(*work) as other:
+            for worker in (one, other):
+                await asyncio.to_thread(line, worker, "takes jobs")
             ended = await seen(api, "ends", in_phase("Failed"))
             state = ended["status"]["containerStatuses"][0]["state"]
             assert state["terminated"]["exitCode"] == 3

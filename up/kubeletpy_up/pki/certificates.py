@@ -22,6 +22,7 @@ from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy_up.pki import csr_rules
+from kubeletpy_up.requests import ADMIN, ADMIN_GROUP
 
 __all__ = ["CertificateError", "Certificates", "ensure"]
 
@@ -31,7 +32,8 @@ _API = Names(
     dns_names=("localhost", "kubernetes", "kubernetes.default.svc"),
     ip_addresses=_LOOPBACK,
 )
-_CLIENT = Names("kube-apiserver-kubelet-client", ("system:masters",))
+_CLIENT = Names("kube-apiserver-kubelet-client", (ADMIN_GROUP,))
+_ADMIN = Names(ADMIN.user, (ADMIN_GROUP,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class Certificates:
         certificate, key: of the API's server.
         client: the API's identity towards the node's server.
         node: for the node's server; valid for the node's name and loopback.
+        admin: the administrator's identity, for clients that use no tokens.
     """
 
     ca: Path
@@ -52,6 +55,7 @@ class Certificates:
     key: Path
     client: KeyPair
     node: KeyPair
+    admin: KeyPair
 
     def ca_pem(self) -> str:
         """The authority's certificate. Raises OSError."""
@@ -102,16 +106,17 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
     authority = KeyPair.named(directory, "ca")
     if not _stays(authority, Names(""), now):
         x509.make_authority(authority, "kubeletpy-local-ca", now=now)
-    server, client, node = (
-        KeyPair.named(directory, name) for name in ("server", "kubelet-client", "kubelet-server")
+    server, client, node, admin = (
+        KeyPair.named(directory, name)
+        for name in ("server", "kubelet-client", "kubelet-server", "admin")
     )
     found = Certificates(
-        authority.certificate, authority, server.certificate, server.key, client, node
+        authority.certificate, authority, server.certificate, server.key, client, node, admin
     )
     as_node = Names(
         f"system:node:{node_name}", ("system:nodes",), (node_name, "localhost"), _LOOPBACK
     )
-    for pair, names in ((server, _API), (client, _CLIENT), (node, as_node)):
+    for pair, names in ((server, _API), (client, _CLIENT), (node, as_node), (admin, _ADMIN)):
         stays = _stays(pair, names, now)
         if not stays or not x509.verifies(authority.certificate, pair.certificate, now=now):
             x509.make_signed(pair, authority, names, now=now)
@@ -131,33 +136,39 @@ def _stays(pair: KeyPair, names: Names, now: float) -> bool:
 # Kubeconfigs: one for people, one for the node.
 
 
-def render(server: str, ca_pem: str, user: str, token: str) -> str:
-    """A kubeconfig (JSON, which is YAML too) for one user of one server.
+def write(
+    path: Path, server: str, ca_pem: str, *, user: str, token: str, pair: KeyPair | None = None
+) -> None:
+    """Write a kubeconfig (JSON, which is YAML too) for one user of one server, mode 0600.
 
     Args:
         server: URL, such as ``https://127.0.0.1:6443``.
         ca_pem: the authority that signed the server's certificate.
+        pair: the user's client certificate, besides the token.
+
+    Raises:
+        OSError: it can't be written, or the pair can't be read.
     """
     cluster = "kubeletpy"
-    ca = base64.b64encode(ca_pem.encode()).decode()
-    context = {"cluster": cluster, "user": user}
+    identity = {"token": token}
+    if pair is not None:
+        identity["client-certificate-data"] = _encoded(pair.certificate.read_bytes())
+        identity["client-key-data"] = _encoded(pair.key.read_bytes())
+    of_server = {"server": server, "certificate-authority-data": _encoded(ca_pem.encode())}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "preferences": {},
-        "clusters": [
-            {"name": cluster, "cluster": {"server": server, "certificate-authority-data": ca}}
-        ],
-        "users": [{"name": user, "user": {"token": token}}],
-        "contexts": [{"name": cluster, "context": context}],
+        "clusters": [{"name": cluster, "cluster": of_server}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": user}}],
         "current-context": cluster,
     }
-    return json.dumps(config, indent=2) + "\n"
+    write_private(path, json.dumps(config, indent=2) + "\n")
 
 
-def write(path: Path, server: str, ca_pem: str, user: str, token: str) -> None:
-    """Write a kubeconfig, mode 0600. Raises OSError."""
-    write_private(path, render(server, ca_pem, user, token))
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 _AT_ONCE = 2

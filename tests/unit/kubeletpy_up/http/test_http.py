@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -312,6 +313,21 @@ async def test_service_account_tokens_authenticate_and_grant_nothing(api: Any) -
     assert (await admin.ask("GET", PODS, Authorization=bearer))[0] == 403
 
 
+async def test_the_administrator_has_a_client_certificate_too(tmp_path: Path, pki: Path) -> None:
+    """Clients that use no tokens read it from the kubeconfig."""
+    async with serving(tmp_path, pki) as (local, admin, _):
+        user = json.loads((tmp_path / "admin.kubeconfig").read_text())["users"][0]["user"]
+        pair = KeyPair.named(tmp_path, "copied")
+        pair.store(
+            *(base64.b64decode(user[f"client-{each}-data"]) for each in ("certificate", "key"))
+        )
+        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        context.load_cert_chain(pair.certificate, pair.key)
+        async with aiohttp.request("GET", admin.url + PODS, ssl=context) as response:
+            assert response.status == 200
+        assert local.registry.store.revision
+
+
 async def test_objects_and_tokens_survive_a_restart(tmp_path: Path, pki: Path) -> None:
     async with serving(tmp_path, pki) as (_, admin, _):
         made = (await admin.ask("POST", PODS, pod("a", schedulerName="none")))[1]
@@ -445,12 +461,13 @@ def _authority(endpoint: Endpoint) -> bytes:
     return base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"])
 
 
-@pytest.mark.parametrize("name", ["ca", "server", "kubelet-client", "kubelet-server"])
+@pytest.mark.parametrize("name", ["ca", "server", "kubelet-client", "kubelet-server", "admin"])
 def test_a_key_of_another_certificate_is_noticed(tmp_path: Path, name: str) -> None:
     certificates.ensure(tmp_path, "node-1", NOW)
     (tmp_path / f"{name}.key").write_bytes(x509.new_key())
     made = certificates.ensure(tmp_path, "node-1", NOW)
-    pairs = made.authority, made.client, made.node, KeyPair(made.certificate, made.key)
+    server = KeyPair(made.certificate, made.key)
+    pairs = made.authority, made.client, made.node, made.admin, server
     assert all(pair.loads() for pair in pairs)
     assert x509.verifies(made.ca, *(pair.certificate for pair in pairs[1:]), now=NOW)
 
