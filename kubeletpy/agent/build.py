@@ -175,8 +175,18 @@ def _pod_resources(core: Core) -> PodResourcesServer:
     def sources() -> NodeAllocations:
         from kubeletpy.server.pod_resources.answers import NodeAllocations
 
-        placement = core.placement
-        return NodeAllocations(core.devices, placement.cpus, placement.memory, core.claims.manager)
+        cpus, memory = core.placement.cpus, core.placement.memory
+        return NodeAllocations(
+            devices=core.devices.by_container,
+            healthy_devices=core.devices.healthy_devices,
+            own_cpus=cpus.own_cpus,
+            pool_cpus=cpus.pool_of,
+            allocatable_cpus=cpus.allocatable,
+            own_memory=memory.own_blocks,
+            pool_memory=memory.pool_of,
+            allocatable_memory=memory.allocatable,
+            claims=core.claims.manager.container_claims,
+        )
 
     return PodResourcesServer(
         core.root / "pod-resources",

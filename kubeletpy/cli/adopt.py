@@ -25,26 +25,26 @@ MAX_WATCH_S = 7 * 24 * 3600.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if the agent has the node."""
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     return run_as_root(
         "adopt",
-        supplied,
-        partial(_adopt, supplied),
+        parsed,
+        partial(_adopt, parsed),
         interrupted="interrupted: the node has been returned to the kubelet",
         # another signal must not interrupt the way back; the end of the terminal begins it, too
         numbers=(*STOP_SIGNALS, signal.SIGHUP),
     )
 
 
-async def _adopt(supplied: argparse.Namespace, operator: Operator, journal: Journal) -> bool:
+async def _adopt(parsed: argparse.Namespace, operator: Operator, journal: Journal) -> bool:
     options = AdoptOptions(
-        supplied.program,
+        parsed.program,
         deploy_files()[DEPLOYED],
         problems_here,
         refused_statuses,
-        supplied.unit,
-        supplied.watch,
-        supplied.despite_preflight,
+        parsed.unit,
+        parsed.watch,
+        parsed.despite_preflight,
     )
     verdict = await adopt(options, operator, journal)
     operator.report(f"{verdict.outcome}: {verdict.why}")

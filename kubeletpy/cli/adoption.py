@@ -25,7 +25,7 @@ from kubeletpy.cli.endings import STOP_SIGNALS, interruptible, run_until_signall
 
 def run_as_root(
     name: str,
-    supplied: argparse.Namespace,
+    parsed: argparse.Namespace,
     begin: Callable[[Operator, Journal], Coroutine[Any, Any, bool]],
     *,
     interrupted: str,
@@ -35,18 +35,18 @@ def run_as_root(
 
     Args:
         name: the command's, for its messages.
-        supplied: the parsed options, of which ``record`` and ``yes`` are read.
+        parsed: the command line, of which ``record`` and ``yes`` are read.
         begin: does the command's work; returns whether it succeeded.
         interrupted: the message after a signal.
         numbers: the signals that interrupt it.
     """
     journal = Journal()
-    if supplied.record:
+    if parsed.record:
         return _print_record(name, journal)
     if os.geteuid() != 0:
         return _fail(name, "run it as root")
     logging.getLogger("kubeletpy").setLevel(logging.ERROR)
-    running = begin(Operator(print_progress, partial(confirm, supplied)), journal)
+    running = begin(Operator(print_progress, partial(confirm, parsed)), journal)
     try:
         done = run_until_signalled(running, numbers=numbers, patience=math.inf)
     except (AdoptionRefused, HostError, DropInError, UnitError, UnitMissing) as error:
@@ -56,9 +56,9 @@ def run_as_root(
     return 0 if done else 1
 
 
-def confirm(supplied: argparse.Namespace, node_name: str, what: str) -> None:
+def confirm(parsed: argparse.Namespace, node_name: str, what: str) -> None:
     """Have the node's name typed unless --yes was given. Raises AdoptionRefused."""
-    if supplied.yes:
+    if parsed.yes:
         return
     if not sys.stdin.isatty():
         raise AdoptionRefused("name the node on a terminal, or use --yes; nothing was changed")

@@ -66,17 +66,17 @@ def _connect(path: Path) -> socket.socket:
 
 
 def find(
-    supplied: str | None, candidates: Sequence[Path] = DEFAULTS, table: Path = UNIX_SOCKETS
+    named: str | None, candidates: Sequence[Path] = DEFAULTS, table: Path = UNIX_SOCKETS
 ) -> Path:
-    """The agent's socket: the given one, else that of the agent that runs here.
+    """The agent's socket: the named one, else that of the agent that runs here.
 
     An agent with default directories comes first.
 
     Raises:
         NoAgent: there is none, or this user may not use it. The message names all candidates.
     """
-    if supplied:
-        return Path(supplied)
+    if named:
+        return Path(named)
     listening = live(table)
     if alive := [path for path in candidates if path in listening]:
         return alive[0]

@@ -19,10 +19,10 @@ PROGRAM = "/opt/kubeletpy/.venv/bin/kubeletpy"
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when nothing, or not all, was written."""
-    supplied = parser().parse_args(arguments)
-    texts = {name: text.replace(PROGRAM, supplied.program) for name, text in deploy_files().items()}
-    directory: Path = supplied.directory
-    if not supplied.force and (present := [name for name in texts if (directory / name).exists()]):
+    parsed = parser().parse_args(arguments)
+    texts = {name: text.replace(PROGRAM, parsed.program) for name, text in deploy_files().items()}
+    directory: Path = parsed.directory
+    if not parsed.force and (present := [name for name in texts if (directory / name).exists()]):
         more = f" and {len(present) - 1} more" if len(present) > 1 else ""
         return _fail(f"{directory / present[0]}{more} exists; --force overwrites, nothing written")
     for name, text in texts.items():
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(text)
         except OSError as error:
             return _fail(f"{path} cannot be written: {error.strerror or error}")
-    print(f"{len(texts)} files written to {directory}; the units start {supplied.program}")
+    print(f"{len(texts)} files written to {directory}; the units start {parsed.program}")
     return 0
 
 

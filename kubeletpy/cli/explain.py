@@ -29,15 +29,15 @@ _CLEAR = "\x1b[H\x1b[J"
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
-    requested = parser()
-    supplied = requested.parse_args(arguments)
-    if supplied.node and supplied.pod:
-        requested.error("--node takes no POD")
+    made = parser()
+    parsed = made.parse_args(arguments)
+    if parsed.node and parsed.pod:
+        made.error("--node takes no POD")
     try:
-        path = agent_socket.find(supplied.socket)
-        if not supplied.watch:
-            return once(supplied, path)
-        return watch(lambda: answer(supplied, path))
+        path = agent_socket.find(parsed.socket)
+        if not parsed.watch:
+            return once(parsed, path)
+        return watch(lambda: answer(parsed, path))
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy explain: {error}", file=sys.stderr)
         return 1
@@ -61,22 +61,22 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def names(supplied: argparse.Namespace) -> tuple[str, str]:
+def names(parsed: argparse.Namespace) -> tuple[str, str]:
     """Namespace and name of the requested pod."""
-    namespace, slash, name = supplied.pod.removeprefix("pod/").partition("/")
-    return (namespace, name) if slash else (supplied.namespace or "default", namespace)
+    namespace, slash, name = parsed.pod.removeprefix("pod/").partition("/")
+    return (namespace, name) if slash else (parsed.namespace or "default", namespace)
 
 
-def once(supplied: argparse.Namespace, path: Path) -> int:
+def once(parsed: argparse.Namespace, path: Path) -> int:
     """Print it. A removed pod is shown in its last state, with the exit code of one not found."""
     try:
-        sys.stdout.write(answer(supplied, path).text)
+        sys.stdout.write(answer(parsed, path).text)
     except agent_socket.NoSuchPod as error:
         if error.last is None:
-            return _unknown(supplied, path, error)
+            return _unknown(parsed, path, error)
         from kubeletpy.observe.explain import render
 
-        if supplied.output == "json":
+        if parsed.output == "json":
             print(json.dumps({"error": str(error), "last": error.last}, indent=2))
         else:
             print(f"{one_line(str(error), MAX_ERROR)}; this is how it was:\n")
@@ -85,16 +85,16 @@ def once(supplied: argparse.Namespace, path: Path) -> int:
     return 0
 
 
-def _unknown(supplied: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
+def _unknown(parsed: argparse.Namespace, path: Path, error: agent_socket.NoSuchPod) -> int:
     """The agent does not have that pod: what its API has (`up`), and what is wrong here."""
     from kubeletpy.cli import own_api
     from kubeletpy.observe.explain import render
     from kubeletpy.observe.explain import unplaced as from_api
 
     kubeconfig = own_api.kubeconfig(path)
-    notified = None if kubeconfig is None else from_own_api(kubeconfig, *names(supplied))
+    notified = None if kubeconfig is None else from_own_api(kubeconfig, *names(parsed))
     found = None if notified is None else from_api.unscheduled(notified.pod, notified.others)
-    if notified is not None and supplied.output == "text":
+    if notified is not None and parsed.output == "text":
         node_states = "" if found is not None else str(error)
         text = from_api.explain(
             notified.pod, notified.events, node_states, now=time.time(), others=notified.others
@@ -143,15 +143,15 @@ class ExplainOutput(NamedTuple):
     state: Any
 
 
-def answer(supplied: argparse.Namespace, path: Path) -> ExplainOutput:
+def answer(parsed: argparse.Namespace, path: Path) -> ExplainOutput:
     """The output of one request. Raises NoAgent, NotFound."""
     from kubeletpy.observe.explain import render
 
-    if supplied.node:
+    if parsed.node:
         about = agent_socket.get_json(path, "node")
         # the order requires a measurement of all pods, which is too much every second
-        evictions = None if supplied.watch else _evictions(path)
-        if supplied.output == "json":
+        evictions = None if parsed.watch else _evictions(path)
+        if parsed.output == "json":
             text = json.dumps({**about, "evictions": evictions}, indent=2) + "\n"
             return ExplainOutput(text, text)
         order = render.orders(evictions or ())
@@ -164,19 +164,19 @@ def answer(supplied: argparse.Namespace, path: Path) -> ExplainOutput:
         # an agent of another version has no word of its connections; they change all the time
         api = render.connections(about.get("api"), time.time())
         return ExplainOutput("".join((*parts[:2], api, *parts[2:])), "".join(parts))
-    place = ("pods", *names(supplied)) if supplied.pod else ("pods",)
+    place = ("pods", *names(parsed)) if parsed.pod else ("pods",)
     found = agent_socket.get_json(path, *place)
     unread = ""
-    if not supplied.pod:
+    if not parsed.pod:
         unplaced, unread = _unplaced(path)
         found += unplaced
-    if not supplied.pod and supplied.namespace:
-        found = [each for each in found if each["namespace"] == supplied.namespace]
-    state = _state(found) if supplied.pod else [_state(each) for each in found]
-    if supplied.output == "json":
+    if not parsed.pod and parsed.namespace:
+        found = [each for each in found if each["namespace"] == parsed.namespace]
+    state = _state(found) if parsed.pod else [_state(each) for each in found]
+    if parsed.output == "json":
         sys.stderr.write(unread)
         return ExplainOutput(json.dumps(found, indent=2) + "\n", state)
-    if supplied.pod:
+    if parsed.pod:
         return ExplainOutput(render.pod(found, colors=_colors()), state)
     about = agent_socket.get_json(path, "node")
     troubles = about["troubles"]

@@ -12,13 +12,13 @@ from kubeletpy.cli.adoption import run_as_root
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if the kubelet has the node."""
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
 
     async def begin(operator: Operator, journal: Journal) -> bool:
-        return await give_back(supplied.unit, operator, journal, unconfirmed=supplied.unconfirmed)
+        return await give_back(parsed.unit, operator, journal, unconfirmed=parsed.unconfirmed)
 
     interrupted = "interrupted; run it again to complete it"
-    return run_as_root("give-back", supplied, begin, interrupted=interrupted)
+    return run_as_root("give-back", parsed, begin, interrupted=interrupted)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -35,25 +35,25 @@ KUBELET = "kubelet"
 
 def kubelet(arguments: Sequence[str] | None = None) -> int:
     """``kubelet [flags]``: the same as ``kubeletpy run``; returns the exit code."""
-    supplied = list(sys.argv[1:] if arguments is None else arguments)
-    return end_in_order(lambda: _run("run", supplied), serves=True)
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    return end_in_order(lambda: _run("run", line), serves=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
-    supplied = list(sys.argv[1:] if arguments is None else arguments)
+    line = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None and PurePath(sys.argv[0]).name == KUBELET:
-        return kubelet(supplied)
-    return end_in_order(lambda: _main(supplied), serves=supplied[:1] in SERVING)
+        return kubelet(line)
+    return end_in_order(lambda: _main(line), serves=line[:1] in SERVING)
 
 
-def _main(supplied: list[str]) -> int:
-    if supplied and supplied[0] in COMMANDS:
-        return _run(supplied[0], supplied[1:])
-    return _other_line(supplied)
+def _main(line: list[str]) -> int:
+    if line and line[0] in COMMANDS:
+        return _run(line[0], line[1:])
+    return _other_line(line)
 
 
-def _other_line(supplied: list[str]) -> int:
+def _other_line(line: list[str]) -> int:
     """A command line that does not begin with a command."""
     import argparse  # a command starts 3 ms sooner without it
 
@@ -68,14 +68,14 @@ def _other_line(supplied: list[str]) -> int:
     )
     parser.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    if not supplied:
+    if not line:
         parser.print_help(sys.stderr)
         return 2
-    if supplied[:1] == ["--version"]:
-        supplied[0] = "version"
-    if not supplied[0].startswith("-") and supplied[0] not in COMMANDS:
-        parser.error(_unknown(supplied[0]))
-    parsed = parser.parse_args(supplied)
+    if line[:1] == ["--version"]:
+        line[0] = "version"
+    if not line[0].startswith("-") and line[0] not in COMMANDS:
+        parser.error(_unknown(line[0]))
+    parsed = parser.parse_args(line)
     return _run(parsed.command, parsed.arguments)
 
 

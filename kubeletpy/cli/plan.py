@@ -34,25 +34,25 @@ class Unreadable(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 without an answer, or a pod would not
     run."""
-    requested = parser()
-    supplied = requested.parse_args(arguments)
-    if supplied.patch is not None and supplied.patch_file is not None:
-        requested.error("give either --patch or --patch-file")
-    patched = supplied.patch is not None or supplied.patch_file is not None
-    if (not supplied.file) != (supplied.pod is not None and patched) or (supplied.file and patched):
-        requested.error("give either -f FILE, or POD and --patch or --patch-file")
+    made = parser()
+    parsed = made.parse_args(arguments)
+    if parsed.patch is not None and parsed.patch_file is not None:
+        made.error("give either --patch or --patch-file")
+    patched = parsed.patch is not None or parsed.patch_file is not None
+    if (not parsed.file) != (parsed.pod is not None and patched) or (parsed.file and patched):
+        made.error("give either -f FILE, or POD and --patch or --patch-file")
     try:
-        path = agent_socket.find(supplied.socket)
-        answers = [foreseen(path, request) for request in requests(supplied)]
+        path = agent_socket.find(parsed.socket)
+        answers = [foreseen(path, request) for request in requests(parsed)]
     except (agent_socket.NoAgent, agent_socket.NoSuchPod, Unreadable) as error:
         print(f"kubeletpy plan: {error}", file=sys.stderr)
         return 1
-    if supplied.output == "json":
+    if parsed.output == "json":
         print(json.dumps(answers, indent=2))
     else:
         from kubeletpy.observe.foresee import render
 
-        texts = [render.plan(answer, evictions=supplied.evictions) for answer in answers]
+        texts = [render.plan(answer, evictions=parsed.evictions) for answer in answers]
         sys.stdout.write("\n".join(texts))
     from kubeletpy.observe.foresee.model import NOT_TO_BE
 
@@ -140,39 +140,39 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def requests(supplied: argparse.Namespace) -> list[Request]:
+def requests(parsed: argparse.Namespace) -> list[Request]:
     """The question to the agent. Raises Unreadable."""
-    if not supplied.file:
-        namespace, name = names(supplied)
-        text = supplied.patch if supplied.patch is not None else _read(supplied.patch_file)
-        patches = _documents(text, supplied.patch_file or "the patch")
+    if not parsed.file:
+        namespace, name = names(parsed)
+        text = parsed.patch if parsed.patch is not None else _read(parsed.patch_file)
+        patches = _documents(text, parsed.patch_file or "the patch")
         if len(patches) > 1:
             raise Unreadable("there is more than one document in the patch")
         requested = {
             "namespace": namespace,
             "name": name,
             "patch": patches[0],
-            "type": supplied.type,
+            "type": parsed.type,
         }
         return [Request(requested)]
     from kubeletpy.observe.foresee.start import applied_objects
 
     documents = [
         item
-        for file in supplied.file
+        for file in parsed.file
         for document in _documents(_read(file), file)
         for item in _items(document)
     ]
-    objects = applied_objects(documents, supplied.namespace)
+    objects = applied_objects(documents, parsed.namespace)
     found = []
     for document in documents:
-        for pod, claims in pods_of(document, supplied.namespace):
+        for pod, claims in pods_of(document, parsed.namespace):
             workload = _workload(document)
             replicas = {} if workload is None or workload[1] == 1 else {"replicas": workload[1]}
             beside = objects.get(pod["metadata"]["namespace"], {})
             found.append(Request({"pod": pod, **replicas}, claims, beside, workload))
     if not found:
-        files = ", ".join(supplied.file)
+        files = ", ".join(parsed.file)
         raise Unreadable(f"{files}: there is no pod, and nothing that makes pods, in it")
     return found
 

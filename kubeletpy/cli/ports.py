@@ -61,19 +61,19 @@ UP_PORTS = (API, KUBELET, HEALTHZ)
 
 
 def choose_ports(
-    supplied: Mapping[str, object], document: Mapping[str, object], report: Callable[[str], None]
+    parsed: Mapping[str, object], document: Mapping[str, object], report: Callable[[str], None]
 ) -> tuple[dict[UpPort, object], list[Problem]]:
     """The number of each port, and a problem for each port that is named and taken.
 
     Args:
-        supplied: the parsed arguments.
+        parsed: the command line's arguments.
         document: the configuration, which is not checked yet.
         report: called with a line for each port that is not the usual one because that is taken.
     """
     chosen: dict[UpPort, object] = {}
     problems: list[Problem] = []
     for each in UP_PORTS:
-        number, option = document.get(each.field), supplied[each.attribute]
+        number, option = document.get(each.field), parsed[each.attribute]
         named, source = (option, each.option) if option is not None else (number, each.field)
         address = str(document.get(each.address_field) or each.address)
         if each is KUBELET and document.get("enableServer") is False:

@@ -17,22 +17,22 @@ from kubeletpy.cli.process import problems_here
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 0 if nothing would be restarted or is unclear."""
-    supplied = list(arguments)
+    line = list(arguments)
     flags: list[str] = []
-    if "--" in supplied:
-        at = supplied.index("--")
-        supplied, flags = supplied[:at], supplied[at + 1 :]
-    requested = parser().parse_args(supplied)
+    if "--" in line:
+        at = line.index("--")
+        line, flags = line[:at], line[at + 1 :]
+    parsed = parser().parse_args(line)
     if os.geteuid() != 0:
         print(
             "kubeletpy preflight: run it as root: state files are readable by root alone",
             file=sys.stderr,
         )
         return 1
-    options = Options(requested.unit or "", requested.pid or 0, tuple(flags), requested.only_flags)
+    options = Options(parsed.unit or "", parsed.pid or 0, tuple(flags), parsed.only_flags)
     logging.getLogger("kubeletpy").setLevel(logging.CRITICAL)  # the report has all of it
     report = run_until_signalled(gather(options, problems_here))
-    if requested.output == "json":
+    if parsed.output == "json":
         print(json.dumps(findings.document(report), indent=2))
     else:
         sys.stdout.write(findings.text(report))

@@ -90,7 +90,7 @@ time.
 """
 ENDS = 2 << 20
 """Bytes of free memory that an arena's end may have; glibc's is twice what LARGE has become."""
-SUPPLIED_BACK_EVERY_S = 30.0
+TRIM_EVERY_S = 30.0
 """Free pages between used ones stay until they are trimmed: after a burst of
 500 pods 4 of 125 MB. It takes 2 ms, in a thread; 13 with 30 MB to give."""
 _OPTIONS = {
@@ -111,7 +111,7 @@ def keep_little_freed_memory() -> None:
             mallopt(option, value)
 
 
-async def give_back_freed_memory(every: float = SUPPLIED_BACK_EVERY_S) -> None:
+async def give_back_freed_memory(every: float = TRIM_EVERY_S) -> None:
     """Give free pages back to the system, each ``every`` seconds, until cancelled."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:

@@ -19,10 +19,10 @@ _MINUTE = 60.0
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     from kubeletpy.observe.recorder.files import DIRECTORY, read_lines, recordings, since
 
-    roots = [supplied.root_dir] if supplied.root_dir else [path.parent for path in DEFAULTS]
+    roots = [parsed.root_dir] if parsed.root_dir else [path.parent for path in DEFAULTS]
     try:
         found = [each for each in (recordings(root / DIRECTORY) for root in roots) if each]
         if not found:
@@ -33,8 +33,8 @@ def main(arguments: Sequence[str]) -> int:
                 file=sys.stderr,
             )
             return 1
-        output = supplied.output or Path(time.strftime("kubeletpy-%Y%m%d-%H%M%S.jsonl.gz"))
-        files = since(found[0], time.time() - supplied.minutes * _MINUTE)
+        output = parsed.output or Path(time.strftime("kubeletpy-%Y%m%d-%H%M%S.jsonl.gz"))
+        files = since(found[0], time.time() - parsed.minutes * _MINUTE)
         with gzip.open(output, "xb") as saved:
             output.chmod(0o600)
             for line in read_lines(files):

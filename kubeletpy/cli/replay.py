@@ -21,29 +21,29 @@ def main(arguments: Sequence[str]) -> int:
 
     1 for a difference; 2 for what can't be read, also a line that is no line of a recording.
     """
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     from kubeletpy.base.version import VERSION
     from kubeletpy.observe.explain.texts import one_line
     from kubeletpy.observe.recorder import replay as render
     from kubeletpy.observe.recorder.replay import replay
 
     try:
-        found = replay(_lines(supplied.file))
+        found = replay(_lines(parsed.file))
     except (OSError, EOFError, zlib.error) as error:
-        print(f"kubeletpy replay: {supplied.file}: {error}", file=sys.stderr)
+        print(f"kubeletpy replay: {parsed.file}: {error}", file=sys.stderr)
         return 2
     if not found.versions:
-        print(f"kubeletpy replay: {supplied.file} is no recording", file=sys.stderr)
+        print(f"kubeletpy replay: {parsed.file} is no recording", file=sys.stderr)
         return 2
-    if supplied.pod is None:
+    if parsed.pod is None:
         sys.stdout.write(render.overview(found, VERSION) + render.differences(found))
     else:
-        desired = supplied.pod if "/" in supplied.pod else f"default/{supplied.pod}"
+        desired = parsed.pod if "/" in parsed.pod else f"default/{parsed.pod}"
         uids = [
-            uid for uid in found.stories if desired == found.names.get(uid) or uid == supplied.pod
+            uid for uid in found.stories if desired == found.names.get(uid) or uid == parsed.pod
         ]
         if not uids:
-            print(f"kubeletpy replay: no pod {desired} is in {supplied.file}", file=sys.stderr)
+            print(f"kubeletpy replay: no pod {desired} is in {parsed.file}", file=sys.stderr)
             return 2
         sys.stdout.write("".join(render.story(found, uid) for uid in uids))
         for problem, first in found.first.items():

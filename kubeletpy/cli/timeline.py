@@ -18,16 +18,16 @@ FORMATS = ("text", "json", "svg", "html")
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code: 1 when there is no agent or no such pod."""
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     try:
         found = agent_socket.get_json(
-            agent_socket.find(supplied.socket), "pods", *names(supplied), "timeline"
+            agent_socket.find(parsed.socket), "pods", *names(parsed), "timeline"
         )
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy timeline: {error}", file=sys.stderr)
         return 1
-    sys.stdout.write(reported(found, supplied.output))
-    return save(found, supplied.svg) if supplied.svg else 0
+    sys.stdout.write(reported(found, parsed.output))
+    return save(found, parsed.svg) if parsed.svg else 0
 
 
 def parser() -> argparse.ArgumentParser:

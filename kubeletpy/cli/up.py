@@ -46,13 +46,13 @@ DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 def main(arguments: Sequence[str]) -> int:
     """Run with a command line; returns the exit code."""
     begun = time.monotonic()
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     if importlib.util.find_spec("kubeletpy_up") is None:
         return run.fail(NOT_INSTALLED)
-    if owner := running_pid(supplied.state_dir):
-        return run.fail(runs_already(supplied.state_dir, owner))
+    if owner := running_pid(parsed.state_dir):
+        return run.fail(runs_already(parsed.state_dir, owner))
     try:
-        loaded = load(supplied)
+        loaded = load(parsed)
     except config.ConfigError as error:
         return run.fail(error)
     node_name = loaded.node.hostname_override
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             importlib.import_module(name)
     # a person reads the terminal; /configz has it
     return run.run(
-        loaded, lambda settings: up(settings, supplied, node_name, begun), log_configuration=False
+        loaded, lambda settings: up(settings, parsed, node_name, begun), log_configuration=False
     )
 
 
@@ -98,30 +98,28 @@ def _directory(text: str) -> Path:
     return Path(text).absolute()
 
 
-def load(
-    supplied: argparse.Namespace, report: Callable[[str], None] = print
-) -> config.LoadedConfig:
+def load(parsed: argparse.Namespace, report: Callable[[str], None] = print) -> config.LoadedConfig:
     """The node's settings: those of the file, plus what a single machine needs.
 
-    Sets ``given.port``, too. ``report`` is called with a line for each port that is chosen because
+    Sets ``parsed.port``, too. ``report`` is called with a line for each port that is chosen because
     the usual one is taken.
 
     Raises:
         ConfigError: the file or a flag is invalid, or a port that they name is taken.
     """
-    problems = config.check_node_name(supplied.node_name, "--node-name")
-    if not supplied.node_name:
+    problems = config.check_node_name(parsed.node_name, "--node-name")
+    if not parsed.node_name:
         problems.append(config.Problem("--node-name", "", "must not be empty"))
     try:
-        socket_path(supplied.container_runtime_endpoint)
+        socket_path(parsed.container_runtime_endpoint)
     except EndpointError as error:
-        flag, value = "--container-runtime-endpoint", supplied.container_runtime_endpoint
+        flag, value = "--container-runtime-endpoint", parsed.container_runtime_endpoint
         problems.append(config.Problem(flag, value, str(error)))
     if problems:
         raise config.ConfigError(problems)
     document: dict[str, object]
-    if supplied.config is not None:
-        document = _read_config(supplied.config)
+    if parsed.config is not None:
+        document = _read_config(parsed.config)
     else:
         document = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -130,22 +128,22 @@ def load(
             "failCgroupV1": False,
             "makeIPTablesUtilChains": False,
         }
-    if supplied.cgroup_driver:
-        document.setdefault("cgroupDriver", supplied.cgroup_driver)
-    state: Path = supplied.state_dir
+    if parsed.cgroup_driver:
+        document.setdefault("cgroupDriver", parsed.cgroup_driver)
+    state: Path = parsed.state_dir
     _serve_the_api(document, state / "api" / "pki")
-    ports, problems = choose_ports(vars(supplied), document, report)
+    ports, problems = choose_ports(vars(parsed), document, report)
     if problems:
         raise config.ConfigError(problems)
-    supplied.port = ports[API]
+    parsed.port = ports[API]
     document.update({each.field: number for each, number in ports.items() if each.field})
     flags = [
         f"--root-dir={state / 'kubelet'}",
         f"--device-plugins-dir={state / 'kubelet' / 'device-plugins'}",
-        f"--hostname-override={supplied.node_name}",
-        f"--container-runtime-endpoint={supplied.container_runtime_endpoint}",
+        f"--hostname-override={parsed.node_name}",
+        f"--container-runtime-endpoint={parsed.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
-        f"--v={supplied.verbosity}",
+        f"--v={parsed.verbosity}",
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
         # a cluster's DNS is part of a cluster
@@ -153,7 +151,7 @@ def load(
     ]
     # our own flags, not the user's: users need no deprecation warnings about them
     flag_values = replace(config.parse_flags(flags), warnings=())
-    return config.load_document(document, flag_values, file_name=supplied.config or "")
+    return config.load_document(document, flag_values, file_name=parsed.config or "")
 
 
 def _read_config(file: str) -> dict[str, object]:
@@ -185,19 +183,19 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
 
 
 async def up(
-    loaded: config.LoadedConfig, supplied: argparse.Namespace, node_name: str, begun: float
+    loaded: config.LoadedConfig, parsed: argparse.Namespace, node_name: str, begun: float
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.agent.launch import make_agent
     from kubeletpy.node.node_manager import NodeManager
     from kubeletpy_up.api import LocalApi
 
-    state: Path = supplied.state_dir
+    state: Path = parsed.state_dir
     gates = loaded.settings.feature_gates.effective
     local = LocalApi(
         state / "api",
         node_name,
-        port=supplied.port,
+        port=parsed.port,
         service_account_volumes=True,
         volumes_dir=state / "volumes",
         single_node=True,
@@ -205,7 +203,7 @@ async def up(
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(closing(_lock(state)))
-        endpoint = await _started(local, supplied)
+        endpoint = await _started(local, parsed)
         stack.push_async_callback(local.stop)
         print(
             f"API {endpoint.url} (data in {state / 'api'}, "
@@ -292,7 +290,7 @@ def _lock(state: Path) -> TextIO:
     return file
 
 
-async def _started(local: LocalApi, supplied: argparse.Namespace) -> Endpoint:
+async def _started(local: LocalApi, parsed: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which states what to do."""
     from kubeletpy.agent.launch import LaunchError
     from kubeletpy_up.pki.certificates import CertificateError
@@ -304,8 +302,8 @@ async def _started(local: LocalApi, supplied: argparse.Namespace) -> Endpoint:
         raise LaunchError(str(error)) from error
     except OSError as error:
         if error.filename is not None:
-            raise LaunchError(f"--state-dir {supplied.state_dir} can't be used: {error}") from error
+            raise LaunchError(f"--state-dir {parsed.state_dir} can't be used: {error}") from error
         raise LaunchError(
-            f"the API can't listen on {API.address}:{supplied.port}: {error.strerror or error}; "
+            f"the API can't listen on {API.address}:{parsed.port}: {error.strerror or error}; "
             "start again without --port, which chooses a free one"
         ) from error

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line until it is interrupted; the exit code: 1 when there is no agent."""
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     try:
-        path = agent_socket.find(supplied.socket)
+        path = agent_socket.find(parsed.socket)
         agent_socket.get_json(path, "node")
     except (agent_socket.NoAgent, agent_socket.NoSuchPod) as error:
         print(f"kubeletpy view: {error}", file=sys.stderr)
         return 1
     try:
-        return run_until_signalled(serve(path, supplied.port))
+        return run_until_signalled(serve(path, parsed.port))
     except KeyboardInterrupt:
         return 0
 

@@ -38,19 +38,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _why(arguments: Sequence[str] | None) -> int:
-    supplied = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     program = shutil.which("kubectl")
     if program is None:
         print("kubectl why: there is no kubectl on the PATH", file=sys.stderr)
         return 1
-    kubectl = Kubectl(program, supplied)
+    kubectl = Kubectl(program, parsed)
     try:
         pod = find_pod(kubectl)
     except (KubectlFailed, ValueError) as error:
         print(f"kubectl why: {error}", file=sys.stderr)
         return 1
     found, node_states = explained(kubectl, pod)
-    if supplied.output == "json":
+    if parsed.output == "json":
         print(json.dumps(found if found is not None else {"error": node_states}, indent=2))
         return int(found is None)
     if found is not None:
@@ -82,12 +82,12 @@ def parser() -> argparse.ArgumentParser:
 class Kubectl:
     """Runs kubectl for one pod, as the caller."""
 
-    def __init__(self, program: str, supplied: argparse.Namespace) -> None:
-        first, slash, last = supplied.pod.removeprefix("pod/").partition("/")
-        namespace, self.pod = (first, last) if slash else (supplied.namespace, first)
+    def __init__(self, program: str, parsed: argparse.Namespace) -> None:
+        first, slash, last = parsed.pod.removeprefix("pod/").partition("/")
+        namespace, self.pod = (first, last) if slash else (parsed.namespace, first)
         self._command = [program]
         for name in _PASSED_ON:
-            if (value := getattr(supplied, f"kubectl_{name}")) is not None:
+            if (value := getattr(parsed, f"kubectl_{name}")) is not None:
                 self._command.append(f"--{name}={value}")
         if namespace:
             self._command.append(f"--namespace={namespace}")

@@ -191,17 +191,17 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
             belong to no flag; all of them at once.
     """
     problems: list[Problem] = []
-    texts = _split(arguments, problems)
+    by_name = _split(arguments, problems)
     field_values: dict[str, FieldFlag] = {}
     node: dict[str, Any] = {}
     warnings = []
     node_names = set(NodeFlags.__struct_fields__)
-    for name, supplied in texts.items():
+    for name, texts in by_name.items():
         flag = FLAGS[name]
         try:
-            value = _READERS[flag.kind](supplied)
+            value = _READERS[flag.kind](texts)
         except ValueError as error:
-            problems.append(Problem(f"--{name}", show(flag.field, supplied[-1]), str(error)))
+            problems.append(Problem(f"--{name}", show(flag.field, texts[-1]), str(error)))
             continue
         if flag.field:
             field_values[flag.field] = FieldFlag(f"--{name}", value)
@@ -221,7 +221,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     if "node_labels" in node:
         node["node_labels"] = MappingProxyType(dict(labels))
     ignored = MappingProxyType(
-        {name: texts[name][-1] for name in texts if FLAGS[name].note == "meaningless"}
+        {name: texts[-1] for name, texts in by_name.items() if FLAGS[name].note == "meaningless"}
     )
     return FlagValues(MappingProxyType(field_values), NodeFlags(**node), tuple(warnings), ignored)
 
@@ -246,16 +246,16 @@ def _split(arguments: Sequence[str], problems: list[Problem]) -> dict[str, list[
         if not word.startswith("-") or word == "-":
             problems.append(Problem(word, "", "is not a flag; this command takes only flags"))
             continue
-        supplied, separator, value = word.partition("=")
-        name = supplied.lstrip("-").replace("_", "-") if supplied.startswith("--") else ""
+        option, separator, value = word.partition("=")
+        name = option.lstrip("-").replace("_", "-") if option.startswith("--") else ""
         if not name:
-            letter, rest = supplied[1:2], supplied[2:]
+            letter, rest = option[1:2], option[2:]
             name = SHORT.get(letter, "")
             if name and rest:
                 separator, value = "=", rest + separator + value
         flag = FLAGS.get(name)
         if flag is None:
-            problems.append(Problem(supplied, "", _unknown(name)))
+            problems.append(Problem(option, "", _unknown(name)))
             if not separator and waiting and not waiting[-1].startswith("-"):
                 waiting.pop()
             continue
@@ -276,36 +276,36 @@ def _unknown(name: str) -> str:
     return "no such flag" + (f"; did you mean --{near[0]}?" if near else "")
 
 
-def _bool(supplied: list[str]) -> bool:
-    if supplied[-1] in _TRUE:
+def _bool(texts: list[str]) -> bool:
+    if texts[-1] in _TRUE:
         return True
-    if supplied[-1] in _FALSE:
+    if texts[-1] in _FALSE:
         return False
     raise ValueError("must be true or false")
 
 
-def _int(supplied: list[str]) -> int:
+def _int(texts: list[str]) -> int:
     try:
-        return int(supplied[-1], 0)
+        return int(texts[-1], 0)
     except ValueError:
         raise ValueError("must be a whole number") from None
 
 
-def _duration(supplied: list[str]) -> float:
+def _duration(texts: list[str]) -> float:
     try:
-        return parse_duration(supplied[-1])
+        return parse_duration(texts[-1])
     except ValueError:
         raise ValueError("must be a duration such as 10s or 1m30s") from None
 
 
-def _parts(supplied: list[str]) -> list[str]:
-    return [word.strip() for text in supplied for word in text.split(",") if word.strip()]
+def _parts(texts: list[str]) -> list[str]:
+    return [word.strip() for text in texts for word in text.split(",") if word.strip()]
 
 
 def _pairs(separator: str, example: str) -> Callable[[list[str]], dict[str, str]]:
-    def read(supplied: list[str]) -> dict[str, str]:
+    def read(texts: list[str]) -> dict[str, str]:
         found = {}
-        for word in _parts(supplied):
+        for word in _parts(texts):
             key, middle, value = word.partition(separator)
             if not middle or not key:
                 raise ValueError(f"must be like {example}")
@@ -315,14 +315,14 @@ def _pairs(separator: str, example: str) -> Callable[[list[str]], dict[str, str]
     return read
 
 
-def _gates(supplied: list[str]) -> dict[str, bool]:
-    pairs = _pairs("=", "SomeFeature=true,OtherFeature=false")(supplied)
+def _gates(texts: list[str]) -> dict[str, bool]:
+    pairs = _pairs("=", "SomeFeature=true,OtherFeature=false")(texts)
     return {name: _bool([value]) for name, value in pairs.items()}
 
 
-def _headers(supplied: list[str]) -> dict[str, list[str]]:
+def _headers(texts: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for word in _parts(supplied):
+    for word in _parts(texts):
         key, middle, value = word.partition(":")
         if not middle:
             raise ValueError("must be like name:value,other:value")
@@ -330,9 +330,9 @@ def _headers(supplied: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _taints(supplied: list[str]) -> list[dict[str, str]]:
+def _taints(texts: list[str]) -> list[dict[str, str]]:
     found = []
-    for word in _parts(supplied):
+    for word in _parts(texts):
         label, middle, effect = word.rpartition(":")
         if not middle:
             raise ValueError("must be like key=value:NoSchedule")
@@ -341,9 +341,9 @@ def _taints(supplied: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def _memory(supplied: list[str]) -> list[dict[str, Any]]:
+def _memory(texts: list[str]) -> list[dict[str, Any]]:
     found = []
-    for text in (part for each in supplied for part in each.split(";") if part.strip()):
+    for text in (part for each in texts for part in each.split(";") if part.strip()):
         node, middle, limits = text.strip().partition(":")
         if not middle or not node.isdecimal():
             raise ValueError("must be like 0:memory=1Gi,hugepages-1Gi=2Gi")
@@ -352,24 +352,24 @@ def _memory(supplied: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _vmodule(supplied: list[str]) -> list[dict[str, Any]]:
-    pairs = _pairs("=", "pattern=3,other=4")(supplied)
+def _vmodule(texts: list[str]) -> list[dict[str, Any]]:
+    pairs = _pairs("=", "pattern=3,other=4")(texts)
     return [
         {"filePattern": pattern, "verbosity": _int([level])} for pattern, level in pairs.items()
     ]
 
 
-def _version(supplied: list[str]) -> str:
-    if supplied[-1] == "raw":
+def _version(texts: list[str]) -> str:
+    if texts[-1] == "raw":
         return "raw"
     try:
-        return "true" if _bool(supplied) else ""
+        return "true" if _bool(texts) else ""
     except ValueError:
         raise ValueError("must be true, false or raw") from None
 
 
 _READERS: Mapping[str, Callable[[list[str]], Any]] = {
-    "text": lambda supplied: supplied[-1],
+    "text": lambda texts: texts[-1],
     "bool": _bool,
     "version": _version,
     "int": _int,

@@ -43,8 +43,8 @@ Rule = Callable[[SettingsInput], Iterable[tuple[str, object, str]]]
 """Yields (field, value, what is allowed) for each violation."""
 
 
-def _image_gc(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _image_gc(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     if s.image_gc_low_threshold_percent >= s.image_gc_high_threshold_percent:
         yield (
             "imageGCLowThresholdPercent",
@@ -56,24 +56,24 @@ def _image_gc(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
         yield "imageMaximumGCAge", f"{s.image_maximum_gc_age:g}s", allowed
 
 
-def _image_pulls(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _image_pulls(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     if s.serialize_image_pulls and s.max_parallel_image_pulls not in (None, 1):
         allowed = "more than 1 needs serializeImagePulls: false"
         yield "maxParallelImagePulls", s.max_parallel_image_pulls, allowed
 
 
-def _image_verification(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _image_verification(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     policy, allowlist = (
         "imagePullCredentialsVerificationPolicy",
         "preloadedImagesVerificationAllowlist",
     )
     value = s.image_pull_credentials_verification_policy
     listed = s.preloaded_images_verification_allowlist
-    if not supplied.gate("KubeletEnsureSecretPulledImages"):
+    if not inputs.gate("KubeletEnsureSecretPulledImages"):
         allowed = "must not be set while feature gate KubeletEnsureSecretPulledImages is off"
-        if policy in supplied.explicit:
+        if policy in inputs.explicit:
             yield policy, value, allowed
         if listed:
             yield allowlist, listed, allowed
@@ -81,8 +81,8 @@ def _image_verification(supplied: SettingsInput) -> Iterable[tuple[str, object, 
         yield allowlist, listed, f"only with {policy}: NeverVerifyAllowlistedImages"
 
 
-def _cgroups(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _cgroups(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     names = s.enforce_node_allocatable
     if not s.cgroups_per_qos and any(name != "none" for name in names):
         yield (
@@ -94,7 +94,7 @@ def _cgroups(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
         if not cgroup and any(name.startswith(f"{prefix}-reserved") for name in names):
             allowed = f"is needed by {prefix}-reserved in enforceNodeAllocatable"
             yield f"{prefix}ReservedCgroup", "", allowed
-    if s.system_cgroups and "cgroupRoot" not in supplied.explicit:
+    if s.system_cgroups and "cgroupRoot" not in inputs.explicit:
         yield "systemCgroups", s.system_cgroups, "needs cgroupRoot"
     for field, path in (("systemCgroups", s.system_cgroups), ("kubeletCgroups", s.kubelet_cgroups)):
         parts = path.split("/")
@@ -105,8 +105,8 @@ def _cgroups(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
         yield "reservedSystemCPUs", s.reserved_system_cpus, allowed
 
 
-def _eviction(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _eviction(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     for signal, threshold in s.eviction_soft.items():
         if signal not in s.eviction_soft_grace_period:
             allowed = f"needs evictionSoftGracePeriod.{signal}"
@@ -127,8 +127,8 @@ def _less(soft: str, hard: str) -> bool:
     return quantity.parse(soft.rstrip("%")) < quantity.parse(hard.rstrip("%"))
 
 
-def _gated(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _gated(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     options = s.logging.options
     logging_options = (options.text, options.json)
     needs = (
@@ -143,7 +143,7 @@ def _gated(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
         (
             "crashLoopBackOff.maxContainerRestartPeriod",
             f"{s.crash_loop_back_off.max_container_restart_period:g}s",
-            "crashLoopBackOff.maxContainerRestartPeriod" in supplied.explicit,
+            "crashLoopBackOff.maxContainerRestartPeriod" in inputs.explicit,
             "KubeletCrashLoopBackOffMax",
         ),
         (
@@ -169,36 +169,36 @@ def _gated(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
     )
     json = ("logging.format", "json", s.logging.format == "json", "LoggingBetaOptions")
     for field, value, used, gate in (*needs, json):
-        if used and not supplied.gate(gate):
+        if used and not inputs.gate(gate):
             yield field, value, f"needs feature gate {gate}"
 
 
-def _logs(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _logs(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     if s.enable_system_log_query and not s.enable_system_log_handler:
         yield "enableSystemLogQuery", True, "needs enableSystemLogHandler: true"
     if s.logging.vmodule and s.logging.format != "text":
         yield "logging.vmodule", None, "only with logging.format: text"
 
 
-def _shutdown(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    s = supplied.settings
+def _shutdown(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
     total, critical = s.shutdown_grace_period, s.shutdown_grace_period_critical_pods
     if critical > total:
         allowed = f"must not be more than shutdownGracePeriod ({total:g}s)"
         yield "shutdownGracePeriodCriticalPods", f"{critical:g}s", allowed
-    if total and not supplied.gate("GracefulNodeShutdown"):
+    if total and not inputs.gate("GracefulNodeShutdown"):
         yield "shutdownGracePeriod", f"{total:g}s", "needs feature gate GracefulNodeShutdown"
     if s.shutdown_grace_period_by_pod_priority:
         field = "shutdownGracePeriodByPodPriority"
         if total:
             yield field, None, "not together with shutdownGracePeriod(CriticalPods)"
-        if not supplied.gate("GracefulNodeShutdownBasedOnPodPriority"):
+        if not inputs.gate("GracefulNodeShutdownBasedOnPodPriority"):
             yield field, None, "needs feature gate GracefulNodeShutdownBasedOnPodPriority"
 
 
-def _user_namespaces(supplied: SettingsInput) -> Iterable[tuple[str, object, str]]:
-    ids = supplied.settings.user_namespaces.ids_per_pod
+def _user_namespaces(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    ids = inputs.settings.user_namespaces.ids_per_pod
     if ids % 65536:
         yield "userNamespaces.idsPerPod", ids, "must be a multiple of 65536"
 
@@ -237,18 +237,18 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
 """Each rule with the prefixes of the fields it reads: skipped when one of those is bad already."""
 
 
-def check_combinations(supplied: SettingsInput, bad: set[str]) -> list[Problem]:
+def check_combinations(inputs: SettingsInput, bad: set[str]) -> list[Problem]:
     """Every violation of a rule over several fields.
 
     Args:
-        supplied: complete settings; a bad field holds its default.
+        inputs: complete settings; a bad field holds its default.
         bad: paths of fields that are wrong by themselves.
     """
     problems = []
     for rule, reads in _RULES:
         if any(path.startswith(prefix) for path in bad for prefix in reads):
             continue
-        for field, value, allowed in rule(supplied):
+        for field, value, allowed in rule(inputs):
             reported = "" if value is None else show(field, value)
             problems.append(Problem(field, reported, allowed))
     return problems
@@ -445,11 +445,11 @@ def _decode_flags(
 ) -> tuple[dict[str, Any], list[Problem]]:
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    for path, supplied in flag_values.fields.items():
-        value = supplied.value
+    for path, flag in flag_values.fields.items():
+        value = flag.value
         if path == "seccompDefault":
             value = bool(value or found.get(path))
-        report = ProblemReport(supplied.flag, version)
+        report = ProblemReport(flag.flag, version)
         decode.decode({path: value}, report)
         problems += report.problems
         if path == "featureGates" and isinstance(found.get(path), dict):

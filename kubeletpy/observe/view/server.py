@@ -105,8 +105,6 @@ MAX_CONNECTIONS = 64
 EVERY_S = 1.0
 WRITE_S = 10.0
 """Seconds after which a page that takes nothing is disconnected."""
-MAX_PAGE = 64 * 1024
-"""Maximum size of the page in bytes."""
 
 HEADERS = {
     "Cache-Control": "no-store",

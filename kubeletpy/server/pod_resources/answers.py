@@ -5,8 +5,7 @@ Source: docs/reference/behaviour-resources.md, rw; docs/reference/pod-resources-
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
@@ -20,77 +19,39 @@ DevicesHeld = Mapping[str, Mapping[str, Sequence[int]]]
 """Resource -> device id -> the NUMA nodes that it is near."""
 
 
-class Devices(Protocol):
-    """Lists the devices of the node, and those of each container."""
-
-    def by_container(self) -> Mapping[tuple[str, str], DevicesHeld]:
-        """Return the devices of each container, by uid of its pod and its name."""
-        ...
-
-    def healthy_devices(self) -> DevicesHeld:
-        """Return the devices that are or can be allocated."""
-        ...
-
-
-class Cpus(Protocol):
-    """Lists the CPUs of containers."""
-
-    def own_cpus(self, pod: Pod, container: str) -> Collection[int]:
-        """Return the CPUs that are exclusive to a container."""
-        ...
-
-    def pool_of(self, uid: str) -> Collection[int]:
-        """Return the CPUs of a pod that is placed as one."""
-        ...
-
-    def allocatable(self) -> Collection[int]:
-        """Return the CPUs that are, or can be, exclusive to a container."""
-        ...
-
-
-class Memory(Protocol):
-    """Lists the memory of containers."""
-
-    def own_blocks(self, pod: Pod, container: str) -> Sequence[Block]:
-        """Return the memory booked for a container."""
-        ...
-
-    def pool_of(self, uid: str) -> Sequence[Block]:
-        """Return the memory booked for a pod that is placed as one."""
-        ...
-
-    def allocatable(self) -> Sequence[Block]:
-        """Return the memory that is, or can be, booked."""
-        ...
-
-
-class PreparedClaims(Protocol):
-    """Lists the prepared resource claims of containers."""
-
-    def container_claims(self, pod: Pod, container: api.Container) -> Sequence[ContainerClaim]:
-        """Return the claims that a container uses."""
-        ...
-
-
 class NodeAllocations(Struct, frozen=True):
-    """The managers that allocate the node's resources."""
+    """The functions of the managers that allocate the node's resources.
 
-    devices: Devices
-    cpus: Cpus
-    memory: Memory
-    claims: PreparedClaims
+    Attributes:
+        devices: returns the devices of each container, by uid of its pod and its name.
+        healthy_devices: returns the devices that are or can be allocated.
+        own_cpus, own_memory: return what is exclusive to a container of a pod, by its name.
+        pool_cpus, pool_memory: return what a pod has that is placed as one, by its uid.
+        allocatable_cpus, allocatable_memory: return what is, or can be, exclusive to a container.
+        claims: returns the prepared resource claims that a container uses.
+    """
+
+    devices: Callable[[], Mapping[tuple[str, str], DevicesHeld]]
+    healthy_devices: Callable[[], DevicesHeld]
+    own_cpus: Callable[[Pod, str], Collection[int]]
+    pool_cpus: Callable[[str], Collection[int]]
+    allocatable_cpus: Callable[[], Collection[int]]
+    own_memory: Callable[[Pod, str], Sequence[Block]]
+    pool_memory: Callable[[str], Sequence[Block]]
+    allocatable_memory: Callable[[], Sequence[Block]]
+    claims: Callable[[Pod, api.Container], Sequence[ContainerClaim]]
 
 
 def list_v1(pods: Iterable[Pod], allocations: NodeAllocations) -> v1.ListPodResourcesResponse:
     """Return the answer of v1 for all active pods."""
-    held = allocations.devices.by_container()
+    held = allocations.devices()
     found = [_pod_v1(pod, allocations, held) for pod in pods if not pod.is_terminal_in_api]
     return v1.ListPodResourcesResponse(pod_resources=found)
 
 
 def pod_v1(pod: Pod, allocations: NodeAllocations) -> v1.PodResources:
     """Return the resources of one pod: its sidecars, then its containers."""
-    return _pod_v1(pod, allocations, allocations.devices.by_container())
+    return _pod_v1(pod, allocations, allocations.devices())
 
 
 def _pod_v1(
@@ -99,15 +60,15 @@ def _pod_v1(
     return v1.PodResources(
         name=pod.name,
         namespace=pod.namespace,
-        cpu_ids=sorted(allocations.cpus.pool_of(pod.uid)),
-        memory=memory_v1(allocations.memory.pool_of(pod.uid)),
+        cpu_ids=sorted(allocations.pool_cpus(pod.uid)),
+        memory=memory_v1(allocations.pool_memory(pod.uid)),
         containers=[
             v1.ContainerResources(
                 name=each["name"],
                 devices=devices_v1(held.get((pod.uid, each["name"]), {})),
-                cpu_ids=sorted(allocations.cpus.own_cpus(pod, each["name"])),
-                memory=memory_v1(allocations.memory.own_blocks(pod, each["name"])),
-                dynamic_resources=claims_v1(allocations.claims.container_claims(pod, each)),
+                cpu_ids=sorted(allocations.own_cpus(pod, each["name"])),
+                memory=memory_v1(allocations.own_memory(pod, each["name"])),
+                dynamic_resources=claims_v1(allocations.claims(pod, each)),
             )
             for each in _lasting(pod)
         ],
@@ -117,9 +78,9 @@ def _pod_v1(
 def allocatable_v1(allocations: NodeAllocations) -> v1.AllocatableResourcesResponse:
     """Return the resources that can be allocated on this node."""
     return v1.AllocatableResourcesResponse(
-        devices=devices_v1(allocations.devices.healthy_devices()),
-        cpu_ids=sorted(allocations.cpus.allocatable()),
-        memory=memory_v1(allocations.memory.allocatable()),
+        devices=devices_v1(allocations.healthy_devices()),
+        cpu_ids=sorted(allocations.allocatable_cpus()),
+        memory=memory_v1(allocations.allocatable_memory()),
     )
 
 
@@ -175,7 +136,7 @@ def list_v1alpha1(
     pods: Iterable[Pod], allocations: NodeAllocations
 ) -> v1alpha1.ListPodResourcesResponse:
     """Return the answer of v1alpha1 for all known pods; a resource's devices share an entry."""
-    found, held = [], allocations.devices.by_container()
+    found, held = [], allocations.devices()
     for pod in pods:
         containers = [
             v1alpha1.ContainerResources(

@@ -46,12 +46,6 @@ from kubeletpy.server.streaming.options import (
 log = logging.getLogger(__name__)
 
 # A client's WebSocket on a connection hijacked from aiohttp.
-#
-# aiohttp's own reader parses all that has arrived in one turn of the loop, answers pings without
-# a pause, and accepts frames that are not masked. Here each frame counts as work of the stream
-# (:mod:`kubeletpy.base.wire.relay`).
-
-log = logging.getLogger(__name__)
 
 MAX_MESSAGE = 4 << 20
 """Maximum bytes of a client's message."""

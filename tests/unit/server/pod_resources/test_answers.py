@@ -21,49 +21,27 @@ from kubeletpy.server.pod_resources.server import PodResourcesServer
 GPU = "vendor.example/gpu"
 
 
-class Held:
-    """The devices that containers hold."""
-
-    def by_container(self) -> Any:
-        return {(uid, "c"): {GPU: {"a": (0, 1), "b": ()}} for uid in ("p", "ended")}
-
-    def healthy_devices(self) -> Any:
-        return {GPU: {"z": (1,)}}
-
-    def own_cpus(self, pod: Pod, container: str) -> Any:
-        return {5, 2} if container == "c" else ()
-
-    def own_blocks(self, pod: Pod, container: str) -> Any:
-        return (Block((0, 1), "memory", 1 << 30),) if container == "c" else ()
-
-    def pool_of(self, uid: str) -> Any:
-        return ()
-
-    def container_claims(self, pod: Pod, container: Any) -> Any:
-        devices = (
-            ClaimDevice("pool", "dev", cdi=("a/b=c",)),
-            ClaimDevice("pool", "two", share="s"),
-        )
-        return (
-            (ContainerClaim("claim", "n", {"driver": devices}),) if "c" in container["name"] else ()
-        )
+def own_memory(_: Pod, container: str) -> list[Block]:
+    return [Block((0, 1), "memory", 1 << 30)] if container == "c" else []
 
 
-class Allocatable(Held):
-    """The same, with a list of allocatable devices."""
-
-    def __init__(self, found: Any) -> None:
-        self._found = found
-
-    def allocatable(self) -> Any:
-        return self._found
-
-    def pool_of(self, uid: str) -> Any:
-        return self._found if uid == "pooled" else ()
+def claims(_: Pod, container: Any) -> list[ContainerClaim]:
+    devices = (ClaimDevice("pool", "dev", cdi=("a/b=c",)), ClaimDevice("pool", "two", share="s"))
+    found = ContainerClaim("claim", "n", {"driver": devices})
+    return [found] if container["name"] == "c" else []
 
 
+PAGES = [Block((0,), "hugepages-2Mi", 7)]
 GIVEN = answers.NodeAllocations(
-    Held(), Allocatable({3, 1}), Allocatable([Block((0,), "hugepages-2Mi", 7)]), Held()
+    devices=lambda: {(uid, "c"): {GPU: {"a": (0, 1), "b": ()}} for uid in ("p", "ended")},
+    healthy_devices=lambda: {GPU: {"z": (1,)}},
+    own_cpus=lambda _, container: {5, 2} if container == "c" else (),
+    pool_cpus=lambda uid: {3, 1} if uid == "pooled" else (),
+    allocatable_cpus=lambda: {3, 1},
+    own_memory=own_memory,
+    pool_memory=lambda uid: PAGES if uid == "pooled" else [],
+    allocatable_memory=lambda: PAGES,
+    claims=claims,
 )
 
 
