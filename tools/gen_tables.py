@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tools.rulebook.differences import allowed  # noqa: E402
+from kubeletpy.base.text import snake_case  # noqa: E402
+from tools.rulebook.differences import allowed, listed  # noqa: E402
 from tools.rulebook.tables import REFERENCE, rows  # noqa: E402
 
 Rows = Sequence[dict[str, str]]
@@ -137,6 +138,156 @@ def flags(table: Rows) -> Iterator[str]:
     yield '"""Name, how its text is read, field, note, last version, short form; "-": none."""'
 
 
+CLASSES = {
+    "authentication.x509": "X509Authentication",
+    "authentication.webhook": "WebhookAuthentication",
+    "authentication.anonymous": "AnonymousAuthentication",
+    "authentication": "Authentication",
+    "authorization.webhook": "WebhookAuthorization",
+    "authorization": "Authorization",
+    "memorySwap": "MemorySwap",
+    "logging.options.text": "LogStreamOptions",
+    "logging.options.json": "LogStreamOptions",
+    "logging.options": "LoggingOptions",
+    "logging.vmodule[]": "VModule",
+    "logging": "Logging",
+    "crashLoopBackOff": "CrashLoopBackOff",
+    "shutdownGracePeriodByPodPriority[]": "ShutdownPriority",
+    "reservedMemory[]": "MemoryReservation",
+    "registerWithTaints[]": "Taint",
+    "tracing": "Tracing",
+    "userNamespaces": "UserNamespaces",
+    "": "KubeletFields",
+}
+"""Objects of the configuration, innermost first, with the class of their settings."""
+TYPES = {
+    "bool": "bool",
+    "string": "str",
+    "int32": "int",
+    "int64": "int",
+    "uint32": "int",
+    "float64": "float",
+    "duration": "float",
+    "duration or int ns": "float",
+    "quantity": "int",
+    "[]string": "tuple[str, ...]",
+    "[]int32": "tuple[int, ...]",
+    "map[string]string": "Mapping[str, str]",
+    "map[string]duration": "Mapping[str, float]",
+    "map[string][]string": "Mapping[str, tuple[str, ...]]",
+    "map[resource]quantity": "Mapping[str, str]",
+}
+"""Type of a field -> type of the setting."""
+UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
+
+
+def of_kubelet(table: Rows) -> list[dict[str, str]]:
+    """The rows of KubeletConfiguration."""
+    others = ("CredentialProviderConfig.", "ImagePull", "(", "apiVersion", "kind")
+    return [row for row in table if not row["path"].startswith(others) and row["type"] != "time"]
+
+
+def settings(table: Rows) -> Iterator[str]:
+    """A class for each object of the configuration, and GROUPS."""
+    yield "from collections.abc import Mapping"
+    yield "from kubeletpy.base.structs import Struct"
+    fields = [row for row in of_kubelet(table) if row["type"] in TYPES or row["type"][1:] in TYPES]
+    written = set()
+    for group, name in CLASSES.items():
+        if name in written:
+            continue
+        written.add(name)
+        yield f"class {name}(Struct, frozen=True):"
+        members: dict[str, str] = {}
+        for row in fields:
+            if not row["path"].startswith(f"{group}." if group else ""):
+                continue
+            member, _, rest = row["path"].removeprefix(f"{group}.").partition(".")
+            path = f"{group}.{member}".lstrip(".")
+            kind = CLASSES[path] if rest else TYPES[row["type"].lstrip("*")]
+            if path.endswith("[]"):
+                kind = f"tuple[{kind}, ...]"
+            elif row["type"].startswith("*") and row["default"].startswith("null") and not rest:
+                kind += " | None"
+            members.setdefault(member.removesuffix("[]"), kind)
+        yield from (f"    {snake_case(member)}: {kind}" for member, kind in members.items())
+    yield "GROUPS: Mapping[str, type] = {"
+    yield from (
+        f"{group!r}: {name},"
+        for group, name in CLASSES.items()
+        if group.rstrip("[]") == group != ""
+    )
+    yield "}"
+    yield '"""The nested objects of the document, innermost first."""'
+
+
+def number(text: str) -> float:
+    """A number, a duration such as ``1m30s`` in seconds, or a size such as ``10Mi`` in bytes."""
+    if text.endswith("Mi"):
+        return int(text.removesuffix("Mi")) << 20
+    parts = re.findall(r"(\d+)(h|ms|m|s)", text)
+    return sum(int(amount) * UNITS[unit] for amount, unit in parts) if parts else float(text)
+
+
+def _default(row: dict[str, str]) -> object:
+    for each in listed("config.csv"):
+        found = re.fullmatch(r"the default is (\S+)", each.here)
+        if found and each.covers(row["path"]):
+            return found[1]
+    kind, text = row["type"].lstrip("*"), row["default"].split(" (")[0]
+    if text.startswith("["):
+        return tuple(text.strip("[]").split())
+    if "[]" in row["path"] or kind.startswith("[]"):
+        return ()
+    if kind.startswith("map"):
+        return {} if text == "null" else dict(pair.split("=") for pair in text.split())
+    if kind == "string":
+        return None if text == "null" else text.strip('"')
+    if kind == "bool" or text == "null":
+        return {"true": True, "false": False, "null": None}[text]
+    return float(number(text)) if kind.startswith("duration") else _plain(number(text))
+
+
+def _rule(row: dict[str, str]) -> tuple[object, ...]:
+    """The rule of a cell that begins with A..B, >=A, >A, IP or A|B: a name and its arguments."""
+    text, kind = row["allowed"].split(";")[0], row["type"].lstrip("*")
+    seconds = "seconds_" if kind == "duration" else ""
+    amount = r"-?\d[\dhms]*"
+    if found := re.fullmatch(rf"({amount})\.\.({amount})", text):
+        return f"{seconds}between", _plain(number(found[1])), _plain(number(found[2]))
+    if found := re.fullmatch(rf">=({amount})", text):
+        return f"{seconds}at_least", _plain(number(found[1]))
+    if (found := re.fullmatch(rf">({amount})", text)) and not seconds:
+        return "above", _plain(number(found[1]))
+    if text == "IP":
+        return ("ip_address",)
+    if re.fullmatch(r'[\w"-]+(\|[\w-]+)+', text) and not kind.startswith("[]"):
+        names = (name.strip('"') for name in text.split("|"))
+        return "option_names" if kind.startswith("map") else "one_of", *names
+    return ()
+
+
+def fields(table: Rows) -> Iterator[str]:
+    """A row for each field."""
+    yield "from collections.abc import Mapping"
+    yield "from typing import Any"
+    yield "Row = tuple[str, str, Any, tuple[Any, ...], str, Mapping[str, Any]]"
+    yield "FIELDS: tuple[Row, ...] = ("
+    paths = set()
+    for row in of_kubelet(table):
+        path = row["path"].split("[]")[0]
+        if path not in paths:
+            paths.add(path)
+            pairs = (pair.split(": ") for pair in row["earlier_defaults"].split("; ") if pair)
+            earlier = {version: number(value) for version, value in pairs}
+            is_list = "[]" in row["path"]
+            rule = () if is_list else _rule(row)
+            kind = "[]" if is_list else row["type"]
+            yield f"{(path, kind, _default(row), rule, row['since'], earlier)!r},"
+    yield ")"
+    yield '"""Path, type, default, rule, first version, defaults of earlier versions."""'
+
+
 class Module(NamedTuple):
     """A module, and the fact tables that it is written from, each with the function that does."""
 
@@ -147,9 +298,14 @@ class Module(NamedTuple):
 
 MODULES = (
     Module(
+        "kubeletpy/config/generated/settings.py",
+        "The objects of the KubeletConfiguration. Pure.",
+        (("config.csv", settings),),
+    ),
+    Module(
         "kubeletpy/config/generated/tables.py",
-        "Feature gates and flags. Pure.",
-        (("features.csv", gates), ("flags.csv", flags)),
+        "Fields of the KubeletConfiguration, feature gates and flags. Pure.",
+        (("config.csv", fields), ("features.csv", gates), ("flags.csv", flags)),
     ),
     Module(
         "kubeletpy/metrics/generated/declared.py",

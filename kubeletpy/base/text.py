@@ -17,6 +17,16 @@ _DIGEST = re.compile(r"@[A-Za-z][A-Za-z0-9+._-]*:[0-9A-Fa-f]{32,}$")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
+_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def snake_case(name: str) -> str:
+    """The Python name of a document's field: ``clusterDNS`` is ``cluster_dns``."""
+    for word, plain in (("IPTables", "Iptables"), ("CPUs", "Cpus"), ("APIQPS", "ApiQPS")):
+        name = name.replace(word, plain)
+    return _PARTS.sub("_", name).lower()
+
+
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """A text that is safe to show: no secrets, no URL credentials, no control characters.
 

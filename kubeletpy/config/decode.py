@@ -22,6 +22,7 @@ from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import replace
+from kubeletpy.base.text import snake_case
 from kubeletpy.config import decoders, gates
 from kubeletpy.config.decoders import unknown
 from kubeletpy.config.fields import (
@@ -35,7 +36,7 @@ from kubeletpy.config.fields import (
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import MASKED, ProblemReport, TooDeep, check_depth
 from kubeletpy.config.rules import host_address
-from kubeletpy.config.settings import GROUPS, KubeletSettings, attribute, value_at
+from kubeletpy.config.settings import GROUPS, KubeletSettings, value_at
 
 Document = dict[str, Any]
 
@@ -172,11 +173,11 @@ def build(values: Mapping[str, Any], version: KubernetesVersion) -> KubeletSetti
     full["featureGates"] = gates.resolve(full["featureGates"], version)
     for group, make in GROUPS.items():
         members = [path for path in full if path.rpartition(".")[0] == group]
-        full[group] = make(**{attribute(path.rpartition(".")[2]): full[path] for path in members})
+        full[group] = make(**{snake_case(path.rpartition(".")[2]): full[path] for path in members})
         for path in members:
             del full[path]
     settings: KubeletSettings = KubeletSettings(
-        **{attribute(path): value for path, value in full.items()}
+        **{snake_case(path): value for path, value in full.items()}
     )
     return settings
 
@@ -206,7 +207,7 @@ def derive(
         merged = {**DEFAULT_EVICTION_HARD, **settings.eviction_hard}
         changes["eviction_hard"] = MappingProxyType(merged)
     for path in PATHS:
-        name = attribute(path)
+        name = snake_case(path)
         here = getattr(settings, name)
         if here and path not in by_flag:
             changes[name] = posixpath.join(base_dir, here)

@@ -16,8 +16,8 @@ from typing import Any
 
 from kubeletpy.base.api import quantity
 from kubeletpy.base.api.times import parse_duration
+from kubeletpy.base.text import snake_case
 from kubeletpy.config.problems import ProblemReport
-from kubeletpy.config.settings import attribute
 
 Decoder = Callable[[object, str, ProblemReport], Any]
 """Takes the value, its path and where to report; gives the setting, or None after reporting."""
@@ -136,11 +136,11 @@ def struct_of(make: Callable[..., Any], fields: Mapping[str, tuple[Decoder, Any]
         arguments = {}
         for name, (decoder, default) in fields.items():
             if value.get(name) is not None:
-                arguments[attribute(name)] = decoder(value[name], f"{at}.{name}", report)
+                arguments[snake_case(name)] = decoder(value[name], f"{at}.{name}", report)
             elif default is ...:
                 report.add(f"{at}.{name}", None, "is required", missing=True)
             elif decoder is not unset:
-                arguments[attribute(name)] = default
+                arguments[snake_case(name)] = default
         return make(**arguments) if len(report.problems) == before else None
 
     return decode

@@ -13,11 +13,12 @@ from typing import Any
 
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.text import snake_case
 from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
 from kubeletpy.config.flags import FLAGS as FLAG_TABLE
 from kubeletpy.config.gates import HERE, FeatureGates
 from kubeletpy.config.problems import show
-from kubeletpy.config.settings import KubeletSettings, Tracing, attribute, value_at
+from kubeletpy.config.settings import KubeletSettings, Tracing, value_at
 
 
 class Notice(Struct, frozen=True):
@@ -180,7 +181,7 @@ def in_effect(settings: KubeletSettings) -> KubeletSettings:
 
 
 def _with(part: Any, path: Sequence[str], value: Any) -> Any:
-    name = attribute(path[0])
+    name = snake_case(path[0])
     if len(path) > 1:
         value = _with(getattr(part, name), path[1:], value)
     return replace(part, **{name: value})

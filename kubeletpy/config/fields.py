@@ -8,7 +8,7 @@ Source: docs/reference/config.csv. Must stay data: rules about several fields ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import decoders as d
 from kubeletpy.config import rules as r
 from kubeletpy.config.gates import decode_gates
+from kubeletpy.config.generated import tables
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.config.settings import MemoryReservation, ShutdownPriority, Taint, VModule
 
@@ -27,15 +28,6 @@ JSON_TYPE = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 """Formats of requests to the API. JSON is the default: it is parsed in C."""
 
-DEFAULT_EVICTION_HARD: Mapping[str, str] = MappingProxyType(
-    {
-        "memory.available": "100Mi",
-        "nodefs.available": "10%",
-        "nodefs.inodesFree": "5%",
-        "imagefs.available": "15%",
-        "imagefs.inodesFree": "5%",
-    }
-)
 SIGNALS = (
     "memory.available",
     "nodefs.available",
@@ -78,11 +70,6 @@ TLS_CIPHER_SUITES = (
 )
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 
-_STRINGS = d.list_of(d.string)
-_STRING_MAP = d.map_of(d.string)
-_RESERVED = d.map_of(d.quantity_text, RESERVABLE)
-_NONE: tuple[Any, ...] = ()
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
 _TAINTS = d.list_of(
     d.struct_of(
         Taint,
@@ -127,14 +114,10 @@ class ConfigField(Struct, frozen=True):
     path: str
     decode: d.Decoder
     default: Any
-    rule: r.Rule | None = None
-    pointer: bool = False
-    earlier: Mapping[str, Any] = MappingProxyType({})
-    since: str = ""
-
-
-def _pointer(path: str, decode: d.Decoder, default: Any, rule: r.Rule | None = None) -> ConfigField:
-    return ConfigField(path, decode, default, rule, pointer=True)
+    rule: r.Rule | None
+    pointer: bool
+    earlier: Mapping[str, Any]
+    since: str
 
 
 def _previous_version(value: object, at: str, report: ProblemReport) -> str | None:
@@ -146,235 +129,90 @@ def _previous_version(value: object, at: str, report: ProblemReport) -> str | No
     return text
 
 
+_RESERVED = d.map_of(d.quantity_text, RESERVABLE)
 _PERIOD = r.seconds_at_least(0)
-_PORT = r.between(1, 65535)
-_PORT_OR_OFF = r.between(0, 65535)
-_NOT_NEGATIVE = r.at_least(0)
+_OWN: Mapping[str, Mapping[str, Any]] = {
+    "podLogsDir": {"rule": r.log_directory},
+    "syncFrequency": {"rule": r.seconds_at_least(0.001)},
+    "tlsCipherSuites": {"rule": r.each_one_of(*TLS_CIPHER_SUITES)},
+    "showHiddenMetricsForVersion": {"decode": _previous_version},
+    "tracing.endpoint": {"rule": r.tracing_endpoint},
+    "containerRuntimeEndpoint": {"rule": r.not_empty},
+    "runtimeRequestTimeout": {"rule": _PERIOD},
+    "preloadedImagesVerificationAllowlist": {"rule": r.image_patterns},
+    "podCIDR": {"rule": r.cidr},
+    "allowedUnsafeSysctls": {"rule": r.sysctls},
+    "defaultPodSysctls": {"rule": r.default_sysctls},
+    "nodeStatusUpdateFrequency": {"rule": r.seconds_at_least(0.001)},
+    "nodeStatusReportFrequency": {"rule": _PERIOD},
+    "registerWithTaints": {"decode": _TAINTS, "rule": r.taints},
+    "runOnce": {"rule": r.must_be_false},
+    "featureGates": {"decode": decode_gates},
+    "shutdownGracePeriod": {"rule": r.zero_or_at_least_second},
+    "shutdownGracePeriodCriticalPods": {"rule": r.zero_or_at_least_second},
+    "shutdownGracePeriodByPodPriority": {"decode": _PRIORITIES},
+    "logging.flushFrequency": {"rule": r.seconds_at_least(1e-9)},
+    "logging.vmodule": {"decode": _VMODULE},
+    "cpuManagerReconcilePeriod": {"rule": _PERIOD},
+    "qosReserved": {"decode": d.map_of(d.percent, ("memory",))},
+    "evictionHard": {"decode": d.map_of(d.threshold, SIGNALS)},
+    "evictionSoft": {"decode": d.map_of(d.threshold, SIGNALS)},
+    "evictionSoftGracePeriod": {"decode": d.map_of(d.grace, SIGNALS)},
+    "evictionPressureTransitionPeriod": {"rule": _PERIOD},
+    "evictionMinimumReclaim": {"decode": d.map_of(d.reclaim, SIGNALS)},
+    "systemReserved": {"decode": _RESERVED},
+    "kubeReserved": {"decode": _RESERVED},
+    "reservedSystemCPUs": {"rule": r.cpuset},
+    "enforceNodeAllocatable": {"rule": r.enforcement},
+    "reservedMemory": {"decode": _MEMORY, "rule": r.memory_reservations},
+    "memoryThrottlingFactor": {"rule": r.between(1e-9, 1)},
+}
+"""Decoders and rules that are code, by path."""
 
-_SERVER = (
-    _pointer("enableServer", d.boolean, True),
-    ConfigField("staticPodPath", d.string, ""),
-    ConfigField("podLogsDir", d.string, "/var/log/pods", r.log_directory),
-    ConfigField("syncFrequency", d.duration, 60.0, r.seconds_at_least(0.001)),
-    ConfigField("fileCheckFrequency", d.duration, 20.0),
-    ConfigField("httpCheckFrequency", d.duration, 20.0),
-    ConfigField("staticPodURL", d.string, ""),
-    ConfigField("staticPodURLHeader", d.map_of(d.list_of(d.string)), _EMPTY),
-    ConfigField("address", d.string, "0.0.0.0", r.ip_address),
-    ConfigField("port", d.int32, 10250, _PORT),
-    ConfigField("readOnlyPort", d.int32, 0, _PORT_OR_OFF),
-    ConfigField("tlsCertFile", d.string, ""),
-    ConfigField("tlsPrivateKeyFile", d.string, ""),
-    ConfigField("tlsCipherSuites", _STRINGS, _NONE, r.each_one_of(*TLS_CIPHER_SUITES)),
-    ConfigField("tlsCurvePreferences", d.list_of(d.int32), _NONE, since="1.36"),
-    ConfigField(
-        "tlsMinVersion",
-        d.string,
-        "",
-        r.one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
-    ),
-    ConfigField("rotateCertificates", d.boolean, False),
-    ConfigField("serverTLSBootstrap", d.boolean, False),
-    ConfigField("authentication.x509.clientCAFile", d.string, ""),
-    _pointer("authentication.webhook.enabled", d.boolean, True),
-    ConfigField("authentication.webhook.cacheTTL", d.duration, 120.0),
-    _pointer("authentication.anonymous.enabled", d.boolean, False),
-    ConfigField("authorization.mode", d.string, "Webhook", r.one_of("AlwaysAllow", "Webhook")),
-    ConfigField("authorization.webhook.cacheAuthorizedTTL", d.duration, 300.0),
-    ConfigField("authorization.webhook.cacheUnauthorizedTTL", d.duration, 30.0),
-    _pointer("enableDebuggingHandlers", d.boolean, True),
-    ConfigField("enableContentionProfiling", d.boolean, False),
-    _pointer("healthzPort", d.int32, 10248, _PORT_OR_OFF),
-    ConfigField("healthzBindAddress", d.string, "127.0.0.1", r.ip_address),
-    ConfigField("streamingConnectionIdleTimeout", d.duration, 14400.0),
-    ConfigField("showHiddenMetricsForVersion", _previous_version, ""),
-    _pointer("enableSystemLogHandler", d.boolean, True),
-    _pointer("enableSystemLogQuery", d.boolean, False),
-    _pointer("enableProfilingHandler", d.boolean, True),
-    _pointer("enableDebugFlagsHandler", d.boolean, True),
-    _pointer("tracing.endpoint", d.string, None, r.tracing_endpoint),
-    _pointer("tracing.samplingRatePerMillion", d.int32, None, r.between(0, 1000000)),
-)
+_DECODERS: Mapping[str, d.Decoder] = {
+    "bool": d.boolean,
+    "string": d.string,
+    "int32": d.int32,
+    "int64": d.int64,
+    "uint32": d.uint32,
+    "float64": d.number,
+    "duration": d.duration,
+    "duration or int ns": d.duration_or_nanoseconds,
+    "quantity": d.size,
+    "[]string": d.list_of(d.string),
+    "[]int32": d.list_of(d.int32),
+    "map[string]string": d.map_of(d.string),
+    "map[string][]string": d.map_of(d.list_of(d.string)),
+}
+_RULES: Mapping[str, Callable[..., r.Rule]] = {
+    "above": r.above,
+    "at_least": r.at_least,
+    "between": r.between,
+    "ip_address": lambda: r.ip_address,
+    "one_of": r.one_of,
+    "option_names": r.option_names,
+    "seconds_at_least": r.seconds_at_least,
+    "seconds_between": r.seconds_between,
+}
 
-_IMAGES_AND_RUNTIME = (
-    ConfigField(
-        "containerRuntimeEndpoint",
-        d.string,
-        "unix:///run/containerd/containerd.sock",
-        r.not_empty,
-    ),
-    ConfigField("imageServiceEndpoint", d.string, ""),
-    ConfigField("runtimeRequestTimeout", d.duration, 120.0, _PERIOD),
-    _pointer("registryPullQPS", d.int32, 5, _NOT_NEGATIVE),
-    ConfigField("registryBurst", d.int32, 10, _NOT_NEGATIVE),
-    ConfigField(
-        "imagePullCredentialsVerificationPolicy",
-        d.string,
-        "NeverVerifyPreloadedImages",
-        r.one_of(
-            "NeverVerify",
-            "NeverVerifyPreloadedImages",
-            "NeverVerifyAllowlistedImages",
-            "AlwaysVerify",
-        ),
-    ),
-    ConfigField("preloadedImagesVerificationAllowlist", _STRINGS, _NONE, r.image_patterns),
-    _pointer("serializeImagePulls", d.boolean, True),
-    _pointer("maxParallelImagePulls", d.int32, None, r.at_least(1)),
-    ConfigField("imageMinimumGCAge", d.duration, 120.0, _PERIOD),
-    ConfigField("imageMaximumGCAge", d.duration, 0.0, _PERIOD),
-    _pointer("imageGCHighThresholdPercent", d.int32, 85, r.between(0, 100)),
-    _pointer("imageGCLowThresholdPercent", d.int32, 80, r.between(0, 100)),
-    _pointer(
-        "crashLoopBackOff.maxContainerRestartPeriod", d.duration, 300.0, r.seconds_between(1, 300)
-    ),
-    _pointer("seccompDefault", d.boolean, False),
-    ConfigField(
-        "hairpinMode",
-        d.string,
-        "promiscuous-bridge",
-        r.one_of("promiscuous-bridge", "hairpin-veth", "none"),
-    ),
-    ConfigField("podCIDR", d.string, "", r.cidr),
-    _pointer("resolvConf", d.string, "/etc/resolv.conf"),
-    ConfigField("clusterDomain", d.string, ""),
-    ConfigField("clusterDNS", _STRINGS, _NONE),
-    ConfigField("allowedUnsafeSysctls", _STRINGS, _NONE, r.sysctls),
-    ConfigField("defaultPodSysctls", _STRING_MAP, _EMPTY, r.default_sysctls, since="1.37"),
-    ConfigField(
-        "volumePluginDir", d.string, "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/"
-    ),
-    ConfigField("volumeStatsAggPeriod", d.duration, 60.0),
-    _pointer("enableControllerAttachDetach", d.boolean, True),
-    ConfigField(
-        "configMapAndSecretChangeDetectionStrategy",
-        d.string,
-        "Watch",
-        r.one_of("Get", "Cache", "Watch"),
-    ),
-    ConfigField("containerLogMaxSize", d.size, 10 * 1024**2),
-    _pointer("containerLogMaxFiles", d.int32, 5, r.above(1)),
-    _pointer("containerLogMaxWorkers", d.int32, 1, r.at_least(1)),
-    _pointer("containerLogMonitorInterval", d.duration, 10.0, r.seconds_at_least(3)),
-    _pointer("userNamespaces.idsPerPod", d.int64, 65536, r.between(65536, 2**32 - 1)),
-)
 
-_NODE = (
-    _pointer("eventRecordQPS", d.int32, 50, _NOT_NEGATIVE),
-    ConfigField("eventBurst", d.int32, 100, _NOT_NEGATIVE),
-    _pointer("kubeAPIQPS", d.int32, 50, _NOT_NEGATIVE),
-    ConfigField("kubeAPIBurst", d.int32, 100, _NOT_NEGATIVE),
-    ConfigField("contentType", d.string, JSON_TYPE),
-    ConfigField("nodeStatusUpdateFrequency", d.duration, 10.0, r.seconds_at_least(0.001)),
-    ConfigField("nodeStatusReportFrequency", d.duration, 300.0, _PERIOD),
-    ConfigField("nodeLeaseDurationSeconds", d.int32, 40, r.above(0)),
-    _pointer("nodeStatusMaxImages", d.int32, 50, r.at_least(-1)),
-    _pointer("registerNode", d.boolean, True),
-    ConfigField("registerWithTaints", _TAINTS, _NONE, r.taints),
-    ConfigField("providerID", d.string, ""),
-    ConfigField("maxPods", d.int32, 110, _NOT_NEGATIVE),
-    ConfigField("podsPerCore", d.int32, 0, _NOT_NEGATIVE),
-    ConfigField("maxOpenFiles", d.int64, 1000000, _NOT_NEGATIVE),
-    ConfigField("runOnce", d.boolean, False, r.must_be_false),
-    ConfigField("featureGates", decode_gates, _EMPTY),
-    ConfigField("shutdownGracePeriod", d.duration, 0.0, r.zero_or_at_least_second),
-    ConfigField("shutdownGracePeriodCriticalPods", d.duration, 0.0, r.zero_or_at_least_second),
-    ConfigField("shutdownGracePeriodByPodPriority", _PRIORITIES, _NONE),
-    _pointer("makeIPTablesUtilChains", d.boolean, True),
-    _pointer("iptablesMasqueradeBit", d.int32, 14, r.between(0, 31)),
-    _pointer("iptablesDropBit", d.int32, 15, r.between(0, 31)),
-    ConfigField("logging.format", d.string, "text", r.one_of("text", "json")),
-    ConfigField("logging.flushFrequency", d.duration_or_nanoseconds, 5.0, r.seconds_at_least(1e-9)),
-    ConfigField("logging.verbosity", d.uint32, 0, r.between(0, 2**31 - 1)),
-    ConfigField("logging.vmodule", _VMODULE, _NONE),
-    ConfigField("logging.options.text.splitStream", d.boolean, False),
-    ConfigField("logging.options.text.infoBufferSize", d.size, 0),
-    ConfigField("logging.options.json.splitStream", d.boolean, False),
-    ConfigField("logging.options.json.infoBufferSize", d.size, 0),
-)
+def _fields() -> Iterator[ConfigField]:
+    for path, kind, default, rule, since, earlier in tables.FIELDS:
+        own = _OWN.get(path, {})
+        yield ConfigField(
+            path,
+            own.get("decode") or _DECODERS[kind.lstrip("*")],
+            MappingProxyType(default) if isinstance(default, dict) else default,
+            own.get("rule") or (_RULES[rule[0]](*rule[1:]) if rule else None),
+            kind.startswith("*"),
+            MappingProxyType(earlier),
+            since,
+        )
 
-_RESOURCES = (
-    _pointer("oomScoreAdj", d.int32, -999, r.between(-1000, 1000)),
-    ConfigField("kubeletCgroups", d.string, ""),
-    ConfigField("systemCgroups", d.string, ""),
-    ConfigField("cgroupRoot", d.string, ""),
-    _pointer("cgroupsPerQOS", d.boolean, True),
-    ConfigField("cgroupDriver", d.string, "cgroupfs", r.one_of("cgroupfs", "systemd")),
-    _pointer("failCgroupV1", d.boolean, True),
-    ConfigField("cpuManagerPolicy", d.string, "none", r.one_of("none", "static")),
-    _pointer("singleProcessOOMKill", d.boolean, None),
-    ConfigField(
-        "cpuManagerPolicyOptions",
-        _STRING_MAP,
-        _EMPTY,
-        r.option_names(
-            "full-pcpus-only",
-            "distribute-cpus-across-numa",
-            "align-by-socket",
-            "distribute-cpus-across-cores",
-            "strict-cpu-reservation",
-            "prefer-align-cpus-by-uncorecache",
-        ),
-    ),
-    ConfigField("cpuManagerReconcilePeriod", d.duration, 10.0, _PERIOD),
-    ConfigField("memoryManagerPolicy", d.string, "None", r.one_of("None", "Static")),
-    ConfigField(
-        "topologyManagerPolicy",
-        d.string,
-        "none",
-        r.one_of("none", "best-effort", "restricted", "single-numa-node"),
-    ),
-    ConfigField("topologyManagerScope", d.string, "container", r.one_of("container", "pod")),
-    ConfigField(
-        "topologyManagerPolicyOptions",
-        _STRING_MAP,
-        _EMPTY,
-        r.option_names("prefer-closest-numa-nodes", "max-allowable-numa-nodes"),
-    ),
-    ConfigField("qosReserved", d.map_of(d.percent, ("memory",)), _EMPTY),
-    _pointer("podPidsLimit", d.int64, -1),
-    _pointer("cpuCFSQuota", d.boolean, True),
-    _pointer("cpuCFSQuotaPeriod", d.duration, 0.1, r.seconds_between(0.001, 1)),
-    ConfigField("evictionHard", d.map_of(d.threshold, SIGNALS), DEFAULT_EVICTION_HARD),
-    ConfigField("evictionSoft", d.map_of(d.threshold, SIGNALS), _EMPTY),
-    ConfigField("evictionSoftGracePeriod", d.map_of(d.grace, SIGNALS), _EMPTY),
-    ConfigField("evictionPressureTransitionPeriod", d.duration, 300.0, _PERIOD),
-    ConfigField("evictionMaxPodGracePeriod", d.int32, 0),
-    ConfigField("evictionMinimumReclaim", d.map_of(d.reclaim, SIGNALS), _EMPTY),
-    _pointer("mergeDefaultEvictionSettings", d.boolean, False),
-    ConfigField("protectKernelDefaults", d.boolean, False),
-    _pointer("failSwapOn", d.boolean, True),
-    ConfigField("memorySwap.swapBehavior", d.string, "", r.one_of("", "NoSwap", "LimitedSwap")),
-    ConfigField("systemReserved", _RESERVED, _EMPTY),
-    ConfigField("kubeReserved", _RESERVED, _EMPTY),
-    ConfigField("reservedSystemCPUs", d.string, "", r.cpuset),
-    ConfigField("systemReservedCgroup", d.string, ""),
-    ConfigField("kubeReservedCgroup", d.string, ""),
-    ConfigField("enforceNodeAllocatable", _STRINGS, ("pods",), r.enforcement),
-    ConfigField("kernelMemcgNotification", d.boolean, False),
-    ConfigField("reservedMemory", _MEMORY, _NONE, r.memory_reservations),
-    ConfigField(
-        "memoryThrottlingFactor",
-        d.number,
-        None,
-        r.between(1e-9, 1),
-        pointer=True,
-        earlier=MappingProxyType({"1.35": 0.9, "1.36": 0.9}),
-    ),
-    ConfigField(
-        "memoryReservationPolicy",
-        d.string,
-        "None",
-        r.one_of("None", "TieredReservation"),
-        since="1.36",
-    ),
-    _pointer("localStorageCapacityIsolation", d.boolean, True),
-)
 
-FIELDS: Mapping[str, ConfigField] = MappingProxyType(
-    {field.path: field for field in (*_SERVER, *_IMAGES_AND_RUNTIME, *_NODE, *_RESOURCES)}
-)
+FIELDS: Mapping[str, ConfigField] = MappingProxyType({field.path: field for field in _fields()})
 """Every field of the document in the newest version by its path."""
+DEFAULT_EVICTION_HARD: Mapping[str, str] = FIELDS["evictionHard"].default
 
 
 @cache

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from kubeletpy.base.kubernetes_version import OLDEST
-from kubeletpy.config.settings import attribute
+from kubeletpy.base.text import snake_case
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.library import (
     ConfigError,
@@ -269,8 +269,8 @@ def test_a_guest_has_only_the_limits_that_its_program_sets(
 ) -> None:
     default = guest_config(tmp_path, "n")
     chosen = guest_config(tmp_path, "n", settings={name: of_the_user})
-    assert getattr(default.settings, attribute(name)) == of_a_guest
-    assert getattr(chosen.settings, attribute(name)) == of_the_user
+    assert getattr(default.settings, snake_case(name)) == of_a_guest
+    assert getattr(chosen.settings, snake_case(name)) == of_the_user
 
 
 def test_a_guest_has_no_cluster_dns_unless_its_program_names_it(tmp_path: Path) -> None:

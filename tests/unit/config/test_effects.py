@@ -14,12 +14,13 @@ import pytest
 import kubeletpy
 from kubeletpy import config
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.text import snake_case
 from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
 from kubeletpy.config.flags import FLAGS, NodeFlags
 from kubeletpy.config.gates import HERE, known_gates, resolve
 from kubeletpy.config.problems import show
-from kubeletpy.config.settings import attribute, value_at
+from kubeletpy.config.settings import value_at
 from tests.unit.config.test_tables import FIELD_ROWS
 from tools.rulebook.differences import listed
 from tools.rulebook.tables import rows
@@ -70,7 +71,7 @@ def names_read() -> tuple[frozenset[str], frozenset[str]]:
 @pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
 def test_a_field_works_or_is_named(row: dict[str, str]) -> None:
     path = row["path"].split("[]")[0]
-    read = all(attribute(part) in names_read()[0] for part in path.split("."))
+    read = all(snake_case(part) in names_read()[0] for part in path.split("."))
     works = path in LOADING or read
     assert works is not (path in effects.FIELDS), f"{path}: named though it works, or neither"
 

@@ -225,15 +225,6 @@ def test_bounds(path: str, bounds: tuple[float | None, float | None, float]) -> 
         assert rule(2**62) == ""
 
 
-def test_every_number_that_a_rule_bounds_is_in_the_table() -> None:
-    numbers = {
-        path
-        for path, field in FIELDS.items()
-        if field.rule is not None and type(field.default) in (int, float)
-    }
-    assert numbers <= set(BOUNDS)
-
-
 @pytest.mark.parametrize(
     ("path", "supplied", "found"),
     [

@@ -9,10 +9,8 @@ from msgspec import structs
 
 from kubeletpy import config
 from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion, version_facts
-from kubeletpy.config.fields import DEFAULT_EVICTION_HARD, FIELDS, known_fields
+from kubeletpy.config.fields import FIELDS, known_fields
 from kubeletpy.config.flags import FLAGS
-from kubeletpy.config.settings import attribute
-from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 
 OTHER_DOCUMENTS = ("CredentialProviderConfig.", "ImagePulledRecord.", "ImagePullIntent.")
@@ -24,22 +22,6 @@ FIELD_ROWS = [
 ]
 
 
-def default_of(text: str, kind: str) -> object:
-    """The reference's default as a document would write it."""
-    if text in ("null", "null (no cap)", '""', ""):
-        return None
-    if text.startswith("null"):
-        return None
-    text = text.partition(" (")[0]
-    if text == "[pods]":
-        return ["pods"]
-    if "memory.available" in text:
-        return dict(DEFAULT_EVICTION_HARD)
-    if kind.lstrip("*").startswith(("int", "uint", "float")):
-        return float(text)
-    return {"true": True, "false": False}.get(text, text)
-
-
 def in_document(document: dict[str, Any], path: str) -> object:
     value: Any = document
     for part in path.split("."):
@@ -47,42 +29,6 @@ def in_document(document: dict[str, Any], path: str) -> object:
         if value is None:
             return None
     return value
-
-
-def test_the_table_has_every_field_and_no_other() -> None:
-    desired = {row["path"].split("[]")[0] for row in FIELD_ROWS}
-    assert set(FIELDS) == desired
-
-
-@pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
-def test_default(row: dict[str, str]) -> None:
-    if "[]" in row["path"]:
-        return
-    document = config.document(config.default_settings())
-    if allowed("config.csv", row["path"], 'the default is shown as "/"'):
-        assert in_document(document, row["path"]) == "/"
-        return
-    if allowed("config.csv", row["path"], "the default is application/json"):
-        assert in_document(document, row["path"]) == "application/json"
-        return
-    have, desired = in_document(document, row["path"]), default_of(row["default"], row["type"])
-    assert (have or None) == (desired or None)
-
-
-@pytest.mark.parametrize("row", FIELD_ROWS, ids=lambda row: row["path"])
-def test_pointers_are_known(row: dict[str, str]) -> None:
-    if row["type"].startswith("*"):
-        assert FIELDS[row["path"]].pointer
-    elif row["path"] in FIELDS:
-        assert not FIELDS[row["path"]].pointer
-
-
-def test_every_field_is_an_attribute() -> None:
-    settings = config.default_settings()
-    for path in FIELDS:
-        value: Any = settings
-        for part in path.split("."):
-            value = getattr(value, attribute(part))
 
 
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
