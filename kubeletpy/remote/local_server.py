@@ -8,8 +8,10 @@ only when it is called. Must never listen on a network.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -45,6 +47,8 @@ class Rate:
         self._left -= 1
         return True
 
+
+log = logging.getLogger(__name__)
 
 Request = TypeVar("Request", bound=Message)
 
@@ -145,6 +149,46 @@ class LocalServer:
     async def close(self) -> None:
         """Stop listening; the socket is removed."""
         await self._server.stop(CLOSE_S)
+
+
+class NodeApi(ABC):
+    """An API for programs on this node, on a socket of its own; the node works without it."""
+
+    def __init__(self, name: str, socket: Path) -> None:
+        """``name``: of the API, for messages; ``socket``: in a directory of its own."""
+        self._name = name
+        self._socket = socket
+        self._server: LocalServer | None = None
+        self._problem = ""
+
+    @abstractmethod
+    def _made(self) -> LocalServer:
+        """The server of the API's socket."""
+
+    def problem(self) -> str:
+        """Return why the API is not served, or "" if it is."""
+        return f"the {self._name} API is not served: {self._problem}" if self._problem else ""
+
+    async def start(self) -> None:
+        """Listen on the socket; a failure is logged."""
+        try:
+            await asyncio.to_thread(self._prepare)
+            server = self._made()
+            await server.start()
+            self._server = server
+        except OSError as error:
+            self._problem = str(error)
+            extra = {"socket": str(self._socket), "why": str(error)}
+            log.error(f"the {self._name} API is not served", extra=extra)
+
+    async def close(self) -> None:
+        """Stop listening and disconnect all clients."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _prepare(self) -> None:
+        self._socket.parent.mkdir(0o750, parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
 
 
 def _try_to_bind(path: Path) -> None:

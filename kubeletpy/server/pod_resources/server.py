@@ -6,8 +6,6 @@ docs/reference/constants.csv.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,21 +13,19 @@ from typing import TYPE_CHECKING
 from kubeletpy.metrics.resources import PodResourcesMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, parsed
+from kubeletpy.remote.local_server import CallRefused, LocalServer, NodeApi, Rate, parsed
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from kubeletpy.server.pod_resources.answers import NodeAllocations
 
-log = logging.getLogger(__name__)
-
 PER_SECOND, BURST = 100.0, 10
 MAX_AT_ONCE = 64
 V1, V1ALPHA1 = "v1", "v1alpha1"
 
 
-class PodResourcesServer:
+class PodResourcesServer(NodeApi):
     """Serves the API on its socket. Create it inside a running event loop."""
 
     def __init__(
@@ -52,58 +48,31 @@ class PodResourcesServer:
             pods: all pods of the node's sources.
             release: releases the resources of other pods.
         """
-        self._directory = directory
+        super().__init__("pod resources", directory / "kubelet.sock")
         self._metrics = metrics
         self._sources = sources
         self._active = active
         self._pods = pods
         self._release = release
-        self._server: LocalServer | None = None
-        self._problem = ""
 
-    def problem(self) -> str:
-        """Return why the API is not served, or "" if it is."""
-        return f"the pod resources API is not served: {self._problem}" if self._problem else ""
-
-    async def start(self) -> None:
-        """Listen on the socket; a failure is logged, and the node works without the API."""
-        try:
-            await asyncio.to_thread(self._prepare)
-            self._server = LocalServer(
-                self._socket,
-                MAX_AT_ONCE,
-                {
-                    "v1.PodResourcesLister": {
-                        "List": self._counted(V1, "List", self._list),
-                        "Get": self._counted(V1, "Get", self._get_pod_resources),
-                        "GetAllocatableResources": self._counted(
-                            V1, "GetAllocatableResources", self._allocatable
-                        ),
-                    },
-                    "v1alpha1.PodResourcesLister": {
-                        "List": self._counted(V1ALPHA1, "List", self._list_v1alpha1)
-                    },
+    def _made(self) -> LocalServer:
+        return LocalServer(
+            self._socket,
+            MAX_AT_ONCE,
+            {
+                "v1.PodResourcesLister": {
+                    "List": self._counted(V1, "List", self._list),
+                    "Get": self._counted(V1, "Get", self._get_pod_resources),
+                    "GetAllocatableResources": self._counted(
+                        V1, "GetAllocatableResources", self._allocatable
+                    ),
                 },
-                rate=Rate(PER_SECOND, BURST),
-            )
-            await self._server.start()
-        except OSError as error:
-            self._server, self._problem = None, str(error)
-            extra = {"socket": str(self._socket), "why": str(error)}
-            log.error("the pod resources API is not served", extra=extra)
-
-    async def close(self) -> None:
-        """Stop listening and disconnect all clients."""
-        if self._server is not None:
-            await self._server.close()
-
-    @property
-    def _socket(self) -> Path:
-        return self._directory / "kubelet.sock"
-
-    def _prepare(self) -> None:
-        self._directory.mkdir(0o750, parents=True, exist_ok=True)
-        self._socket.unlink(missing_ok=True)
+                "v1alpha1.PodResourcesLister": {
+                    "List": self._counted(V1ALPHA1, "List", self._list_v1alpha1)
+                },
+            },
+            rate=Rate(PER_SECOND, BURST),
+        )
 
     def _counted(
         self, version: str, method: str, answer: Callable[[bytes], Message]

@@ -21,7 +21,14 @@ from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.metrics.node import PodsApiMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.local_server import CallRefused, LocalServer, Rate, StreamStall, parsed
+from kubeletpy.remote.local_server import (
+    CallRefused,
+    LocalServer,
+    NodeApi,
+    Rate,
+    StreamStall,
+    parsed,
+)
 from kubeletpy.server.pods_api.watch import View, last_message, next_event, unconfirmed
 
 log = logging.getLogger(__name__)
@@ -49,7 +56,7 @@ class _Watcher:
         self.woken = asyncio.Event()
 
 
-class PodsServer:
+class PodsServer(NodeApi):
     """Serves the API on its socket. Create it inside a running event loop."""
 
     def __init__(
@@ -76,7 +83,7 @@ class PodsServer:
             known: the uids of the pods that have a status.
             reported: a pod and its status, by uid; None once its worker has finished.
         """
-        self._directory = directory
+        super().__init__("pods", directory / "pods-api.sock")
         self._metrics = metrics
         self._ready = ready
         self._pods = pods
@@ -84,14 +91,8 @@ class PodsServer:
         self._status = status
         self._known = known
         self._reported = reported
-        self._server: LocalServer | None = None
-        self._problem = ""
         self._watchers: set[_Watcher] = set()
         self._unfit: set[str] = set()
-
-    def problem(self) -> str:
-        """Return why the API is not served, or "" if it is."""
-        return f"the pods API is not served: {self._problem}" if self._problem else ""
 
     def changed(self, uid: str) -> None:
         """Notify watchers that a pod or its status has changed, or that its worker has finished."""
@@ -99,31 +100,16 @@ class PodsServer:
             watcher.changed[uid] = None
             watcher.woken.set()
 
-    async def start(self) -> None:
-        """Listen on the socket; a failure is logged, and the node works without the API."""
-        socket = self._directory / "pods-api.sock"
-        try:
-            await asyncio.to_thread(_prepare, socket)
-            self._server = LocalServer(
-                socket,
-                MAX_AT_ONCE,
-                {SERVICE: {"ListPods": self._list, "GetPod": self._get_pod}},
-                streams={SERVICE: {"WatchPods": self._watch}},
-                rate=Rate(PER_SECOND, BURST),
-                ended=self._ended,
-                stall=StreamStall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
-            )
-            await self._server.start()
-        except OSError as error:
-            self._server, self._problem = None, str(error)
-            log.error(
-                "the pods API is not served", extra={"socket": str(socket), "why": str(error)}
-            )
-
-    async def close(self) -> None:
-        """Stop listening, and disconnect all watchers."""
-        if self._server is not None:
-            await self._server.close()
+    def _made(self) -> LocalServer:
+        return LocalServer(
+            self._socket,
+            MAX_AT_ONCE,
+            {SERVICE: {"ListPods": self._list, "GetPod": self._get_pod}},
+            streams={SERVICE: {"WatchPods": self._watch}},
+            rate=Rate(PER_SECOND, BURST),
+            ended=self._ended,
+            stall=StreamStall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
+        )
 
     def _ended(self, service: str, method: str, code: Code) -> None:
         self._metrics.ended(service.partition(".")[0], method, code.reported)
@@ -220,11 +206,6 @@ class PodsServer:
                 extra = {"pod": pod["metadata"].get("name"), "why": str(error)}
                 log.warning("the pods API leaves a pod out", extra=extra)
             return None
-
-
-def _prepare(socket: Path) -> None:
-    socket.parent.mkdir(0o750, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)
 
 
 _POD = "core/Pod"
