@@ -113,7 +113,7 @@ class NodeMounts:
             "files.disk.machine.attach": self._attach,
             "files.disk.machine.loop_device_of": self.loops.get,
             "files.disk.machine.detach": self._detach,
-            "csi.csi_volumes.remove_tree": self._remove_tree,
+            "csi.layout.remove_tree": self._remove_tree,
             "containers.container_mounts.mount": self.mount,
             "containers.container_mounts.detach": self.unmount,
             "containers.container_mounts._same_file": self._same_file,

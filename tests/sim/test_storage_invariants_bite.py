@@ -15,7 +15,6 @@ from kubeletpy.volumes import volume_manager
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.model import Published
 from kubeletpy.volumes.csi import csi_plugin, objects
-from kubeletpy.volumes.csi.csi_volumes import FilesystemVolumes
 from kubeletpy.volumes.csi.objects import MountPaths
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import PodPaths
@@ -97,7 +96,7 @@ def all_volumes_have_one_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def data_is_deleted_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    right = FilesystemVolumes.unpublish
+    right = csi_plugin.CsiPlugin.unpublish
 
     def delete(path: str) -> None:
         (Path(path) / DATA).unlink(missing_ok=True)
@@ -106,7 +105,7 @@ def data_is_deleted_at_the_end(patch: pytest.MonkeyPatch) -> None:
         await asyncio.to_thread(delete, left.path)
         await right(self, left)
 
-    patch.setattr(FilesystemVolumes, "unpublish", wrong)
+    patch.setattr(csi_plugin.CsiPlugin, "unpublish", wrong)
 
 
 def parts_are_unmounted_at_each_sync(patch: pytest.MonkeyPatch) -> None:

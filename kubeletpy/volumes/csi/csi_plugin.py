@@ -1,36 +1,61 @@
 """The CSI volume plugin, and the components of a node that it needs.
 
 Neither gRPC nor the CSI messages are loaded before there is a driver. Source:
-docs/reference/behaviour-storage.md, sc1, sf, sg, sh, si, sk, sl.
+docs/reference/behaviour-storage.md, sc1, sf1, sf2, sg, sh, si, sj, sk, sl.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.patient_threads import PatientThreads
+from kubeletpy.base.structs import replace
+from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.volumes import CsiMetrics
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.plugin import VolumePlugin
+from kubeletpy.volumes.claims.resolve import attachment_name
 from kubeletpy.volumes.csi import host as csi_host
-from kubeletpy.volumes.csi.csi_volumes import BlockVolumes, FilesystemVolumes, handle_of, mode_of
-from kubeletpy.volumes.csi.files import find_csi_volumes
+from kubeletpy.volumes.csi.files import VolumeData, find_csi_volumes
+from kubeletpy.volumes.csi.host import flushed_meanwhile, on_disk, pod_info, texts
+from kubeletpy.volumes.csi.layout import (
+    BlockLayout,
+    FilesystemLayout,
+    Layout,
+    StagedBlockLayout,
+)
 from kubeletpy.volumes.csi.objects import (
     EPHEMERAL,
     PERSISTENT,
     PLUGIN,
     CsiPaths,
+    gives_to_group,
+    inline_handle,
     inline_unique_name,
+    lifecycle_problem,
     unique_name,
 )
 from kubeletpy.volumes.csi.registration import CsiDriverHandler, CsiNodeWriter
+from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.projected.tokens import PodTokens
+
+if TYPE_CHECKING:
+    from kubeletpy.volumes.csi.client import VolumeAccess
+
+log = logging.getLogger(__name__)
+
+UNMOUNT_S = 60.0
 
 
 class CsiPlugin(VolumePlugin):
@@ -40,9 +65,9 @@ class CsiPlugin(VolumePlugin):
     kinds = frozenset({"csi"})
 
     def __init__(self, host: csi_host.CsiHost, threads: PatientThreads) -> None:
+        """``threads``: for work that may never return."""
         self._host = host
-        self._filesystem = FilesystemVolumes(host, threads)
-        self._block = BlockVolumes(host)
+        self._threads = threads
 
     def traits(self, source: claims.VolumeSource) -> claims.VolumeTraits | claims.Waits:
         """Names and needs of a volume."""
@@ -96,9 +121,8 @@ class CsiPlugin(VolumePlugin):
         return rules is not None and rules.republish
 
     def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
-        """Where ``publish`` mounts it."""
-        block = spec.mode is claims.Mode.BLOCK
-        paths = self._host.paths
+        """Where ``publish`` mounts it; block: the pod's link."""
+        block, paths = spec.mode is claims.Mode.BLOCK, self._host.paths
         return claims.PublishedOnDisk(
             plugin=PLUGIN,
             unique_name=spec.unique_name,
@@ -109,7 +133,7 @@ class CsiPlugin(VolumePlugin):
             else paths.filesystem(pod_uid, spec.spec_name).target,
             mode=spec.mode,
             driver=spec.driver,
-            handle=handle_of(spec, pod_uid),
+            handle=inline_handle(pod_uid, spec.pod_volume) if spec.inline else spec.handle,
             lifecycle=EPHEMERAL if spec.inline else PERSISTENT,
             selinux_context=spec.selinux_context or "",
         )
@@ -130,11 +154,28 @@ class CsiPlugin(VolumePlugin):
     async def stage(
         self, spec: claims.VolumeSpec, attachment: claims.AttachmentMetadata, use: claims.PodUse
     ) -> None:
-        """Make a volume ready for the node. Raises OperationFailed."""
+        """NodeStageVolume, if the driver has it. Raises OperationFailed."""
+        client = self._host.client(spec.driver)
+        until = client.until()
+        if not await client.stages(until):
+            return
+        from kubeletpy.volumes.csi.client import CsiVolume
+
+        left, selinux = self.staged(spec), use.selinux_context
+        group = use.fs_group if await client.applies_group(until) else None
+        volume = CsiVolume(
+            handle=spec.handle,
+            access=_access(spec, selinux, group),
+            publish_context=attachment or {},
+            context=texts(spec.source.get("volumeAttributes")),
+            secrets=await self._host.credentials.secret(spec.source.get("nodeStageSecretRef")),
+            migrated=spec.migrated,
+        )
+        data = VolumeData(spec.driver, spec.handle, selinux=selinux or "")
         if spec.mode is claims.Mode.BLOCK:
-            await self._block.stage(spec, attachment)
-        else:
-            await self._filesystem.stage(spec, attachment, use)
+            data = self._data(spec, spec.handle)
+        call = partial(client.stage, volume, left.path, until)
+        await self._call(self._staged(left), data, call)
 
     async def publish(
         self,
@@ -144,41 +185,114 @@ class CsiPlugin(VolumePlugin):
         *,
         remount: bool,
     ) -> claims.Published:
-        """Give a volume to a pod. Raises OperationFailed."""
-        if spec.mode is claims.Mode.BLOCK:
-            return await self._block.publish(spec, attachment, use)
-        return await self._filesystem.publish(spec, attachment, use, remount=remount)
+        """NodePublishVolume, and the device for a pod. Raises OperationFailed."""
+        host, driver, source = self._host, spec.driver, spec.source
+        client, rules, until = host.client(driver), host.object(driver), host.client(driver).until()
+        mounts, left = spec.mode is claims.Mode.FILESYSTEM, self.published(spec, use.uid)
+        if mounts:
+            problem = lifecycle_problem(driver, rules, inline=spec.inline)
+            if not problem and rules.group_policy is None:
+                problem = f"CSIDriver {driver} has no fsGroupPolicy that is known"
+            if problem:
+                raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, problem)
+        from kubeletpy.volumes.csi.client import CsiVolume
+
+        staging = ""
+        if not mounts or (not spec.inline and await client.stages(until)):
+            staging = self._staging(spec)
+        secrets, tokens = await run_together(
+            host.credentials.secret(
+                source.get("nodePublishSecretRef"), use.namespace if spec.inline else ""
+            ),
+            host.credentials.tokens(use.pod, rules.tokens if mounts else ()),
+        )
+        context = texts(source.get("volumeAttributes"))
+        if rules.pod_info:
+            context |= pod_info(use, inline=spec.inline)
+        if rules.tokens_in_secrets:
+            secrets |= tokens
+        else:
+            context |= tokens
+        applies_group = await client.applies_group(until)
+        selinux = use.selinux_context if rules.selinux_mount else None
+        volume = CsiVolume(
+            handle=left.handle,
+            access=_access(spec, selinux, use.fs_group if applies_group else None),
+            publish_context=attachment or {},
+            context=context,
+            secrets=secrets,
+            migrated=spec.migrated,
+        )
+        data = self._data(spec, left.handle)
+        if mounts:
+            data = replace(data, lifecycle=left.lifecycle, selinux=selinux or "")
+        layout, read_only = self._published(left), spec.read_only
+        call = partial(
+            client.publish, volume, staging, layout.target, read_only=read_only, until=until
+        )
+        await self._call(layout, data, call, keep=remount)
+        published = await layout.published(driver)
+        gives = mounts and gives_to_group(
+            rules.group_policy,
+            fs_type=str(source.get("fsType") or ""),
+            inline=spec.inline,
+            access_modes=spec.access_modes,
+        )
+        return replace(
+            published,
+            selinux_relabel=published.selinux_relabel and not selinux,
+            give_to_group=gives
+            and use.fs_group is not None
+            and not applies_group
+            and not read_only,
+        )
 
     async def unpublish(self, left: claims.PublishedOnDisk) -> None:
-        """Take a volume from a pod. Raises OperationFailed."""
-        await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unpublish(left)
+        """NodeUnpublishVolume, and removal of the pod's files. Raises OperationFailed."""
+        layout = self._published(left)
+        await on_disk(layout.what, layout.release)
+        await self._unpublish(left, layout)
 
     async def unstage(self, left: claims.StagedOnDisk) -> None:
-        """Undo ``stage``: unmount the volume for the node. Raises OperationFailed."""
-        await (self._block if left.mode is claims.Mode.BLOCK else self._filesystem).unstage(left)
+        """NodeUnstageVolume, and removal of the node's files. Raises OperationFailed.
+
+        A device that is still published belongs to no pod. Without vol_data.json, a pod's device
+        is removed without its driver, which may carry out a call of an earlier agent afterwards.
+        """
+        layout = self._staged(left)
+        if problem := await on_disk(layout.what, layout.references):
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, problem)
+        for each in await on_disk(layout.what, layout.leftovers):
+            log.warning("CSI volume was published to no pod", extra={"path": each.target})
+            await self._unpublish(left, each)
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            until = client.until()
+            if await on_disk(layout.what, layout.may_be_staged) and await client.stages(until):
+                await client.unstage(left.handle, layout.target, until)
+            why = f"driver {left.driver} reports that it is unstaged"
+        else:
+            why = await self._unmount(layout.target, left.damaged)
+        await self._remove(layout, why)
 
     async def expand(self, spec: claims.VolumeSpec, size: int, use: claims.PodUse) -> int:
         """Grow a volume on this node. Raises ExpansionFailed."""
+        left = self.published(spec, use.uid)
         try:
             client = self._host.client(spec.driver)
             secrets = await self._host.credentials.secret(spec.source.get("nodeExpandSecretRef"))
-            path = self.published(spec, use.uid).path
+            path = left.path
             if spec.mode is claims.Mode.BLOCK:
-                path = await csi_host.on_disk("device of the pod", os.path.realpath, path)
+                path = await on_disk("device of the pod", os.path.realpath, path)
             staging = self._staging(spec) if await client.stages(client.until()) else ""
         except claims.OperationFailed as error:
             raise claims.ExpansionFailed(
                 claims.ExpansionProblem.OTHER, error.message, call=error.call
             ) from None
-        from kubeletpy.volumes.csi.client import CsiVolume, VolumeAccess
+        from kubeletpy.volumes.csi.client import CsiVolume
 
-        access = VolumeAccess(mode_of(spec), block=True)
-        if spec.mode is claims.Mode.FILESYSTEM:
-            flags = (*spec.mount_options, *claims.mount_option(use.selinux_context))
-            fs_type = str(spec.source.get("fsType") or "")
-            access = VolumeAccess(mode_of(spec), fs_type=fs_type, flags=flags)
-        handle = handle_of(spec, use.uid)
-        volume = CsiVolume(handle, access, secrets=secrets, migrated=spec.migrated)
+        access = _access(spec, use.selinux_context)
+        volume = CsiVolume(left.handle, access, secrets=secrets, migrated=spec.migrated)
         return await client.expand(volume, path, staging, size)
 
     async def stats(self, left: claims.PublishedOnDisk) -> claims.VolumeStats | None:
@@ -187,21 +301,15 @@ class CsiPlugin(VolumePlugin):
             raise claims.OperationFailed(
                 claims.FailureOutcome.TRANSIENT, left.damaged or "no driver is known"
             )
-        path = left.path
-        if left.mode is claims.Mode.BLOCK:
-            path = self._host.paths.block(left.spec_name).map(left.pod_uid)
-        return await self._host.client(left.driver).stats(left.handle, path)
+        client = self._host.client(left.driver)
+        return await client.stats(left.handle, self._published(left).measured)
 
     async def health(self, left: claims.PublishedOnDisk) -> list[api.VolumeHealthCondition] | None:
         """The volume's health; None: the driver does not report it. Raises OperationFailed."""
         if not (left.driver and left.handle) or left.lifecycle != "Persistent":
             return None
-        paths, path = self._host.paths, left.path
-        staging = paths.staging(left.driver, left.handle).target
-        if left.mode is claims.Mode.BLOCK:
-            block = paths.block(left.spec_name)
-            path, staging = block.publish(left.pod_uid), block.staging
-        return await self._host.client(left.driver).health(left.handle, path, staging)
+        client, path = self._host.client(left.driver), self._published(left).target
+        return await client.health(left.handle, path, self._staging(left))
 
     def find_on_disk(self) -> claims.Found:
         """Its volumes on disk. Blocks."""
@@ -212,15 +320,107 @@ class CsiPlugin(VolumePlugin):
         self._host.drivers.on_change(listener)
         self._host.objects.on_change(listener)
 
-    def _staging(self, spec: claims.VolumeSpec) -> str:
-        if spec.mode is claims.Mode.BLOCK:
-            return self._host.paths.block(spec.spec_name).staging
-        return self._host.paths.staging(spec.driver, spec.handle).target
+    # -- layouts -----------------------------------------------------------------------------
+
+    def _staging(self, volume: claims.VolumeSpec | claims.PublishedOnDisk) -> str:
+        if volume.mode is claims.Mode.BLOCK:
+            return self._host.paths.block(volume.spec_name).staging
+        return self._host.paths.staging(volume.driver, volume.handle).target
+
+    def _staged(self, left: claims.StagedOnDisk) -> Layout:
+        if left.mode is claims.Mode.FILESYSTEM:
+            return FilesystemLayout(left.path, "staging directory", staged=True)
+        block = self._host.paths.block(left.spec_name)
+        return StagedBlockLayout(block.staging, "staging directory", block, left.spec_name)
+
+    def _published(self, left: claims.PublishedOnDisk) -> Layout:
+        if left.mode is claims.Mode.FILESYSTEM:
+            return FilesystemLayout(left.path, "volume directory")
+        block = self._host.paths.block(left.spec_name)
+        return BlockLayout.of(block, left.pod_uid, left.path)
+
+    def _data(self, spec: claims.VolumeSpec, handle: str) -> VolumeData:
+        driver, node = spec.driver, self._host.node_name
+        attachment = attachment_name(handle, driver, node)
+        return VolumeData(driver, handle, spec.spec_name, node, attachment)
+
+    # -- calls, and what surrounds them ------------------------------------------------------
+
+    async def _call(
+        self,
+        layout: Layout,
+        data: VolumeData,
+        call: Callable[[], Awaitable[None]],
+        *,
+        keep: bool = False,
+    ) -> None:
+        """Prepare, call the driver, and take back what a call without effect leaves.
+
+        ``keep``: a pod has the volume already. Raises OperationFailed.
+        """
+        fresh = self._host.fresh
+        written, mine = await on_disk(layout.what, layout.prepare, data, fresh)
+        try:
+            await flushed_meanwhile(layout.data, call(), written=written)
+        except claims.OperationFailed as error:
+            if error.outcome is claims.FailureOutcome.FINAL and mine and not keep:
+                with contextlib.suppress(claims.OperationFailed):  # the first error matters more
+                    await on_disk(layout.what, layout.take_back)
+                    fresh.discard(layout.target)
+            raise
+
+    async def _unpublish(
+        self, left: claims.PublishedOnDisk | claims.StagedOnDisk, layout: Layout
+    ) -> None:
+        if left.driver and left.handle:
+            client = self._host.client(left.driver)
+            await client.unpublish(left.handle, layout.target, client.until())
+            why = f"driver {left.driver} reports that it is unpublished"
+        else:
+            why = await self._unmount(layout.target, left.damaged)
+        await self._remove(layout, why)
+
+    async def _unmount(self, path: str, damaged: str) -> str:
+        """Unmount a volume whose driver is unknown; returns what was done, as text."""
+        extra = {"path": path, "why": damaged or "no driver is known"}
+        log.warning("CSI volume is unmounted without its driver", extra=extra)
+        try:
+            async with asyncio.timeout(UNMOUNT_S):
+                await self._threads.run(disk.force_unmount, path)
+        except TimeoutError:
+            text = f"{path} could not be unmounted within {UNMOUNT_S:g}s"
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+        except OSError as error:
+            text = f"{path} could not be unmounted: {error.strerror}"
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+        return "it was unmounted"
+
+    async def _remove(self, layout: Layout, why: str) -> None:
+        try:
+            await on_disk(layout.what, layout.remove)
+        except claims.OperationFailed as error:
+            text = f"{why}, but its directory cannot be removed: {error.message}"
+            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+        self._host.fresh.discard(layout.target)
 
     def _unread(self, driver: str) -> claims.Waits:
         return claims.Waits(
             claims.WaitCause.UNREAD, f'csidriver "{driver}"', self._host.objects.problem
         )
+
+
+def _access(spec: claims.VolumeSpec, selinux: str | None, group: int | None = None) -> VolumeAccess:
+    """How a driver makes a volume accessible."""
+    from kubeletpy.volumes.csi.client import VolumeAccess
+
+    mode = spec.access_modes[0] if spec.access_modes and not spec.inline else "ReadWriteOnce"
+    if spec.mode is claims.Mode.BLOCK:
+        return VolumeAccess(mode, block=True)
+    flags = () if spec.inline else spec.mount_options
+    fs_type = str(spec.source.get("fsType") or "")
+    return VolumeAccess(
+        mode, fs_type=fs_type, flags=(*flags, *claims.mount_option(selinux)), group=group
+    )
 
 
 class Csi:

@@ -215,7 +215,7 @@ def read(found: Mapping[str, Any] | None) -> DriverObject:
 
 
 def gives_to_group(
-    policy: GroupPolicy, *, fs_type: str, inline: bool, access_modes: tuple[str, ...]
+    policy: GroupPolicy | None, *, fs_type: str, inline: bool, access_modes: tuple[str, ...]
 ) -> bool:
     """Whether the agent applies the pod's fsGroup to a volume (table sp1)."""
     if policy is not GroupPolicy.READ_WRITE_ONCE_WITH_FS_TYPE:
