@@ -24,8 +24,7 @@ from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.csi.csi_plugin import Csi
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
 from kubeletpy.volumes.files.disk import MountRights
-from kubeletpy.volumes.intree.base import LatePlugin
-from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
+from kubeletpy.volumes.intree.base import HostPathPlugin, LatePlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.operations.acts import Expander, VolumeActs
@@ -92,7 +91,7 @@ def build_storage(
     # -- volume kinds ---------------------------------------------------------------------------
     attaches = kube_api is not None and options.controller_attach_detach
     kinds: list[VolumePlugin] = [
-        LocalPlugin(root),
+        LatePlugin("kubernetes.io/local-volume", "local", root, lambda: _local(root)),
         HostPathPlugin(root),
         NfsPlugin(root),
         LatePlugin("kubernetes.io/iscsi", "iscsi", root, lambda: _iscsi(root, kube_api, attaches)),
@@ -270,6 +269,12 @@ def _health(context: BuildContext, csi: Csi | None, claims: VolumeManager) -> St
         return None
 
     return build_storage_health(context, csi, claims)
+
+
+def _local(root: Path) -> VolumePlugin:
+    from kubeletpy.volumes.intree.local import LocalPlugin
+
+    return LocalPlugin(root)
 
 
 def _iscsi(root: Path, kube_api: KubeApi | None, controller: bool) -> VolumePlugin:

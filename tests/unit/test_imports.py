@@ -70,7 +70,7 @@ LATER = (
     "kubeletpy.node.stats.summary",
     "kubeletpy.syncloop.sources.http",
     "kubeletpy.volumes.claims.translated",
-    "kubeletpy.volumes.intree.attached_disk",
+    "kubeletpy.volumes.intree.disks",
     "kubeletpy.volumes.intree.fc",
     "kubeletpy.volumes.intree.iscsi",
     "kubeletpy.volumes.intree.scsi",

@@ -1,4 +1,4 @@
-"""The common part of in-tree kinds of volumes: their base class, programs, mounts, measurements.
+"""The base of in-tree kinds of volumes, their programs, mounts and measurements; and hostPath.
 
 Source: docs/reference/behaviour-storage.md, sj, sq.
 """
@@ -20,9 +20,10 @@ from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.host.program import Program, ProgramFailed, run_program
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.plugin import VolumePlugin
-from kubeletpy.volumes.files import disk
+from kubeletpy.volumes.files import disk, safe_path
 from kubeletpy.volumes.files.disk import MS_BIND, mount
 from kubeletpy.volumes.files.paths import UnsafePath, safe_name
+from kubeletpy.volumes.files.safe_path import HostPathError
 from kubeletpy.volumes.usage import AT_ONCE
 
 T = TypeVar("T")
@@ -166,14 +167,6 @@ class InTreePlugin(VolumePlugin):
                 await self.in_thread(partial(disk.force_unmount, target), call)
                 raise
         return True
-
-    async def map_device(
-        self, device: str, directory: str, pod_uid: str, link: str
-    ) -> claims.Published:
-        """Bind a device for a pod in a directory, and link it. Raises OperationFailed."""
-        work = partial(disk.map_device, device, f"{directory}/{pod_uid}", link)
-        await self.in_thread(work, f"map of {device}")
-        return claims.Published(link, map_directory=directory)
 
     async def is_mounted(self, path: str) -> bool:
         """Whether something is mounted at a path. Raises OperationFailed."""
@@ -337,6 +330,49 @@ class Meters:
         self._full = False
 
 
+class HostPathPlugin(InTreePlugin):
+    """The plugin for ``hostPath`` in a PersistentVolume.
+
+    Nothing is mounted: containers get the path itself, and there is nothing to tear down.
+    """
+
+    name = "kubernetes.io/host-path"
+    kinds = frozenset({"hostPath"})
+
+    def problem(self, source: claims.VolumeSource) -> str:
+        """A path is required, without ".."."""
+        path = str(source.source.get("path") or "")
+        if not path.startswith("/") or ".." in path.split("/"):
+            return f"{path!r} is no path for a volume: it must be absolute, without '..'"
+        return super().problem(source)
+
+    def target(self, pod_uid: str, spec_name: str, mode: claims.Mode) -> str:
+        """An empty path: the volume has none in the pod's directory."""
+        return ""
+
+    async def publish(
+        self,
+        spec: claims.VolumeSpec,
+        attachment: claims.AttachmentMetadata,
+        use: claims.PodUse,
+        *,
+        remount: bool,
+    ) -> claims.Published:
+        """Check or make the path, as its type requires."""
+        path, kind = str(spec.source.get("path")), spec.source.get("type") or ""
+        try:
+            await self.patient.run(partial(safe_path.prepare, path, kind))
+        except (HostPathError, OSError) as error:
+            message = f"hostPath {path}: {error}"
+            raise claims.OperationFailed(
+                claims.FailureOutcome.FINAL, message, call=f"check of {path}"
+            ) from error
+        return claims.Published(path)
+
+    async def unpublish(self, left: claims.PublishedOnDisk) -> None:
+        """Do nothing: the path was never mounted."""
+
+
 class LatePlugin:
     """A rarely used kind of volume: the plugin is loaded with its first volume."""
 
@@ -360,7 +396,8 @@ class LatePlugin:
 
     def find_on_disk(self) -> claims.Found:
         """Its volumes on disk; nothing is loaded when there are none. Blocks."""
-        places = (f"plugins/{self.name}", f"pods/*/volume*/{self.name.replace('/', '~')}")
+        directory = self.name.replace("/", "~")
+        places = (f"plugins/{self.name}", f"plugins/{directory}", f"pods/*/volume*/{directory}")
         there = any(next(self._root.glob(place), None) is not None for place in places)
         return self._plugin().find_on_disk() if there else claims.Found()
 

@@ -21,7 +21,7 @@ from kubeletpy.volumes.claims.model import (
 )
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
-from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
+from kubeletpy.volumes.intree.disks import AttachedDiskPlugin
 from kubeletpy.volumes.intree.fc import target
 from kubeletpy.volumes.intree.fc.target import FcDisk, disk_of
 

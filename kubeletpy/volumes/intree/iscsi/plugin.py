@@ -30,8 +30,8 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.claims.plugin import read_secret
 from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.intree import scsi
-from kubeletpy.volumes.intree.attached_disk import AttachedDiskPlugin
 from kubeletpy.volumes.intree.base import InThread, run
+from kubeletpy.volumes.intree.disks import AttachedDiskPlugin
 from kubeletpy.volumes.intree.iscsi import target
 from kubeletpy.volumes.intree.scsi import ScsiTree, Session
 

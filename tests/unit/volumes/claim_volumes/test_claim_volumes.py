@@ -27,7 +27,8 @@ from kubeletpy.volumes.claims.model import SELinux, VolumeError, WaitCause, Wait
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
-from kubeletpy.volumes.intree.local import HostPathPlugin, LocalPlugin
+from kubeletpy.volumes.intree.base import HostPathPlugin
+from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, options_of
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.operations.acts import Expander, VolumeActs

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.volumes.claims.model import FilesystemMismatch, OperationFailed
-from kubeletpy.volumes.intree.attached_disk import Content, format_and_mount, grow, read_blkid
+from kubeletpy.volumes.intree.disks import Content, format_and_mount, grow, read_blkid
 from tests.unit.volumes.host_programs import Programs
 
 EXT4 = "echo DEVNAME=/dev/x; echo TYPE=ext4"

@@ -1,7 +1,7 @@
 """Disks: formatted and mounted; those reached over a network also attached, bound for each pod.
 
-:class:`AttachedDiskPlugin` is the common part of iSCSI and Fibre Channel; ``local`` volumes use
-:func:`format_and_mount` and :func:`grow`. Paths and files are the kubelet's. Source:
+:class:`DiskPlugin` is the common part of ``local`` volumes, iSCSI and Fibre Channel. Paths and
+files are the kubelet's. Source:
 docs/reference/behaviour-storage.md, sf, sh, si, sj, sq, sq1.
 """
 
@@ -34,38 +34,21 @@ log = logging.getLogger(__name__)
 BLOCK_DIRECTORY = "volumeDevices"
 
 
-class AttachedDiskPlugin(InTreePlugin):
-    """A kind of disk. ``PublishedOnDisk.handle`` is the volume's place below ``base``."""
+class DiskPlugin(InTreePlugin):
+    """A kind of disk. ``PublishedOnDisk.handle`` is the volume's place below ``above``."""
 
     depth = 1
     """Components of a place."""
     file = ""
     """Name of the file that a place contains besides devices; empty: none."""
-
-    def __init__(
-        self, root: Path, *, controller: bool = True, tree: ScsiTree | None = None
-    ) -> None:
-        """Use the disks of one node.
-
-        Args:
-            root: the kubelet's root directory.
-            controller: the attach controller decides when a disk may be used.
-            tree: the device directories.
-        """
-        super().__init__(root)
-        self._controller = controller
-        self._tree = tree or ScsiTree()
-
-    @property
-    def base(self) -> str:
-        """Where its disks are mounted for the node."""
-        return f"{self.root}/plugins/{self.name}"
+    controller = False
+    """The attach controller decides when a disk may be used."""
 
     # -- what each kind is -------------------------------------------------------------------
 
     @abstractmethod
     def place(self, spec: claims.VolumeSpec) -> str:
-        """The place of a volume, below ``base``."""
+        """The place of a volume, below ``above``."""
 
     @abstractmethod
     def name_at(self, place: str) -> str:
@@ -73,8 +56,10 @@ class AttachedDiskPlugin(InTreePlugin):
 
     @abstractmethod
     async def attach(self, spec: claims.VolumeSpec, use: claims.PodUse, directory: str) -> str:
-        """Attach a disk; returns its device. ``directory``: its place, to be made and written into
-        before anything else. Raises OperationFailed.
+        """Attach a disk; returns its device, or empty if there is nothing to mount.
+
+        ``directory``: its place, to be made and written into before anything else. Raises
+        OperationFailed.
         """
 
     @abstractmethod
@@ -82,26 +67,30 @@ class AttachedDiskPlugin(InTreePlugin):
         """The device of an attached disk. Raises OperationFailed."""
 
     @abstractmethod
+    def full_name(self, source: claims.VolumeSource) -> str:
+        """The unique name of a volume."""
+
     async def detach(self, left: claims.StagedOnDisk, place: str) -> None:
         """Detach a disk that is mounted nowhere. Raises OperationFailed."""
 
-    @abstractmethod
-    def full_name(self, source: claims.VolumeSource) -> str:
-        """The unique name of a volume."""
+    async def bound_from(self, spec: claims.VolumeSpec) -> tuple[str, Sequence[str]]:
+        """The directory that pods get, and its mount options. Raises OperationFailed."""
+        return self.staged(spec).path, spec.mount_options
+
+    async def shared_group(self, source: str, use: claims.PodUse) -> int | None:
+        """The group of the files, if other pods have the volume and this one requests another."""
+        return None
+
+    def above(self, mode: claims.Mode) -> str:
+        """Where disks are mounted for the node, or their devices bound for pods."""
+        base = f"{self.root}/plugins/{self.name}"
+        return base if mode is claims.Mode.FILESYSTEM else f"{base}/{BLOCK_DIRECTORY}"
 
     # -- questions ---------------------------------------------------------------------------
 
     def named(self, source: claims.VolumeSource) -> claims.VolumeTraits:
         """A disk is attached and mounted once for all pods of the node."""
-        return claims.VolumeTraits(self.full_name(source), self._controller, device_mountable=True)
-
-    def problem(self, source: claims.VolumeSource) -> str:
-        """Block devices are supported as well as file systems."""
-        return ""
-
-    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
-        """A file system can be mounted with a context."""
-        return spec.mode is claims.Mode.FILESYSTEM
+        return claims.VolumeTraits(self.full_name(source), self.controller, device_mountable=True)
 
     def published(self, spec: claims.VolumeSpec, pod_uid: str) -> claims.PublishedOnDisk:
         """The path of a volume in a pod."""
@@ -115,11 +104,11 @@ class AttachedDiskPlugin(InTreePlugin):
 
     def directory_of(self, place: str, mode: claims.Mode) -> str:
         """Where a disk is mounted for the node, or its device bound for pods."""
-        return f"{self.base}/{place}" if mode is claims.Mode.FILESYSTEM else f"{self._maps}/{place}"
+        return f"{self.above(mode)}/{place}"
 
     def places(self, mode: claims.Mode) -> list[str]:
         """All disks in use. Blocks."""
-        above = self.base if mode is claims.Mode.FILESYSTEM else self._maps
+        above = self.above(mode)
         found = [name for name in disk.names_in(above) if name != BLOCK_DIRECTORY]
         if self.depth == 1:
             return found
@@ -133,7 +122,7 @@ class AttachedDiskPlugin(InTreePlugin):
         """Attach it, and mount its file system for the node."""
         target = self.staged(spec).path
         device = await self.attach(spec, use, target)
-        if spec.mode is claims.Mode.BLOCK:
+        if spec.mode is claims.Mode.BLOCK or not device:
             return
         await format_and_mount(
             device,
@@ -153,16 +142,20 @@ class AttachedDiskPlugin(InTreePlugin):
         remount: bool,
     ) -> claims.Published:
         """Bind it into the pod's directory, or bind its device for the pod."""
-        source = self.staged(spec).path
         target = self.target(use.uid, spec.spec_name, spec.mode)
         if spec.mode is claims.Mode.BLOCK:
-            return await self.map_device(await self.device(spec), source, use.uid, target)
-        options = [*spec.mount_options, *(["ro"] if spec.read_only else [])]
-        mine = await self.bind(source, target, options)
+            device, above = await self.device(spec), self.staged(spec).path
+            await self.in_thread(
+                partial(disk.map_device, device, f"{above}/{use.uid}", target), f"map of {device}"
+            )
+            return claims.Published(target, map_directory=above)
+        source, options = await self.bound_from(spec)
+        mine = await self.bind(source, target, [*options, *(["ro"] if spec.read_only else [])])
         return claims.Published(
             target,
             selinux_relabel=use.selinux_context is None,
             give_to_group=use.alone and (mine or not remount),
+            shared_group=await self.shared_group(source, use) if mine else None,
         )
 
     async def unpublish(self, left: claims.PublishedOnDisk) -> None:
@@ -170,15 +163,14 @@ class AttachedDiskPlugin(InTreePlugin):
         if left.mode is claims.Mode.FILESYSTEM:
             work = partial(unmount_and_remove, left.path)
         elif left.handle:
-            bound = f"{self._maps}/{left.handle}/{left.pod_uid}"
+            bound = f"{self.above(left.mode)}/{left.handle}/{left.pod_uid}"
             work = partial(disk.unmap_device, bound, left.path)
         else:
             work = partial(remove_directory, left.path)
         await self.in_thread(work, f"unmount of {left.path}")
 
     async def unstage(self, left: claims.StagedOnDisk) -> None:
-        """Unmount and detach it."""
-        place = left.path.removeprefix(f"{self._maps}/").removeprefix(f"{self.base}/")
+        """Unmount and detach it, unless something else uses it (table sh, 7)."""
         call = f"unmount of {left.path}"
         others = disk.bound_devices if left.mode is claims.Mode.BLOCK else self._mounted_elsewhere
         found = await self.in_thread(partial(others, left.path), call)
@@ -186,7 +178,7 @@ class AttachedDiskPlugin(InTreePlugin):
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
             raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, message, call=call)
         await self.in_thread(partial(disk.force_unmount, left.path), call)
-        await self.detach(left, place)
+        await self.detach(left, left.path.removeprefix(f"{self.above(left.mode)}/"))
         await self.in_thread(partial(self._remove, left.path), f"removal of {left.path}")
 
     def find_on_disk(self) -> claims.Found:
@@ -199,39 +191,33 @@ class AttachedDiskPlugin(InTreePlugin):
         ]
         return claims.Found(tuple(self._found_published()), tuple(staged))
 
+    def place_in(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
+        """The place of the disk that a pod has; empty: it cannot be determined."""
+        if left.mode is claims.Mode.FILESYSTEM:
+            above = self.above(left.mode)
+            for path in mount_table.references(mounts, left.path):
+                place = path.removeprefix(f"{above}/")
+                if place != path and self.name_at(place):
+                    return place
+            return ""
+        with contextlib.suppress(OSError):
+            desired = Path(left.path).stat().st_rdev
+            for place in self.places(left.mode):
+                with contextlib.suppress(OSError):
+                    bound = f"{self.above(left.mode)}/{place}/{left.pod_uid}"
+                    if Path(bound).stat().st_rdev == desired:
+                        return place
+        return ""
+
     def _found_published(self) -> Iterator[claims.PublishedOnDisk]:
         mounts = disk.table()
         for left in super().find_on_disk().published:
-            of = self._of_device if left.mode is claims.Mode.BLOCK else self._of_mount
-            place = of(left, mounts)
+            place = self.place_in(left, mounts)
             name = self.name_at(place) if place else ""
             if name:
                 yield replace(left, unique_name=name, handle=place)
             else:
                 yield replace(left, damaged="its disk cannot be determined")
-
-    def _of_mount(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
-        """The place of the disk that a pod has mounted; empty: there is none."""
-        for path in mount_table.references(mounts, left.path):
-            place = path.removeprefix(f"{self.base}/")
-            if place != path and self.name_at(place):
-                return place
-        return ""
-
-    def _of_device(self, left: claims.PublishedOnDisk, mounts: list[mount_table.MountPoint]) -> str:
-        """The place of the disk whose device a pod has; empty: there is none."""
-        with contextlib.suppress(OSError):
-            desired = Path(left.path).stat().st_rdev
-            for place in self.places(claims.Mode.BLOCK):
-                with contextlib.suppress(OSError):
-                    bound = f"{self._maps}/{place}/{left.pod_uid}"
-                    if Path(bound).stat().st_rdev == desired:
-                        return place
-        return ""
-
-    @property
-    def _maps(self) -> str:
-        return f"{self.base}/{BLOCK_DIRECTORY}"
 
     def _mounted_elsewhere(self, path: str) -> list[str]:
         return disk.other_references(path, path.removeprefix(str(self.root)))
@@ -245,6 +231,26 @@ class AttachedDiskPlugin(InTreePlugin):
         if self.depth > 1:
             with contextlib.suppress(OSError):  # other disks have places in it
                 Path(path).parent.rmdir()
+
+
+class AttachedDiskPlugin(DiskPlugin):
+    """A kind of disk that is reached over a network."""
+
+    def __init__(
+        self, root: Path, *, controller: bool = True, tree: ScsiTree | None = None
+    ) -> None:
+        """``tree``: the device directories."""
+        super().__init__(root)
+        self.controller = controller
+        self._tree = tree or ScsiTree()
+
+    def problem(self, source: claims.VolumeSource) -> str:
+        """Block devices are supported as well as file systems."""
+        return ""
+
+    def supports_selinux_mount(self, spec: claims.VolumeSpec) -> bool:
+        """A file system can be mounted with a context."""
+        return spec.mode is claims.Mode.FILESYSTEM
 
 
 # The file system of a disk (table sq1): checked before it is mounted, or made when the disk is
