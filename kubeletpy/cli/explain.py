@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,8 +91,13 @@ def _unknown(parsed: argparse.Namespace, path: Path, error: agent_socket.NoSuchP
     from kubeletpy.observe.explain import render
     from kubeletpy.observe.explain import unplaced as from_api
 
-    kubeconfig = own_api.kubeconfig(path)
-    notified = None if kubeconfig is None else from_own_api(kubeconfig, *names(parsed))
+    kubeconfig, (namespace, name) = own_api.kubeconfig(path), names(parsed)
+    try:
+        # the node itself may not read pods of other nodes; root may, as the administrator
+        read = partial(own_api.OwnApi.pod, namespace=namespace, name=name)
+        notified = None if kubeconfig is None else own_api.once(kubeconfig, read)
+    except own_api.OwnApiUnavailable:
+        notified = None
     found = None if notified is None else from_api.unscheduled(notified.pod, notified.others)
     if notified is not None and parsed.output == "text":
         node_states = "" if found is not None else str(error)
@@ -107,33 +112,6 @@ def _unknown(parsed: argparse.Namespace, path: Path, error: agent_socket.NoSuchP
     about = agent_socket.get_json(path, "node")
     sys.stderr.write(render.first(about.get("name") or "", about["troubles"]))
     return 1
-
-
-class PodInApi(NamedTuple):
-    """A pod as an API has it, its events, and the pods that explain why no node has it."""
-
-    pod: Any
-    events: list[Any]
-    others: list[Any]
-
-
-def from_own_api(kubeconfig: Path, namespace: str, name: str) -> PodInApi | None:
-    """The pod as the API of `kubeletpy up` has it; None: there is no answer.
-
-    The node itself may not read pods of other nodes; root may, with the administrator's kubeconfig.
-    """
-    program = shutil.which("kubectl")
-    if program is None:
-        return None
-    from kubeletpy.cli import why
-
-    requested = ["--kubeconfig", str(kubeconfig), f"--namespace={namespace}", "--", name]
-    kubectl = why.Kubectl(program, why.parser().parse_args(requested))
-    try:
-        pod = json.loads(kubectl.run("get", "pod", "--output=json", "--", name))
-        return PodInApi(pod, why.events(kubectl, pod), why.other_pods(kubectl, pod))
-    except (why.KubectlFailed, ValueError):
-        return None
 
 
 class ExplainOutput(NamedTuple):

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kubeletpy.base.tasks import run_together
 from kubeletpy.cli.endings import run_until_signalled
@@ -77,6 +77,14 @@ async def connected(path: Path) -> AsyncIterator[OwnApi]:
         await client.close()
 
 
+class PodInApi(NamedTuple):
+    """A pod as an API has it, its events, and the pods that explain why no node has it."""
+
+    pod: dict[str, Any]
+    events: list[dict[str, Any]]
+    others: list[dict[str, Any]]
+
+
 class OwnApi:
     """Readings. Each raises Unread, after TIMEOUT_S at the latest."""
 
@@ -119,11 +127,10 @@ class OwnApi:
             events = await self._items(EVENTS, None, failed, MAX_PODS) if pods else []
         return unplaced.lines(pods, events)
 
-    async def unplaced_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """All about a pod that no node has; None: there is no such pod."""
+    async def pod(self, namespace: str, name: str) -> PodInApi | None:
+        """A pod, and what explains why no node has it; None: there is no such pod."""
         from kubeletpy.kubeapi.errors import BadRequest, NotFound
         from kubeletpy.kubeapi.protocol import PODS
-        from kubeletpy.observe.explain import unplaced
         from kubeletpy.observe.explain.unplaced import wants_host_ports
 
         async with _in_time():
@@ -132,10 +139,16 @@ class OwnApi:
             except (NotFound, BadRequest):
                 return None
             others = []
-            if wants_host_ports(pod):
+            if not (pod.get("spec") or {}).get("nodeName") and wants_host_ports(pod):
                 others = await self._items(PODS, None, "spec.nodeName!=", MAX_PODS)
-            events = await self._events(namespace, name)
-            return unplaced.explain_unscheduled(pod, events, others)
+            return PodInApi(pod, await self._events(namespace, name), others)
+
+    async def unplaced_pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """All about a pod that no node has; None: there is no such pod."""
+        from kubeletpy.observe.explain import unplaced
+
+        found = await self.pod(namespace, name)
+        return None if found is None else unplaced.explain_unscheduled(*found)
 
     async def events(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Events of schedulers and controllers about a pod, in the form of the agent's events."""

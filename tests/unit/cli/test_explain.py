@@ -65,3 +65,25 @@ def test_an_api_that_does_not_answer_is_named(
     assert reported().text == f"ns/placed  running and ready\n{stated}"
     assert json.loads(reported("-o", "json").text) == [PLACED]
     assert capsys.readouterr().err == stated
+
+
+def test_a_pod_that_only_the_api_of_up_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Api:
+        async def pod(self, *, namespace: str, name: str) -> own_api.PodInApi:
+            metadata = {"namespace": namespace, "name": name, "uid": "u"}
+            return own_api.PodInApi({"metadata": metadata, "spec": {}, "status": {}}, [], [])
+
+    def get_json(path: Path, *parts: str) -> Any:
+        if parts[0] == "pods":
+            raise agent_socket.NoSuchPod("no pod x/web on this node")
+        return {"name": "n1", "troubles": ["it is slow"]}
+
+    monkeypatch.setattr(agent_socket, "get_json", get_json)
+    monkeypatch.setattr(own_api, "OwnApi", Api)
+    assert explain.main(["--socket=s", "x/web"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.startswith("x/web: ")
+    assert "scheduler" in shown.out
+    assert shown.err == "node n1: it is slow\n"
