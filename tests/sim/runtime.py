@@ -25,6 +25,7 @@ KILLED, START_ERROR = 137, 128
 TASK = "failed to create containerd task: failed to"
 CANCELED = f"{TASK} create shim task: context canceled"
 CANCELED_SHIM = f"{TASK} start shim: start failed: : signal: killed: unknown"
+NO_PROGRAM = f'{TASK} create shim task: exec: "/nope": stat /nope: no such file or directory'
 PAUSE = "sim.test/pause:1"
 NO_DEVICE = "kubeletpy.local/none="
 """The kind of a CDI device that no machine has: this runtime obeys, and refuses it by its name."""
@@ -183,6 +184,7 @@ class SimRuntime:
         runs = (container.uid, container.name)
         container.script = scripts.script_of(container.image, self._runs[runs])
         if not container.sandbox.ready or not container.script.starts:
+            container.message = container.message or NO_PROGRAM
             self._end(container, START_ERROR, "StartError")
             raise CRIError("StartContainer", "failed to start task", target=container_id)
         if container.id not in self.containers:

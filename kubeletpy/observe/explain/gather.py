@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.structs import replace
+from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.containers import containers, exits, probes
 from kubeletpy.observe.explain.facts import PodFacts
@@ -11,8 +13,11 @@ from kubeletpy.observe.explain.model import (
     Decided,
     PodExplanation,
     PodLine,
+    Role,
+    Timeline,
     WorkerState,
     WorkerView,
+    timeline,
 )
 from kubeletpy.observe.explain.texts import cause
 from kubeletpy.observe.explain.verdict import CauseCode, cause_code, subject, verdict
@@ -74,6 +79,27 @@ def line(facts: PodFacts) -> PodLine:
     since = None if healthy else wrong_since(facts, next(iter(waits(facts)), None))
     code = cause_code(facts, healthy=healthy)
     return PodLine(facts.namespace, facts.name, facts.uid, state, healthy, sentence, code, since)
+
+
+def explain_timeline(facts: PodFacts, trace: PodTrace, seen: str, now: float) -> Timeline:
+    """Return the timeline of a pod, with its verdict and waits.
+
+    Args:
+        facts: of the pod.
+        trace: the spans of its steps and calls.
+        seen: when the pod was first seen, as the API writes it; may be empty.
+        now: event-loop seconds.
+    """
+    kinds = {view.name: view.kind for view in containers(facts)}
+    found = timeline(
+        trace,
+        facts.wall_offset,
+        parse_time(seen) if seen else None,
+        now,
+        [one for one in exits(facts) if kinds.get(one.container) is Role.INIT],
+        has_sandbox=facts.runtime is not None and bool(facts.runtime.sandboxes),
+    )
+    return replace(found, verdict=verdict(facts)[0], waits=waits(facts), at=facts.now)
 
 
 def _worker(facts: PodFacts) -> WorkerView:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import to_builtins
 
-from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.structs import replace
 from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
@@ -317,10 +316,7 @@ class ExplainServer:
             return _answer({"error": str(error)}, 400)
 
     async def _timeline(self, request: Any) -> Any:
-        from kubeletpy.observe.explain.containers import containers, exits
-        from kubeletpy.observe.explain.model import Role, timeline
-        from kubeletpy.observe.explain.verdict import verdict
-        from kubeletpy.observe.explain.waits import waits
+        from kubeletpy.observe.explain.gather import explain_timeline
 
         namespace, name = _pod_of(request)
         uid = self._snapshots.find(namespace, name)
@@ -331,21 +327,9 @@ class ExplainServer:
                 error = f"no timeline for pod {namespace}/{name} on this node"
                 return _answer({"error": error + self._snapshots.namesakes(name)}, 404)
             trace = PodTrace(uid, namespace, name, now)
-        facts = self._snapshots.facts(trace.uid)
-        seen = self._snapshots.seen_at(trace.uid)
-        kinds = {view.name: view.kind for view in containers(facts)}
-        inits = [one for one in exits(facts) if kinds.get(one.container) is Role.INIT]
-        found = timeline(
-            trace,
-            facts.wall_offset,
-            parse_time(seen) if seen else None,
-            now,
-            inits,
-            has_sandbox=facts.runtime is not None and bool(facts.runtime.sandboxes),
-        )
-        sentence, _ = verdict(facts) if uid is not None else ("", True)
-        found = replace(found, verdict=sentence, waits=waits(facts), at=facts.now)
-        return _answer(to_builtins(found))
+        facts, seen = self._snapshots.facts(trace.uid), self._snapshots.seen_at(trace.uid)
+        found = explain_timeline(facts, trace, seen, now)
+        return _answer(to_builtins(found if uid is not None else replace(found, verdict="")))
 
 
 def _pod_of(request: Any) -> tuple[str, str]:

@@ -20,7 +20,6 @@ from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain, timeline
 from tests.integration.node.machine import Node
-from tests.integration.node.seen import container_status, status
 
 EARLY_S, LATE_S = 2.0, 4.0
 """How far from the truth a time may be: the API's times are whole seconds, and CI is slow."""
@@ -33,41 +32,21 @@ class Told:
     """Output of the command for one pod."""
 
     text: str
-    whole: Any
+    pod: Any
     """The JSON."""
-
-    @property
-    def pod(self) -> Any:
-        """The explanation: the last one of a deleted pod, the API's of an unscheduled pod."""
-        return self.whole.get("last") or self.whole.get("api") or self.whole
 
 
 @dataclass(frozen=True)
 class Truth:
-    """The pod and events in the API, and when the test deleted the pod (Unix seconds)."""
+    """The pod's events in the API."""
 
-    pod: JSON
     events: list[JSON]
-    deleted_at: float
 
     def event(self, reason: str) -> float:
         """When the first of these events was."""
         return min(
             parse_time(each["firstTimestamp"]) for each in self.events if each["reason"] == reason
         )
-
-    def started(self, name: str = "main") -> float:
-        """When a container that runs was started."""
-        return parse_time(container_status(self.pod, name)["state"]["running"]["startedAt"])
-
-    def made(self) -> float:
-        """When the pod was made."""
-        return parse_time(self.pod["metadata"]["creationTimestamp"])
-
-    def deadline(self) -> float:
-        """When activeDeadlineSeconds was over."""
-        limit: float = self.pod["spec"]["activeDeadlineSeconds"]
-        return parse_time(status(self.pod)["startTime"]) + limit
 
 
 @dataclass(frozen=True)
@@ -78,8 +57,7 @@ class Sick:
         verdict: words of the first line.
         cause: the fixed word.
         since: when it went wrong first.
-        waits: kind and subject of what it waits for first; None: for nothing, that is final.
-        until: the next try, or the end of the wait, has a time.
+        waits: kind and subject of what it waits for first, until a time.
         hint: words of what to do.
     """
 
@@ -87,9 +65,8 @@ class Sick:
     verdict: tuple[str, ...]
     cause: str
     since: Callable[[Truth], float]
-    waits: tuple[str, str] | None
+    waits: tuple[str, str]
     hint: tuple[str, ...]
-    until: bool = True
 
 
 def command_output(main: Callable[[list[str]], int], node: Node, *arguments: str) -> str:
@@ -152,27 +129,15 @@ def _since(sick: Sick, truth: Truth, stated: Told) -> None:
 
 
 def _waits(sick: Sick, _truth: Truth, stated: Told) -> None:
-    waits = stated.pod["waits"]
-    if sick.waits is None:
-        assert waits == [], waits
-        assert stated.pod["final"]
-        assert "\n  Final " in stated.text
-        return
     kind, subject = sick.waits
-    if isinstance(waits, str):  # of a pod on no node
-        assert kind in waits, waits
-        assert f"\n  Waits for  {waits}\n" in stated.text
-        return
-    first, at = waits[0], stated.pod["at"]
-    assert first["kind"] == kind, waits
-    assert subject in first["subject"], waits
-    assert (first["until"] is not None) is sick.until, waits
+    first, at = stated.pod["waits"][0], stated.pod["at"]
+    assert first["kind"] == kind, first
+    assert subject in first["subject"], first
     assert not stated.pod["final"]
     row = re.search(rf"^Waits for\n  {kind}  (.*)", stated.text, re.MULTILINE)
     assert row is not None
-    if sick.until:
-        assert 0 <= first["until"] - at + 1 <= 301, first["until"] - at
-        assert re.search(rf"until {DAY}\d\d:\d\d:\d\d \((in |now)", row[1]), row[1]
+    assert 0 <= first["until"] - at + 1 <= 301, first["until"] - at
+    assert re.search(rf"until {DAY}\d\d:\d\d:\d\d \((in |now)", row[1]), row[1]
 
 
 def _to_do(sick: Sick, _truth: Truth, stated: Told) -> None:

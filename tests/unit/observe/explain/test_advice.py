@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kubeletpy.base.host.errors import Cause, CauseKind, FaultKind, MachineFault
@@ -26,48 +24,11 @@ KIND = CauseKind
 @pytest.mark.parametrize(
     ("cause", "found"),
     [
-        (
-            Cause(KIND.CLAIM_DRIVER_MISSING, "gpu.example"),
-            "install the node plugin of DRA driver gpu.example (a DaemonSet as a rule): it has to "
-            "run on this node and register with it",
-        ),
-        (Cause(KIND.CLAIM_MISSING, "c"), "create ResourceClaim c in namespace default"),
-        (
-            Cause(KIND.CLAIM_NOT_RESERVED, "c"),
-            "see why the scheduler has not allocated it for this pod: kubectl describe "
-            "resourceclaim -n default c",
-        ),
-        (
-            Cause(KIND.CLAIM_DRIVER, "gpu.example"),
-            "see the log of the node plugin of DRA driver gpu.example on this node",
-        ),
-        (
-            Cause(KIND.OBJECT_MISSING, "db", "secret"),
-            "create secret db in namespace default or mark it optional; the agent then retries",
-        ),
         (Cause(KIND.VOLUME_SECRET, "key", "infra"), "create secret key in namespace infra"),
-        (
-            Cause(KIND.ENV_FILE, "a.env", "v"),
-            "have an init container write file a.env into volume v, or mark the fileKeyRef "
-            "optional",
-        ),
-        (
-            Cause(KIND.ENV_FILE_KEY, "K", "a.env"),
-            "add key K to file a.env, or mark the fileKeyRef optional",
-        ),
-        (
-            Cause(KIND.USER_NAMESPACE),
-            "use a node whose runtime supports user namespaces (containerd 2.0 or CRI-O 1.25, "
-            "with runc 1.2 or crun 1.9), or remove hostUsers: false from the pod",
-        ),
         (
             Cause(KIND.TRUST_BUNDLE),
             "create the ClusterTrustBundle, which belongs to no namespace, or mark the source "
             "optional",
-        ),
-        (
-            Cause(KIND.TRUST_BUNDLE_GATE),
-            "enable the feature gate ClusterTrustBundleProjection on this node",
         ),
         (
             Cause(KIND.HOST_PATH, "/srv/x{y}"),
@@ -87,14 +48,6 @@ def test_the_next_step_depends_on_the_cause_alone(cause: Cause | None, found: st
     ("cause", "found"),
     [
         (
-            Cause(KIND.DEVICES_TAKEN, "v.example/gpu"),
-            "request less of v.example/gpu, or use a node that has more devices",
-        ),
-        (
-            Cause(KIND.DEVICES_UNHEALTHY, "v.example/gpu"),
-            "see the log of the device plugin of v.example/gpu, or use a node with healthy devices",
-        ),
-        (
             Cause(KIND.NODE_PRESSURE),
             "kubeletpy explain --node shows what would help the node; use another one until then",
         ),
@@ -108,43 +61,12 @@ def test_the_next_step_of_a_refusal(cause: Cause | None, found: str) -> None:
     assert explain(facts(status=status, history=(refusal,))).hint == found
 
 
-@pytest.mark.parametrize(
-    ("subject", "found"),
-    [
-        (
-            "deferred",
-            "end other pods of this node, or request less: it is retried automatically",
-        ),
-        ("infeasible", "request what the node can give, or create a new pod with these resources"),
-        ("failing", "see the log of the container runtime, or request the previous size"),
-        ("in progress", ""),
-    ],
-)
-def test_the_next_step_of_a_resize(subject: str, found: str) -> None:
-    assert advice(facts(), Wait(WaitKind.RESIZE, subject, "")) == found
-
-
 def test_no_wait_has_no_advice() -> None:
     assert advice(facts(), None) == ""
 
 
-def test_a_debug_container_that_cannot_start_is_named_though_the_pod_is_ready() -> None:
-    error = StartError("ImagePullBackOff", "not found", NOW + 7)
-    pod = make_pod(
-        containers=[{"name": "main", "image": "i"}],
-        ephemeralContainers=[{"name": "debug", "image": "tools:1"}],
-    )
-    status: dict[str, Any] = {
-        "ephemeralContainerStatuses": [waiting("ImagePullBackOff", "debug")],
-    }
-    found = explain(facts(pod, status=status, start_errors={"debug": error}, wrong_since=NOW - 60))
-    assert "running and ready" in found.verdict
-    assert "; but container debug can't start: ImagePullBackOff" in found.verdict
-    assert (found.healthy, found.first_seen) == (False, NOW - 60)
-    assert found.hint == (
-        "the pod itself is not affected, and a debug container cannot be changed: add another one "
-        "with kubectl debug -n default web --image=IMAGE"
-    )
+def test_a_resize_in_progress_needs_no_advice() -> None:
+    assert advice(facts(), Wait(WaitKind.RESIZE, "in progress", "")) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Unhealthy pods recorded from real nodes: cause, code, time of the first sign, remedy.
+"""Unhealthy pods that the simulation does not make: cause, code, first sign, remedy.
 
 The texts are those of containerd 2.1 and of this agent.
 """
@@ -18,7 +18,6 @@ from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.facts import NodeTaint
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.texts import LONGEST, READ, cause
-from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.protocol import SyncOutcome
@@ -138,15 +137,6 @@ KEPT: Any = {"finalizers": ["f"]}
 Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
 CASES: list[Case] = [
     (
-        "its stop was requested before the agent restarted",
-        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS}}),
-        {"worker": {"terminating_at": NOW - 10, "grace": 600}},
-        "terminating for 1m30s, with a grace period of 600s",
-        "ending",
-        "",
-        90,
-    ),
-    (
         "refused before the agent was started anew",
         None,
         {
@@ -156,95 +146,6 @@ CASES: list[Case] = [
         "refused by this node: AppArmor: AppArmor is not enabled; that is final",
         "refused",
         "remove the profile, or use a node with AppArmor",
-        300,
-    ),
-    (
-        "registry refuses the connection",
-        None,
-        image(
-            "127.0.0.1:1/none:1",
-            RESOLVE + 'failed to do request: Head "https://127.0.0.1:1/v2/none/'
-            'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused',
-        ),
-        "not running: container main can't start: ImagePullBackOff: Head "
-        '"https://127.0.0.1:1/v2/none/'
-        'manifests/1": dial tcp 127.0.0.1:1: connect: connection refused; next try in 7s',
-        "registry-unreachable",
-        "check the registry's name, and that it can be reached from this node",
-        300,
-    ),
-    (
-        "no such tag",
-        None,
-        image("r.example/app:nope", RESOLVE + "r.example/app:nope: not found"),
-        "not running: container main can't start: ImagePullBackOff: r.example/app:nope: not found; "
-        "next try in 7s",
-        "image-not-found",
-        "check the image's name and tag; it is pulled as soon as the registry has it",
-        300,
-    ),
-    (
-        "no credentials",
-        None,
-        image(
-            "r.example/app:1",
-            RESOLVE + "pull access denied, repository does not exist or may "
-            "require authorization: authorization failed: no basic auth credentials",
-        ),
-        "not running: container main can't start: ImagePullBackOff: pull access denied, repository "
-        "does not exist or may require authorization: authorization failed: no basic auth "
-        "credentials; next try in 7s",
-        "image-access-denied",
-        "the pod names no imagePullSecrets, and the registry takes no credentials of this "
-        "node: create "
-        "a docker-registry secret in namespace default and name it",
-        300,
-    ),
-    (
-        "the pull secret is missing",
-        SECRET,
-        {
-            **image(
-                "r.example/app:1", PULLING + "unexpected status from HEAD request: 401 Unauthorized"
-            ),
-            "missing_secrets": ("regcred",),
-        },
-        "not running: container main can't start: ImagePullBackOff: unexpected status from HEAD "
-        "request: 401 Unauthorized; next try in 7s",
-        "image-access-denied",
-        "create pull secret regcred in namespace default: it is missing",
-        300,
-    ),
-    (
-        "the pull secret is not the right one",
-        SECRET,
-        image("r.example/app:1", PULLING + "401 Unauthorized"),
-        "not running: container main can't start: ImagePullBackOff: 401 Unauthorized; next "
-        "try in 7s",
-        "image-access-denied",
-        "check that pull secret regcred has credentials for this registry",
-        300,
-    ),
-    (
-        "a name that none can have",
-        None,
-        start("InvalidImageName", 'couldn\'t parse image name "UPPER": invalid reference format'),
-        "not running: container main can't start: InvalidImageName: couldn't parse image name "
-        '"UPPER": invalid reference format; next try in 7s',
-        "image-name-invalid",
-        "correct the image's name in the pod",
-        300,
-    ),
-    (
-        "never pulled",
-        None,
-        start(
-            "ErrImageNeverPull", 'Container image "x:2" is not present with pull policy of Never'
-        ),
-        'not running: container main can\'t start: ErrImageNeverPull: Container image "x:2" is not '
-        "present with pull policy of Never; next try in 7s",
-        "image-never-pulled",
-        "load the image on this node, or use imagePullPolicy IfNotPresent",
         300,
     ),
     (
@@ -261,16 +162,6 @@ CASES: list[Case] = [
         "image-not-verified",
         "add the pull secret of the image to the pod's imagePullSecrets, or use imagePullPolicy "
         "IfNotPresent with it",
-        300,
-    ),
-    (
-        "crashes, with a termination message",
-        None,
-        crash(message="bad flag --foo"),
-        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
-        '"bad flag --foo"; it restarts in 7s',
-        "crash",
-        LOG,
         300,
     ),
     (
@@ -292,35 +183,6 @@ CASES: list[Case] = [
         "of 16Mi, 4 restarts); it restarts in 7s",
         "out-of-memory",
         f"raise its memory limit of 16Mi, or {LOG}",
-        300,
-    ),
-    (
-        "no such program",
-        None,
-        crash(
-            128,
-            "StartError",
-            "failed to create containerd task: failed to create shim task: OCI "
-            "runtime create failed: runc create failed: unable to start container process: exec: "
-            '"/nope": stat /nope: no such file or directory',
-        ),
-        'not running: container main can\'t start: StartError: exec: "/nope": stat /nope: no '
-        "such file "
-        "or directory; it restarts in 7s",
-        "program-cannot-run",
-        "correct the container's command, or use an image that has that program",
-        300,
-    ),
-    (
-        "its postStart hook fails",
-        None,
-        crash(0, "Completed", previous=HOOK),
-        "not running: container main keeps being stopped because its postStart hook fails: command "
-        "'/bin/sh -c echo hook says no; exit 7' exited with 7, message: 'hook says no\\n', 4 "
-        "restarts; "
-        "it restarts in 7s",
-        "post-start-hook",
-        LOG,
         300,
     ),
     (
@@ -361,63 +223,6 @@ CASES: list[Case] = [
         300,
     ),
     (
-        "crashes, running again",
-        None,
-        {"status": {"containerStatuses": [RESTARTED]}, "wrong_since": NOW - 300},
-        "running, for 20s, but container main keeps exiting (last exit code 137, 4 restarts)",
-        "crash",
-        f"{LOG} --previous",
-        300,
-    ),
-    (
-        "no such configMap",
-        None,
-        start(
-            "CreateContainerConfigError",
-            'configmap "nope" not found',
-            known=Cause(CauseKind.OBJECT_MISSING, "nope", "configMap"),
-        ),
-        "not running: container main can't start: CreateContainerConfigError: configmap "
-        '"nope" not '
-        "found; next try in 7s",
-        "config-object-missing",
-        "create configMap nope in namespace default or mark it optional; the agent then retries",
-        300,
-    ),
-    (
-        "no such key",
-        None,
-        start(
-            "CreateContainerConfigError",
-            "couldn't find key zz in ConfigMap default/cm",
-            known=Cause(CauseKind.KEY_MISSING, "zz", "cm"),
-        ),
-        "not running: container main can't start: CreateContainerConfigError: couldn't find "
-        "key zz in "
-        "ConfigMap default/cm; next try in 7s",
-        "config-key-missing",
-        "create it in namespace default or mark it optional; the agent then retries",
-        300,
-    ),
-    (
-        "a volume of a secret that is not there",
-        None,
-        {
-            "status": not_ready(waiting("ContainerCreating")),
-            "wrong_since": NOW - 300,
-            "last_sync": failed(
-                Step.VOLUMES,
-                "Unable to attach or mount volumes: unmounted volumes=[v]: "
-                'volume "v": secret "db" not found',
-                cause=Cause(CauseKind.OBJECT_MISSING, "db", "secret"),
-            ),
-        },
-        'not running: volume "v": secret "db" not found; next try in 42s',
-        "config-object-missing",
-        "create secret db in namespace default or mark it optional; the agent then retries",
-        300,
-    ),
-    (
         "a subPath through a file",
         None,
         start(
@@ -432,55 +237,6 @@ CASES: list[Case] = [
         300,
     ),
     (
-        "an init container that fails",
-        make_pod(
-            initContainers=[{"name": "first", "image": "i"}],
-            containers=[{"name": "main", "image": "i"}],
-        ),
-        {
-            "status": not_ready(
-                waiting("PodInitializing"),
-                initContainerStatuses=[
-                    waiting(
-                        "CrashLoopBackOff", "first", restartCount=3, lastState=exited(5)["state"]
-                    )
-                ],
-            ),
-            "start_errors": {"first": StartError("CrashLoopBackOff", "back-off 20s", NOW + 9)},
-            "log_ends": {"first": "schema missing"},
-            "wrong_since": NOW - 60,
-        },
-        "not running: init container first keeps exiting (last exit code 5, 3 restarts): "
-        '"schema missing"; it restarts in 9s',
-        "crash",
-        "see its log: kubectl logs -n default web -c first",
-        60,
-    ),
-    (
-        "a sidecar's startup probe holds the next one up",
-        SIDECAR,
-        {
-            "status": not_ready(
-                waiting("PodInitializing"),
-                initContainerStatuses=[
-                    running("proxy", ready=False),
-                    waiting("PodInitializing", "migrate"),
-                ],
-                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(21)}],
-            ),
-            "probe_reports": (
-                ProbeReport("proxy", ProbeKind.STARTUP, None, ProbeFinding(BAD, "no route")),
-            ),
-        },
-        "initializing: its startup probe has not succeeded yet: no route (container proxy, "
-        "20s after "
-        "its start)",
-        "startup-probe",
-        "check what its startup probe requests (which kills the container after 3 failures in a "
-        'row, last output "no route"); see its log: kubectl logs -n default web -c proxy',
-        20,
-    ),
-    (
         "deleted while a call hangs",
         make_pod(deleting=30),
         {},
@@ -488,85 +244,6 @@ CASES: list[Case] = [
         "starting",
         "",
         None,
-    ),
-    (
-        "the runtime hangs when it should stop it",
-        None,
-        {
-            "worker": {"terminating_at": NOW - 45, "grace": 5},
-            "trace": doing(TraceCall.STOP_CONTAINER, "main", 45.0, 5.0),
-        },
-        "terminating for 45s: container main has not ended 45s after its stop was requested; its "
-        "grace period "
-        "ended 40s ago, and the runtime has not answered since",
-        "grace-period",
-        "see the log of the container runtime for what is named, and whether a process of it is in "
-        "state D: ps -eo pid,state,comm",
-        45,
-    ),
-    (
-        "ended, and the API is away",
-        None,
-        {
-            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 70},
-            "status": not_ready(phase="Succeeded"),
-            "write_problem": WriteProblem(NOW - 60, "refused", 3),
-        },
-        "it has ended: Succeeded; but its status has not reached the API for 1m: refused (tried 3 "
-        "times)",
-        "api-write",
-        "see whether the API server can be reached from this node and takes its credentials",
-        60,
-    ),
-    (
-        "a host port that another pod has",
-        None,
-        {
-            **ended(
-                "NodePorts",
-                "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free "
-                "ports for the requested pod ports",
-            ),
-            "port_holders": ("18080/TCP: default/other",),
-        },
-        "refused by this node: NodePorts: node(s) didn't have free ports for the requested "
-        "pod ports "
-        "(18080/TCP: default/other); that is final",
-        "refused",
-        "use another hostPort, or end the pod that has it: 18080/TCP: default/other",
-        300,
-    ),
-    (
-        "a taint that it does not tolerate",
-        None,
-        {
-            **ended(
-                "TaintToleration",
-                "Pod was rejected: Predicate TaintToleration failed: node(s) had taints that the "
-                "pod didn't tolerate",
-            ),
-            "taints": (NodeTaint("maintenance", "", "NoExecute"),),
-        },
-        "refused by this node: TaintToleration: node(s) had taints that the pod didn't tolerate; "
-        "that is final",
-        "refused",
-        "the node has the taint maintenance:NoExecute: give the pod the toleration {key: "
-        "maintenance, operator: Exists, effect: NoExecute}, or use another node",
-        300,
-    ),
-    (
-        "too large",
-        None,
-        ended(
-            "OutOfcpu",
-            "Pod was rejected: Node didn't have enough resource: cpu, "
-            "requested: 900000, used: 0, capacity: 2000",
-        ),
-        "refused by this node: OutOfcpu: Node didn't have enough resource: cpu, requested: 900000, "
-        "used: 0, capacity: 2000; that is final",
-        "refused",
-        "request less cpu, or use a node that has more",
-        300,
     ),
     (
         "evicted for a limit of its own",
@@ -583,36 +260,6 @@ CASES: list[Case] = [
         23,
     ),
     (
-        "evicted from a node that ran short",
-        None,
-        {
-            "status": not_ready(
-                exited(137),
-                phase="Failed",
-                reason="Evicted",
-                message="The node was low on resource: memory.",
-                conditions=[{"type": "DisruptionTarget", "status": "True"}],
-            )
-        },
-        "it has ended: Failed, Evicted: The node was low on resource: memory.",
-        "evicted",
-        "kubeletpy explain --node shows what would help the node",
-        20,
-    ),
-    (
-        "over its deadline before it had started",
-        make_pod(activeDeadlineSeconds=30),
-        {
-            "status": not_ready(
-                phase="Failed", reason="DeadlineExceeded", message="too long", startTime=ago(90)
-            )
-        },
-        "it has ended: Failed, DeadlineExceeded: too long",
-        "deadline-exceeded",
-        "raise activeDeadlineSeconds in what makes the pod",
-        60,
-    ),
-    (
         "a process holds its volume",
         make_pod(deleting=30),
         {
@@ -625,18 +272,6 @@ CASES: list[Case] = [
         "volume-in-use",
         "end the process, or have it leave the volume: unmounting is tried again",
         38,
-    ),
-    (
-        "a finalizer keeps it",
-        Pod({**make_pod().object, "metadata": {**make_pod().metadata, **ENDS, **KEPT}}),
-        {
-            "worker": {"finished": True, "terminating_at": NOW - 70, "terminated_at": NOW - 60},
-            "status": not_ready(exited(0), phase="Succeeded"),
-        },
-        "stopped and released, but still in the API: finalizer f keeps it for 1m",
-        "finalizer",
-        "check the controller that owns the finalizer",
-        60,
     ),
     (
         "deleted for a taint",
@@ -679,20 +314,6 @@ CASES: list[Case] = [
         "api-write",
         "see whether the API server can be reached from this node and takes its credentials",
         10,
-    ),
-    (
-        "may not run as root",
-        None,
-        start(
-            "CreateContainerConfigError",
-            "container has runAsNonRoot and image will run as root",
-            known=Cause(CauseKind.RUN_AS_NON_ROOT),
-        ),
-        "not running: container main can't start: CreateContainerConfigError: container has "
-        "runAsNonRoot and image will run as root; next try in 7s",
-        "runs-as-root",
-        "set runAsUser to a user other than 0, or use an image that names one",
-        300,
     ),
     (
         "reads an address that the node does not have yet",
@@ -763,33 +384,6 @@ CASES: list[Case] = [
         30,
     ),
     (
-        "its image waits for others",
-        None,
-        {
-            "status": not_ready(waiting("ContainerCreating"), conditions=[READY_NEVER]),
-            "trace": doing(TraceCall.PULL_IMAGE, "i", 30.0),
-            "pulls": {"i": PullPosition(NOW - OFFSET - 30, 2, 1, 1)},
-        },
-        "not running: image i is queued to be pulled (2 before it, 1 under way, at most 1 at "
-        "once) for 30s",
-        "image-pull",
-        "see the pulls before it; maxParallelImagePulls lets more run at once",
-        30,
-    ),
-    (
-        "over its deadline",
-        None,
-        {
-            "status": not_ready(
-                exited(0), phase="Failed", reason="DeadlineExceeded", message="too long"
-            )
-        },
-        "it has ended: Failed, DeadlineExceeded: too long",
-        "deadline-exceeded",
-        "raise activeDeadlineSeconds in what makes the pod",
-        20,
-    ),
-    (
         "failed",
         None,
         {"status": not_ready(exited(9), phase="Failed"), "log_ends": {"main": "gave up"}},
@@ -797,36 +391,6 @@ CASES: list[Case] = [
         "failed",
         LOG,
         20,
-    ),
-    (
-        "the runtime is down",
-        None,
-        {
-            "runtime_error": "container runtime is down: it has not answered for 30 s",
-            "runtime_good_at": NOW - OFFSET - 35,
-        },
-        "running and ready, for 20s; but the container runtime can't be used: container runtime is "
-        "down: it has not answered for 30 s",
-        "runtime",
-        "see whether the container runtime runs, and its log",
-        35,
-    ),
-    (
-        "not ready",
-        make_pod(containers=[{"name": "main", "image": "i", "readinessProbe": {}}]),
-        {
-            "status": not_ready(
-                running(ready=False),
-                phase="Running",
-                conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": ago(12)}],
-            )
-        },
-        "running, not ready: its readiness probe has not succeeded yet (container main, 20s "
-        "after its "
-        "start)",
-        "readiness-probe",
-        f"check what its readiness probe requests; {LOG}",
-        12,
     ),
     (
         "its end was reported, whatever its outcome",

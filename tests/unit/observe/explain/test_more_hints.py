@@ -10,8 +10,6 @@ from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import volume_hint
 from kubeletpy.pods.pod import Excluded
-from kubeletpy.pods.runtime_status import StartError
-from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.store import NO_ANSWER, WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
 from tests.unit.observe.explain.facts import (
@@ -40,21 +38,6 @@ MESSAGE = "see the message, and the agent's log on this node"
 @pytest.mark.parametrize(
     ("spec", "code", "verdict", "hint"),
     [
-        (
-            {"restartPolicy": "OnFailure"},
-            0,
-            "running, not ready: container job has ended and is not started again: it exited with "
-            "0 and the pod's restartPolicy is OnFailure",
-            "nothing, if its work is done. A pod is Ready only while all its containers run; move "
-            "work that ends to an init container or to a pod of its own",
-        ),
-        (
-            {"restartPolicy": "Never"},
-            3,
-            "running, not ready: container job has ended and is not started again: it exited with "
-            "3 and the pod's restartPolicy is Never",
-            "see its log: kubectl logs -n default web -c job",
-        ),
         (
             {"restartPolicy": "Always"},
             0,
@@ -125,34 +108,6 @@ def test_a_mount_that_fails_is_not_blamed_on_the_program(message: str, hint: str
     assert explain(facts(status=status)).hint == hint
 
 
-def pull_of_a_volume(code: str, message: str) -> Any:
-    volumes = [{"name": "models", "image": {"reference": "r.example/models:1"}}]
-    error = StartError(code, message, NOW + 7, mounted_image="r.example/models:1")
-    return explain(
-        facts(
-            make_pod(volumes=volumes),
-            status=not_ready(waiting(code)),
-            start_errors={"main": error},
-        )
-    )
-
-
-def test_an_image_volume_names_image_and_volume() -> None:
-    found = pull_of_a_volume(
-        "ImagePullBackOff",
-        'Back-off pulling image "r.example/models:1": ErrImagePull: no such manifest: not found',
-    )
-    assert found.verdict == (
-        "not running: container main can't start: ImagePullBackOff: image "
-        '"r.example/models:1" of volume models: no such manifest: not found; next try in 7s'
-    )
-    assert found.cause == "image-not-found"
-    assert found.hint == (
-        "check image r.example/models:1 of volume models: its name and tag, and that this node "
-        "reaches its registry"
-    )
-
-
 def volume(cause: WaitCause, about: str, **more: Any) -> Any:
     return facts(volumes=(VolumeWait("data", Waits(cause, about, "no"), **more),))
 
@@ -213,32 +168,16 @@ STOP = (
     "see the log of the container runtime for what is named, and whether a process of it is in "
     "state D: ps -eo pid,state,comm"
 )
-NETWORK = "see the network plugin (its pod, /etc/cni/net.d) and the container runtime's log"
 ENDING: dict[str, Any] = {"worker": {"terminating_at": NOW - 40, "grace": 30}}
-CLASS = "create RuntimeClass gold, or configure its handler in the container runtime"
-GOLD = make_pod(runtimeClassName="gold")
 NO_HANDLER = 'failed to get sandbox runtime: no runtime for "gold" is configured'
-NO_HANDLER_CRIO = "failed to find runtime handler gold from runtime list map[runc:0xc0]"
 
 
 @pytest.mark.parametrize(
     ("changes", "cause", "hint"),
     [
-        (
-            {
-                **ENDING,
-                "last_sync": failed(Step.KILL, "KillPodSandboxError: busy", Stage.TERMINATING),
-            },
-            "stop",
-            STOP,
-        ),
         ({**ENDING, "trace": doing(TraceCall.STOP_POD_SANDBOX, "ab", 9)}, "runtime-call", STOP),
-        ({"trace": doing(TraceCall.RUN_POD_SANDBOX, "", 60)}, "sandbox", NETWORK),
-        ({"last_sync": failed(Step.NETWORK, "cni is not ready")}, "network", NETWORK),
         ({"last_sync": failed(Step.CGROUP, "no space")}, "cgroup", MESSAGE),
         ({"last_sync": failed(Step.RUNTIME, "odd")}, "retry", MESSAGE),
-        ({"pod": GOLD, "last_sync": failed(Step.RUNTIME, NO_HANDLER)}, "runtime-class", CLASS),
-        ({"pod": GOLD, "last_sync": failed(Step.RUNTIME, NO_HANDLER_CRIO)}, "runtime-class", CLASS),
         ({"last_sync": failed(Step.RUNTIME, NO_HANDLER)}, "retry", MESSAGE),
     ],
 )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api.times import format_time
 from kubeletpy.base.structs import replace
 from kubeletpy.images.policy import PullPosition
 from kubeletpy.metrics.trace.model import Step, TraceCall
@@ -15,7 +14,7 @@ from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.hints import hint
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.verdict import verdict
-from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, StartError
+from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.dra.model import ClaimWait
@@ -32,7 +31,7 @@ from tests.unit.observe.explain.facts import (
     running,
     waiting,
 )
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.unit.podworkers.builders import make_pod
 
 READINESS = make_pod(
     containers=[{"name": "main", "image": "i", "readinessProbe": {}, "startupProbe": {}}]
@@ -64,75 +63,11 @@ def crashing(reason: str, code: int, message: str = "") -> dict[str, Any]:
 
 
 STATES: list[tuple[str, dict[str, Any], str, bool]] = [
-    ("well", {}, "running and ready, for 20s", True),
-    (
-        "a resize that waits",
-        {
-            "status": {
-                "conditions": [
-                    {"type": "Ready", "status": "True"},
-                    {
-                        "type": "PodResizePending",
-                        "status": "True",
-                        "reason": "Deferred",
-                        "message": "Node didn't have enough resource: cpu",
-                        "lastTransitionTime": format_time(NOW - 90),
-                    },
-                ]
-            }
-        },
-        "running and ready, for 20s; but its resize is deferred for 1m30s: "
-        "Node didn't have enough resource: cpu",
-        False,
-    ),
     (
         "well after restarts",
         {"status": {"containerStatuses": [running(restartCount=2)]}},
         "running and ready, for 20s, 2 restarts",
         True,
-    ),
-    (
-        "crash loop",
-        {
-            "status": not_ready(
-                waiting("CrashLoopBackOff", restartCount=3, lastState=exited(3)["state"])
-            ),
-            "start_errors": {"main": CRASH},
-        },
-        "not running: container main keeps exiting (last exit code 3, 3 restarts); it restarts "
-        "in 14s",
-        False,
-    ),
-    (
-        "killed for its memory",
-        {"status": crashing("OOMKilled", 137), "start_errors": {"main": CRASH}},
-        "not running: container main keeps exiting (last exit code 137 OOMKilled, 3 restarts); "
-        "it restarts in 14s",
-        False,
-    ),
-    (
-        "a program that is not there",
-        {
-            "status": crashing("StartError", 128, 'exec: "/x": no such file'),
-            "start_errors": {"main": CRASH},
-        },
-        'not running: container main can\'t start: StartError: exec: "/x": no such file; '
-        "it restarts in 14s",
-        False,
-    ),
-    (
-        "killed by a probe",
-        {
-            "status": crashing("Error", 137),
-            "start_errors": {"main": CRASH},
-            "probe_reports": (
-                ProbeReport("main", ProbeKind.READINESS, BAD, ProbeFinding(BAD, "not yet")),
-                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no answer")),
-            ),
-        },
-        "not running: container main keeps being killed because its liveness probe fails: "
-        "no answer, 3 restarts; it restarts in 14s",
-        False,
     ),
     (
         "ended by itself, whatever its probes",
@@ -150,49 +85,6 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
-        "no image",
-        {"status": not_ready(waiting("ImagePullBackOff")), "start_errors": {"main": PULL}},
-        "not running: container main can't start: ImagePullBackOff: no such host; next try in 7s",
-        False,
-    ),
-    (
-        "no configMap",
-        {"status": not_ready(waiting("x")), "start_errors": {"main": CONFIG}},
-        'not running: container main can\'t start: CreateContainerConfigError: configmap "nope" '
-        "not found; next try in 42s",
-        False,
-    ),
-    (
-        "volume",
-        {
-            "status": not_ready(),
-            "last_sync": failed(Step.VOLUMES, "Unable to mount v: no secret s"),
-        },
-        "not running: Unable to mount v: no secret s; next try in 42s",
-        False,
-    ),
-    (
-        "claims",
-        {
-            "status": not_ready(),
-            "last_sync": failed(Step.CLAIMS, "Failed to prepare dynamic resources: no driver d"),
-        },
-        "not running: Failed to prepare dynamic resources: no driver d; next try in 42s",
-        False,
-    ),
-    (
-        "network",
-        {"status": not_ready(), "last_sync": failed(Step.NETWORK, "network is not ready: cni")},
-        "not running: network is not ready: cni; next try in 42s",
-        False,
-    ),
-    (
-        "pulling",
-        {"status": not_ready(), "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65)},
-        "not running: image big:1 is being pulled for 1m5s",
-        False,
-    ),
-    (
         "pulling, after a time in the queue",
         {
             "status": not_ready(),
@@ -200,23 +92,6 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
             "pulls": {"big:1": PullPosition(NOW - OFFSET - 20, None, 1, 1)},
         },
         "not running: image big:1 is being pulled for 20s",
-        False,
-    ),
-    (
-        "queued for a pull",
-        {
-            "status": not_ready(),
-            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
-            "pulls": {"big:1": PullPosition(NOW - OFFSET - 65, 2, 1, 1)},
-        },
-        "not running: image big:1 is queued to be pulled (2 before it, 1 under way, at most 1 at "
-        "once) for 1m5s",
-        False,
-    ),
-    (
-        "sandbox hangs",
-        {"status": not_ready(), "trace": doing(TraceCall.RUN_POD_SANDBOX, "attempt 0", 90)},
-        "not running: the runtime is creating the sandbox for 1m30s",
         False,
     ),
     (
@@ -232,74 +107,6 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
-        "runtime down",
-        {"status": not_ready(), "runtime_error": "container runtime is down"},
-        "not running: the container runtime can't be used: container runtime is down",
-        False,
-    ),
-    (
-        "runtime down below a running pod",
-        {"runtime_error": "container runtime is down"},
-        "running and ready, for 20s; but the container runtime can't be used: "
-        "container runtime is down",
-        False,
-    ),
-    (
-        "init container",
-        {"pod": TWO, "status": not_ready(initContainerStatuses=[running("first")])},
-        "initializing: init container first (1 of 1) has to succeed first and has been running "
-        "for 20s",
-        False,
-    ),
-    (
-        "startup probe",
-        {"pod": READINESS, "status": not_ready(running(ready=False), phase="Running")},
-        "running, not ready: its startup probe has not succeeded yet (container main, 20s after "
-        "its start)",
-        False,
-    ),
-    (
-        "readiness probe",
-        {
-            "pod": READINESS,
-            "status": not_ready(running(ready=False), phase="Running"),
-            "probes": ProbeResults(
-                startup={"main": ProbeOutcome.SUCCESS}, readiness={"main": ProbeOutcome.FAILURE}
-            ),
-        },
-        "running, not ready: its readiness probe fails (container main, 20s after its start)",
-        False,
-    ),
-    (
-        "readiness gate",
-        {"pod": GATED, "status": not_ready(running(), phase="Running")},
-        "running, not ready: readiness gate example.com/open: nobody has set this condition to "
-        "True",
-        False,
-    ),
-    (
-        "refused",
-        {
-            "record": None,
-            "status": not_ready(
-                phase="Failed", reason="OutOfcpu", message="Pod was rejected: too few cpus"
-            ),
-        },
-        "refused by this node: OutOfcpu: too few cpus; that is final",
-        False,
-    ),
-    (
-        "static pod behind its predecessor",
-        {
-            "pod": make_static(),
-            "worker": {"started_at": None},
-            "status": not_ready(),
-            "name_holder": "old-uid",
-        },
-        "not started: the static pod of the same name before it (uid old-uid) still ends",
-        False,
-    ),
-    (
         "not admitted yet",
         {"record": None, "status": not_ready(), "awaits_admission": True},
         "not started: whether it may run here is not decided yet: other pods give way, or the API "
@@ -307,80 +114,9 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
-        "grace period",
-        {
-            "pod": DELETED,
-            "worker": ENDING,
-            "trace": doing(TraceCall.STOP_CONTAINER, "main", 10, 30),
-        },
-        "terminating for 10s: container main has not ended 10s after its stop was requested; it is "
-        "killed in 20s",
-        False,
-    ),
-    (
         "many pods stop",
         {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.STOP_PLACE, "", 2)},
         "terminating for 10s: other pods stop before it for 2s",
-        False,
-    ),
-    (
-        "preStop hook",
-        {"pod": DELETED, "worker": ENDING, "trace": doing(TraceCall.PRE_STOP, "main", 10, 30)},
-        "terminating for 10s: container main: preStop hook for 10s, given up in 20s",
-        False,
-    ),
-    (
-        "kill fails",
-        {
-            "pod": DELETED,
-            "worker": ENDING,
-            "last_sync": failed(Step.KILL, "error killing pod: no answer", Stage.TERMINATING),
-        },
-        "terminating for 10s: error killing pod: no answer; next try in 42s",
-        False,
-    ),
-    (
-        "volumes stay",
-        {
-            "pod": DELETED,
-            "worker": ENDED,
-            "last_sync": failed(Step.VOLUMES, "v is busy", Stage.TERMINATED),
-        },
-        "its containers have stopped, but it is not released: v is busy; next try in 42s",
-        False,
-    ),
-    (
-        "API refuses",
-        {"pod": DELETED, "worker": DONE, "write_problem": WriteProblem(NOW - 60, "forbidden", 9)},
-        "stopped and released, but still in the API: its status has not reached the API for 1m: "
-        "forbidden (tried 9 times)",
-        False,
-    ),
-    (
-        "finalizers",
-        {"pod": HELD, "worker": DONE},
-        "stopped and released, but still in the API: finalizer example.com/hold keeps it for 4s",
-        False,
-    ),
-    (
-        "succeeded",
-        {"worker": DONE, "status": not_ready(phase="Succeeded")},
-        "it has ended: Succeeded",
-        True,
-    ),
-    (
-        "failed",
-        {"worker": DONE, "status": not_ready(exited(7), phase="Failed")},
-        "it has ended: Failed, container main exited with 7",
-        False,
-    ),
-    (
-        "deadline",
-        {
-            "worker": DONE,
-            "status": not_ready(phase="Failed", reason="DeadlineExceeded", message="too long"),
-        },
-        "it has ended: Failed, DeadlineExceeded: too long",
         False,
     ),
 ]

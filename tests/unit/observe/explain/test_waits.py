@@ -35,7 +35,6 @@ from kubeletpy.resources.allocation.conditions import (
     DEFERRED,
     ERROR,
     IN_PROGRESS,
-    INFEASIBLE,
     PENDING,
 )
 from kubeletpy.resources.devices.model import AwaitedPlugins
@@ -168,13 +167,6 @@ ROWS: list[Row] = [
         False,
     ),
     (
-        "a resize that can't be",
-        condition(PENDING, INFEASIBLE, ""),
-        [(K.RESIZE, "infeasible", "", 20.0, None)],
-        "running and ready, for 20s; but its resize is infeasible for 20s",
-        False,
-    ),
-    (
         "a resize under way",
         condition(IN_PROGRESS),
         [(K.RESIZE, "in progress", "", 20.0, None)],
@@ -208,36 +200,6 @@ ROWS: list[Row] = [
         errors("ImagePullBackOff", retry_at=NOW + 5),
         [(K.IMAGE_BACKOFF, "main", "ImagePullBackOff: why", None, 5.0)],
         "not running: container main can't start: ImagePullBackOff: why; next try in 5s",
-        False,
-    ),
-    (
-        "image",
-        errors("InvalidImageName"),
-        [(K.IMAGE, "main", "InvalidImageName: why", None, 42.0)],
-        "not running: container main can't start: InvalidImageName: why; next try in 42s",
-        False,
-    ),
-    (
-        "a start",
-        errors("RunContainerError"),
-        [(K.START_ERROR, "main", "RunContainerError: why", None, 42.0)],
-        "not running: container main can't start: RunContainerError: why; next try in 42s",
-        False,
-    ),
-    (
-        "the first init container",
-        inits(running("one"), waiting("x", "side"), waiting("x", "two")),
-        [
-            (
-                K.INIT_CONTAINER,
-                "one",
-                "(1 of 3) has to succeed first and has been running",
-                20.0,
-                None,
-            )
-        ],
-        "initializing: init container one (1 of 3) has to succeed first and has been running "
-        "for 20s",
         False,
     ),
     (
@@ -287,13 +249,6 @@ ROWS: list[Row] = [
         ],
         "running, not ready: its startup probe has not succeeded yet (container a, 20s after "
         "its start)",
-        False,
-    ),
-    (
-        "a sidecar that starts up",
-        startups(exited(0, "one"), running("side"), waiting("x", "two")),
-        [(K.PROBE, "side", NOT_STARTED_UP, 20.0, None)],
-        f"initializing: {NOT_STARTED_UP} (container side, 20s after its start)",
         False,
     ),
     (
@@ -522,13 +477,6 @@ ROWS: list[Row] = [
         False,
     ),
     (
-        "ended",
-        {"worker": DONE, "status": not_ready(phase="Succeeded")},
-        [],
-        "it has ended: Succeeded",
-        True,
-    ),
-    (
         "ended, out of the API",
         {"pod": None, "worker": DONE, "status": not_ready(phase="Succeeded")},
         [],
@@ -546,13 +494,6 @@ ROWS: list[Row] = [
         "it has ended: Succeeded; but its status has not reached the API for 5s: "
         "refused (tried 2 times)",
         False,
-    ),
-    (
-        "succeeded in a sync",
-        {"status": not_ready(phase="Succeeded")},
-        [],
-        "it has ended: Succeeded",
-        True,
     ),
     (
         "failed in a sync",
@@ -775,13 +716,6 @@ ROWS: list[Row] = [
         [],
         "running and ready",
         True,
-    ),
-    (
-        "ready, but the runtime is away",
-        {"runtime_error": "down"},
-        [(K.RUNTIME, "", "down", None, None)],
-        "running and ready, for 20s; but the container runtime can't be used: down",
-        False,
     ),
     (
         "ready, and its volumes failed",
