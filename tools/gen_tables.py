@@ -10,7 +10,7 @@ import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import mul
 from pathlib import Path
@@ -288,6 +288,61 @@ def fields(table: Rows) -> Iterator[str]:
     yield '"""Path, type, default, rule, first version, defaults of earlier versions."""'
 
 
+SPELLED = {
+    "SandBox": "Sandbox",
+    "UnMount": "Unmount",
+    "IPs": "Ips",
+    "OutOf": "OutOf_",
+    "AppArmor": "Apparmor",
+}
+"""Parts of reasons, as the names of members divide them."""
+
+
+def _members(values: Iterable[str]) -> Iterator[str]:
+    for value in sorted(set(values)):
+        name = re.sub("|".join(SPELLED), lambda found: SPELLED[found[0]], value)
+        yield f"    {snake_case(name).upper().replace('-', '_')} = {value!r}"
+
+
+def event_reasons(table: Rows) -> Iterator[str]:
+    """The reasons of events, but those that are described or not emitted."""
+    yield "from enum import StrEnum"
+    yield "class Reason(StrEnum):"
+    yield '    """The ``reason`` of an event."""'
+    names = [row["reason"] for row in table if row["reason"].isalnum()]
+    yield from _members(name for name in names if not allowed("events.csv", name, "not emitted"))
+
+
+_OPEN = """
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        if not isinstance(value, str) or not value.startswith({prefix!r}):
+            return None
+        other = str.__new__(cls, value)
+        other._name_, other._value_ = value, value
+        return other
+"""
+
+
+def admission_reasons(table: Rows) -> Iterator[str]:
+    """The reasons for rejecting a pod; a name with a placeholder is one for each text."""
+    names = [name for row in table if row["kind"] == "admission" for name in row["name"].split()]
+    (prefix,) = (name.partition("{")[0] for name in names if "{" in name)
+    yield "from typing import Self"
+    yield "class AdmissionReason(StrEnum):"
+    yield '    """Why a pod was rejected: the reason of its status and of the event."""'
+    yield from _members(name for name in names if "{" not in name)
+    yield _OPEN.format(prefix=prefix)
+
+
+def counted_rejections(table: Rows) -> Iterator[str]:
+    """The reasons that the metric of rejections has as a label."""
+    (row,) = (row for row in table if row["name"] == "kubelet_admission_rejections_total")
+    values = re.sub(r"\(.*?\)", "", row["label_values"]).removeprefix("reason=").split()
+    yield f"COUNTED = frozenset({values!r})"
+    yield '"""Reasons that are labels of kubelet_admission_rejections_total."""'
+
+
 class Module(NamedTuple):
     """A module, and the fact tables that it is written from, each with the function that does."""
 
@@ -297,6 +352,15 @@ class Module(NamedTuple):
 
 
 MODULES = (
+    Module(
+        "kubeletpy/kubeapi/events/generated/reasons.py",
+        "The reasons of events and of rejections. Pure.",
+        (
+            ("events.csv", event_reasons),
+            ("reasons.csv", admission_reasons),
+            ("metrics.csv", counted_rejections),
+        ),
+    ),
     Module(
         "kubeletpy/config/generated/settings.py",
         "The objects of the KubeletConfiguration. Pure.",
@@ -319,10 +383,12 @@ def generated(module: Module) -> str:
     """The text of a module."""
     names = "; ".join(f"{REFERENCE.relative_to(ROOT)}/{name}" for name, _ in module.tables)
     source = f"Written by tools/gen_tables.py. Source: {names}."
-    parts = [f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n']
+    head = f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n'
+    body: list[str] = []
     for name, lines in module.tables:
-        parts += lines([{key: cell or "" for key, cell in row.items()} for row in rows(name)])
-    text = "\n".join(parts)
+        body += lines([{key: cell or "" for key, cell in row.items()} for row in rows(name)])
+    imports = [line for line in body if line.startswith("from ")]
+    text = "\n".join((head, *imports, *(line for line in body if line not in imports)))
     for command in (["check", "--fix-only", "--select", "I"], ["format"]):
         done = subprocess.run(
             ["ruff", *command, "--quiet", "--stdin-filename", "generated.py", "-"],

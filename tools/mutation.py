@@ -31,6 +31,7 @@ LEFT_OUT = (
     "kubeletpy/base/api/types.py",
     "kubeletpy/base/api/pod_fields.py",
     "kubeletpy/config/generated/",
+    "kubeletpy/kubeapi/events/generated/",
     "kubeletpy/metrics/generated/",
     "kubeletpy/remote/generated/",
 )

@@ -33,6 +33,7 @@ from kubeletpy.agent.storage import Storage, build_storage
 from kubeletpy.base.clock import SteadyClock
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.kubeapi.events.reasons import metric_label
 from kubeletpy.node.facts import NodeAddresses, NodeOptions
 from kubeletpy.node.runtime import RuntimeClassHandlers, RuntimeMonitor, RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
@@ -324,7 +325,7 @@ def build_core(  # noqa: PLR0915 - one page, read from top to bottom
             storage.volumes,
             recorder,
             rejected=lambda reason: metrics.workers.admission_rejections.labels(
-                reason.metric_label
+                metric_label(reason)
             ).inc(),
         ),
         pull_secrets,

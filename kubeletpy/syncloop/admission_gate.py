@@ -16,7 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks, run_all
-from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason
+from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason, metric_label
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
@@ -311,7 +311,7 @@ class AdmissionGate:
                 return None
 
     def _counted(self, rejection: checks.Rejection) -> checks.Rejection:
-        self._metrics.admission_rejections.labels(rejection.reason.metric_label).inc()
+        self._metrics.admission_rejections.labels(metric_label(rejection.reason)).inc()
         return rejection
 
     async def _preempt(

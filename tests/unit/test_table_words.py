@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.kubeapi.events.reasons import Reason
 from tools.rulebook import tables
-from tools.rulebook.differences import allowed, listed
+from tools.rulebook.differences import allowed
 from tools.rulebook.product import code, has_string
 
 PROSE = re.compile(r"\(.*\)|\{admission reason\}|by|shared|OutOf\{resource\}")
@@ -30,12 +30,11 @@ LITERAL = re.compile(r"\{[^{}]*\}|\[[^]]*\]|[ ,|/]")
 """Separators and placeholders between the literal parts of a name."""
 
 
-EVENTS = {row["reason"] for row in tables.rows("events.csv")}
 REASONS = sorted(
     {
         name
         for row in tables.rows("reasons.csv")
-        if row["kind"] not in ("exit-code", "condition-ownership")
+        if row["kind"] not in ("admission", "exit-code", "condition-ownership")
         for name in row["name"].split()
         if not PROSE.fullmatch(name)
     }
@@ -47,14 +46,6 @@ NAMES = sorted(
         if row["kind"] in KINDS and not DESCRIBED.fullmatch(row["key"])
     }
 )
-
-
-def test_the_reasons_of_events_are_those_of_the_table() -> None:
-    emitted = {reason for reason in EVENTS if not PROSE.fullmatch(reason)}
-    emitted -= {reason for reason in emitted if allowed("events.csv", reason, "not emitted")}
-    only_here = {each.row for each in listed("events.csv") if each.here == "only here"}
-    assert not only_here & EVENTS
-    assert {str(reason) for reason in Reason} == emitted | only_here
 
 
 @pytest.mark.parametrize("reason", list(Reason))

@@ -1,160 +1,21 @@
-"""The reasons of the events that the agent records, in one place. Pure.
+"""The reasons of the events that the agent records, and of rejections. Pure.
 
-Source: docs/reference/events.csv. A test compares the members with the table and the list of
-differences in both directions, and finds an emitter of each.
+The members are written from docs/reference/events.csv and docs/reference/reasons.csv: admission.
+Apart from the generated module, because these names are imported from here.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Self
+from kubeletpy.kubeapi.events.generated.reasons import COUNTED, AdmissionReason, Reason
+
+__all__ = ["OUT_OF", "AdmissionReason", "EventReason", "Reason", "metric_label"]
 
 OUT_OF = "OutOf"
-
-
-class AdmissionReason(StrEnum):
-    """Why a pod was rejected: the ``reason`` of its status and of the rejection's event.
-
-    ``AdmissionReason("OutOfexample.com/gpu")`` is accepted for each extended resource, although no
-    member lists it. Raises ValueError for any other text. Source: docs/reference/reasons.csv:
-    pod-status; docs/reference/events.csv: "{admission reason}".
-    """
-
-    APPARMOR = "AppArmor"
-    EMPTY_POD_SHARED_POOL_ERROR = "EmptyPodSharedPoolError"
-    EVICTED = "Evicted"
-    INVALID_NODE_INFO = "InvalidNodeInfo"
-    NODE_AFFINITY = "NodeAffinity"
-    NODE_NAME = "NodeName"
-    NODE_PORTS = "NodePorts"
-    NODE_SHUTDOWN = "NodeShutdown"
-    OUT_OF_CPU = "OutOfcpu"
-    OUT_OF_EPHEMERAL_STORAGE = "OutOfephemeral-storage"
-    OUT_OF_MEMORY = "OutOfmemory"
-    OUT_OF_PODS = "OutOfpods"
-    POD_FEATURE_UNSUPPORTED = "PodFeatureUnsupported"
-    POD_LEVEL_RESOURCES_NOT_SUPPORTED = "PodLevelResourcesNotSupported"
-    POD_OS_NOT_SUPPORTED = "PodOSNotSupported"
-    POD_OS_SELECTOR_NODE_LABEL_DOES_NOT_MATCH = "PodOSSelectorNodeLabelDoesNotMatch"
-    SMT_ALIGNMENT_ERROR = "SMTAlignmentError"
-    SUPPLEMENTAL_GROUPS_POLICY_NOT_SUPPORTED = "SupplementalGroupsPolicyNotSupported"
-    SYSCTL_FORBIDDEN = "SysctlForbidden"
-    TAINT_TOLERATION = "TaintToleration"
-    TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
-    UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
-    VOLUME_ATTACHMENT_LIMIT_EXCEEDED = "VolumeAttachmentLimitExceeded"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        if not isinstance(value, str) or not value.startswith(OUT_OF):
-            return None
-        extended = str.__new__(cls, value)
-        extended._name_, extended._value_ = "OUT_OF_EXTENDED_RESOURCE", value
-        return extended
-
-    @property
-    def metric_label(self) -> str:
-        """The ``reason`` of kubelet_admission_rejections_total, whose labels are bounded."""
-        if self in _COUNTED_AS_OTHER:
-            return "Other"
-        return self.value if self.name in AdmissionReason.__members__ else "OutOfExtendedResources"
-
-
-_COUNTED_AS_OTHER = frozenset(
-    (
-        AdmissionReason.EMPTY_POD_SHARED_POOL_ERROR,
-        AdmissionReason.NODE_AFFINITY,
-        AdmissionReason.NODE_NAME,
-        AdmissionReason.NODE_PORTS,
-        AdmissionReason.SMT_ALIGNMENT_ERROR,
-        AdmissionReason.TAINT_TOLERATION,
-    )
-)
-
-
-class Reason(StrEnum):
-    """The ``reason`` of an event."""
-
-    ALREADY_MOUNTED_VOLUME = "AlreadyMountedVolume"
-    CGROUP_DRIVER_MISMATCH = "CgroupDriverMismatch"
-    CGROUP_V1 = "CgroupV1"
-    BACK_OFF = "BackOff"
-    CERTIFICATE_EXPIRED = "CertificateExpired"
-    CERTIFICATE_OVERDUE_FOR_REFRESH = "CertificateOverdueForRefresh"
-    CONTAINER_GC_FAILED = "ContainerGCFailed"
-    CREATED = "Created"
-    DNS_CONFIG_FORMING = "DNSConfigForming"
-    DEADLINE_EXCEEDED = "DeadlineExceeded"
-    DENIED = "Denied"
-    ERR_IMAGE_NEVER_PULL = "ErrImageNeverPull"
-    EVICTED = "Evicted"
-    EVICTION_THRESHOLD_MET = "EvictionThresholdMet"
-    EXCEEDED_GRACE_PERIOD = "ExceededGracePeriod"
-    FAILED = "Failed"
-    FAILED_CREATE_POD_CONTAINER = "FailedCreatePodContainer"
-    FAILED_CREATE_POD_SANDBOX = "FailedCreatePodSandBox"
-    FAILED_KILL_POD = "FailedKillPod"
-    FAILED_MAP_VOLUME = "FailedMapVolume"
-    FAILED_MOUNT = "FailedMount"
-    FAILED_MOUNT_ON_FILESYSTEM_MISMATCH = "FailedMountOnFilesystemMismatch"
-    FAILED_NODE_ALLOCATABLE_ENFORCEMENT = "FailedNodeAllocatableEnforcement"
-    FAILED_POD_SANDBOX_STATUS = "FailedPodSandBoxStatus"
-    FAILED_PREPARE_DYNAMIC_RESOURCES = "FailedPrepareDynamicResources"
-    FAILED_POST_START_HOOK = "FailedPostStartHook"
-    FAILED_PRE_STOP_HOOK = "FailedPreStopHook"
-    FAILED_REMOVE_POD_CONTAINER = "FailedRemovePodContainer"
-    FAILED_STATUS_UPDATE = "FailedStatusUpdate"
-    FAILED_SYNC = "FailedSync"
-    FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET = "FailedToRetrieveImagePullSecret"
-    FAILED_UNMOUNT = "FailedUnMount"
-    FAILED_NODE_DECLARED_FEATURES_CHECK = "FailedNodeDeclaredFeaturesCheck"
-    FAILED_VALIDATION = "FailedValidation"
-    FILE_SYSTEM_RESIZE_FAILED = "FileSystemResizeFailed"
-    FILE_SYSTEM_RESIZE_SUCCESSFUL = "FileSystemResizeSuccessful"
-    FREE_DISK_SPACE_FAILED = "FreeDiskSpaceFailed"
-    IMAGE_GC_FAILED = "ImageGCFailed"
-    INSPECT_FAILED = "InspectFailed"
-    HOST_IPS_IP_FAMILY_MISMATCH = "HostIPsIPFamilyMismatch"
-    INVALID_DISK_CAPACITY = "InvalidDiskCapacity"
-    KILLING = "Killing"
-    KUBERNETES_VERSION_DIFFERS = "KubernetesVersionDiffers"
-    LIFECYCLE_HTTP_FALLBACK = "LifecycleHTTPFallback"
-    MISSING_CLUSTER_DNS = "MissingClusterDNS"
-    NETWORK_NOT_READY = "NetworkNotReady"
-    NODE_ALLOCATABLE_ENFORCED = "NodeAllocatableEnforced"
-    NODE_HAS_DISK_PRESSURE = "NodeHasDiskPressure"
-    NODE_HAS_INSUFFICIENT_MEMORY = "NodeHasInsufficientMemory"
-    NODE_HAS_INSUFFICIENT_PID = "NodeHasInsufficientPID"
-    NODE_HAS_NO_DISK_PRESSURE = "NodeHasNoDiskPressure"
-    NODE_HAS_SUFFICIENT_MEMORY = "NodeHasSufficientMemory"
-    NODE_HAS_SUFFICIENT_PID = "NodeHasSufficientPID"
-    NODE_NOT_READY = "NodeNotReady"
-    NODE_NOT_SCHEDULABLE = "NodeNotSchedulable"
-    NODE_READY = "NodeReady"
-    NODE_SCHEDULABLE = "NodeSchedulable"
-    POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
-    PREEMPTING = "Preempting"
-    PROBE_WARNING = "ProbeWarning"
-    PULLED = "Pulled"
-    PULLING = "Pulling"
-    REBOOTED = "Rebooted"
-    RESIZE_COMPLETED = "ResizeCompleted"
-    RESIZE_DEFERRED = "ResizeDeferred"
-    RESIZE_ERROR = "ResizeError"
-    RESIZE_INFEASIBLE = "ResizeInfeasible"
-    RESIZE_STARTED = "ResizeStarted"
-    SANDBOX_CHANGED = "SandboxChanged"
-    SHUTDOWN = "Shutdown"
-    STARTED = "Started"
-    STARTING = "Starting"
-    STILL_TERMINATING = "StillTerminating"
-    STOP_SIGNAL_IGNORED = "StopSignalIgnored"
-    SUCCESSFUL_MOUNT_VOLUME = "SuccessfulMountVolume"
-    SYSTEM_OOM = "SystemOOM"
-    UNHEALTHY = "Unhealthy"
-    VOLUME_CONDITION_ABNORMAL = "VolumeConditionAbnormal"
-    VOLUME_PERMISSION_CHANGE_IN_PROGRESS = "VolumePermissionChangeInProgress"
-    VOLUME_RESIZE_FAILED = "VolumeResizeFailed"
-
-
 EventReason = Reason | AdmissionReason
+
+
+def metric_label(reason: AdmissionReason) -> str:
+    """The ``reason`` of kubelet_admission_rejections_total, whose labels are bounded."""
+    if reason.name not in AdmissionReason.__members__:
+        return "OutOfExtendedResources"
+    return reason.value if reason.value in COUNTED else "Other"

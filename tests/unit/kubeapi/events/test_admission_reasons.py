@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import get_type_hints
 
 import pytest
 
-from kubeletpy.kubeapi.events.reasons import AdmissionReason
+from kubeletpy.kubeapi.events.reasons import OUT_OF, AdmissionReason, metric_label
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.placement.model import AllocationRefused
-from tools.rulebook import tables
-from tools.rulebook.product import modules
+from tools.rulebook.product import code, modules
 
-ROWS = {
-    name
-    for row in tables.rows("reasons.csv")
-    if row["kind"] == "pod-status"
-    for name in row["name"].split()
-}
-(METRIC,) = [
-    row for row in tables.rows("metrics.csv") if row["name"] == "kubelet_admission_rejections_total"
-]
-LABELS = set(METRIC["label_values"].removeprefix("reason=").split())
 REFUSALS = {"Rejection": 0, "predicate": 0, "AllocationRefused": 1}
 """Callables that create a refusal, with the position of the reason in their arguments."""
 
 
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [
+        (AdmissionReason.OUT_OF_PODS, "OutOfpods"),
+        (AdmissionReason.TAINT_TOLERATION, "Other"),
+    ],
+)
+def test_the_label_of_a_reason(reason: AdmissionReason, label: str) -> None:
+    assert metric_label(reason) == label
+
+
 @pytest.mark.parametrize("reason", list(AdmissionReason))
-def test_each_reason_has_its_row_and_its_label(reason: AdmissionReason) -> None:
-    assert reason.value in ROWS
-    assert reason.metric_label == (reason.value if reason.value in LABELS else "Other")
+def test_each_reason_has_a_user(reason: AdmissionReason) -> None:
+    resource = reason.startswith(OUT_OF)
+    assert resource or re.search(rf"\bAdmissionReason\.{reason.name}\b", code())
 
 
 def test_extended_resources_have_reasons_but_one_label() -> None:
@@ -38,7 +39,7 @@ def test_extended_resources_have_reasons_but_one_label() -> None:
     assert reason == "OutOfexample.com/gpu"
     assert f"{reason}" == reason.value == "OutOfexample.com/gpu"
     assert hash(reason) == hash("OutOfexample.com/gpu")
-    assert reason.metric_label == "OutOfExtendedResources"
+    assert metric_label(reason) == "OutOfExtendedResources"
     assert reason not in list(AdmissionReason)
 
 
