@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kubeletpy.base.api.times import format_micro_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound
 from kubeletpy.kubeapi.protocol import LEASES, KubeApi, PatchType
 
@@ -35,30 +36,22 @@ def until_renewal(period: float, chance: float, *, in_step: bool) -> float:
     return period * chance if in_step else period * (1 + JITTER * chance)
 
 
-class LeaseKeeper:
+class LeaseKeeper(Component):
     """Creates the lease when it is missing and renews it, for as long as :meth:`run` runs."""
 
-    def __init__(
-        self,
-        kube_api: KubeApi,
-        clock: Clock,
-        node_name: str,
-        duration_s: int,
-        *,
-        node_uid: Callable[[], str],
-        answered_again: Callable[[], None] = lambda: None,
-        rng: random.Random | None = None,
-    ) -> None:
-        """``node_uid`` returns the uid of the Node, the lease's owner; empty: the API has no Node,
-        and no lease is created for it.
-        ``answered_again`` is called when a renewal works after one that did not."""
-        self._api = kube_api
-        self._clock = clock
-        self._name = node_name
-        self._duration_s = duration_s
-        self._node_uid = node_uid
-        self._answered_again = answered_again
-        self._rng = rng or random.Random()
+    kube_api: KubeApi
+    clock: Clock
+    node_name: str
+    duration_s: int
+    node_uid: Callable[[], str]
+    """Returns the uid of the Node, the lease's owner; empty: the API has no Node, and no lease is
+    created for it."""
+    answered_again: Callable[[], None] = lambda: None
+    """Called when a renewal works after one that did not."""
+    rng: random.Random | None = None
+
+    def __post_init__(self) -> None:
+        self._rng = self.rng or random.Random()
         self._failing = False
         self._why = ""
         self._now = asyncio.Event()
@@ -78,7 +71,7 @@ class LeaseKeeper:
 
     async def run(self) -> None:
         """Renew until cancelled. A failed renewal is retried soon and logged once."""
-        period = self._duration_s * RENEW_SHARE
+        period = self.duration_s * RENEW_SHARE
         retry = FIRST_RETRY_S
         while True:
             try:
@@ -87,7 +80,7 @@ class LeaseKeeper:
                 if not self._failing:
                     log.warning(
                         "could not renew the node lease; trying again",
-                        extra={"lease": f"{NAMESPACE}/{self._name}", "why": str(error)},
+                        extra={"lease": f"{NAMESPACE}/{self.node_name}", "why": str(error)},
                     )
                 self._failing = self._in_step = True
                 self._why = str(error)
@@ -95,7 +88,7 @@ class LeaseKeeper:
                 retry = min(retry * 2, LAST_RETRY_S)
                 continue
             if self._failing:
-                self._answered_again()
+                self.answered_again()
             pause = until_renewal(period, self._rng.random(), in_step=self._in_step)
             self._failing = self._in_step = False
             retry = FIRST_RETRY_S
@@ -107,18 +100,18 @@ class LeaseKeeper:
     async def renew(self) -> None:
         """Renew once; creates the lease when there is none. Raises ApiError."""
         spec: JSON = {
-            "holderIdentity": self._name,
-            "leaseDurationSeconds": self._duration_s,
-            "renewTime": format_micro_time(self._clock.now()),
+            "holderIdentity": self.node_name,
+            "leaseDurationSeconds": self.duration_s,
+            "renewTime": format_micro_time(self.clock.now()),
         }
         try:
             lease = await self._patch({"spec": spec})
         except NotFound:
-            if uid := self._node_uid():
+            if uid := self.node_uid():
                 await self._create(spec, uid)
             return
         owners = (lease.get("metadata") or {}).get("ownerReferences") or ()
-        uid = self._node_uid()
+        uid = self.node_uid()
         if uid and all(owner.get("uid") != uid for owner in owners):
             try:
                 await self._patch({"metadata": {"ownerReferences": self._owners(uid)}})
@@ -127,16 +120,16 @@ class LeaseKeeper:
                 log.warning("the lease's owner was not changed", extra={"why": str(error)})
 
     async def _patch(self, patch: JSON) -> JSON:
-        return await self._api.patch(
-            LEASES, self._name, patch, NAMESPACE, patch_type=PatchType.MERGE
+        return await self.kube_api.patch(
+            LEASES, self.node_name, patch, NAMESPACE, patch_type=PatchType.MERGE
         )
 
     def _owners(self, uid: str) -> list[JSON]:
-        return [{"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": uid}]
+        return [{"apiVersion": "v1", "kind": "Node", "name": self.node_name, "uid": uid}]
 
     async def _create(self, spec: JSON, uid: str) -> None:
         metadata: JSON = {
-            "name": self._name,
+            "name": self.node_name,
             "namespace": NAMESPACE,
             "ownerReferences": self._owners(uid),
         }
@@ -147,6 +140,6 @@ class LeaseKeeper:
             "spec": spec,
         }
         try:
-            await self._api.create(LEASES, lease, NAMESPACE)
+            await self.kube_api.create(LEASES, lease, NAMESPACE)
         except AlreadyExists:
             log.debug("the lease appeared meanwhile; the next renewal takes it")

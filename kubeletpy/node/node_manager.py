@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -60,25 +61,19 @@ class StartupMetrics(Protocol):
         ...
 
 
-class NodeStartup:
+class NodeStartup(Component):
     """Measures the steps from the machine's boot to the node's first Ready.
 
     For a node that the API already had there is nothing to report: it was started before.
     """
 
-    def __init__(
-        self,
-        metrics: StartupMetrics,
-        clock: Clock,
-        *,
-        booted_at: float | None,
-        started_at: float,
-    ) -> None:
-        """``booted_at`` and ``started_at`` (of this process) in Unix seconds."""
-        self._metrics = metrics
-        self._clock = clock
-        self._booted_at = booted_at
-        self._started_at = started_at
+    metrics: StartupMetrics
+    clock: Clock
+    booted_at: float | None
+    """Unix seconds, as ``started_at`` of this process."""
+    started_at: float
+
+    def __post_init__(self) -> None:
         self._first_try: float | None = None
         self._registered: float | None = None
         self._ready = False
@@ -86,17 +81,17 @@ class NodeStartup:
     def registering(self) -> None:
         """The node is about to be registered."""
         if self._first_try is None:
-            self._first_try = self._clock.now()
+            self._first_try = self.clock.now()
 
     def registered(self) -> None:
         """The API has created the node."""
         if self._first_try is None or self._registered is not None:
             return
-        self._registered = now = self._clock.now()
-        booted = self._booted_at
-        self._metrics.registered(
-            None if booted is None else self._started_at - booted,
-            self._first_try - self._started_at,
+        self._registered = now = self.clock.now()
+        booted = self.booted_at
+        self.metrics.registered(
+            None if booted is None else self.started_at - booted,
+            self._first_try - self.started_at,
             now - self._first_try,
         )
 
@@ -105,8 +100,8 @@ class NodeStartup:
         if self._registered is None or self._ready:
             return
         self._ready = True
-        now, booted = self._clock.now(), self._booted_at
-        self._metrics.ready(now - self._registered, None if booted is None else now - booted)
+        now, booted = self.clock.now(), self.booted_at
+        self.metrics.ready(now - self._registered, None if booted is None else now - booted)
 
 
 log = logging.getLogger(__name__)

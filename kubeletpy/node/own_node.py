@@ -16,6 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
@@ -26,36 +27,23 @@ from kubeletpy.kubeapi.tracked_object import revision
 log = logging.getLogger(__name__)
 
 
-class OwnNode:
+class OwnNode(Component):
     """The node's facts for admission."""
 
-    def __init__(
-        self,
-        name: str,
-        kube_api: KubeApi | None,
-        recorder: EventRecorder,
-        clock: Clock,
-        *,
-        initial: api.Node,
-        written: Callable[[], api.Node | None] = lambda: None,
-        reported: Callable[[], None] = lambda: None,
-        rng: random.Random | None = None,
-    ) -> None:
-        """Make it with the initial object; :meth:`run` follows the API's.
+    name: str
+    kube_api: KubeApi | None
+    recorder: EventRecorder
+    clock: Clock
+    initial: api.Node
+    """The object as it would be registered; its allocatable and features always take precedence
+    over the API's, which may be from an earlier configuration."""
+    written: Callable[[], api.Node | None] = lambda: None
+    """The object that the API returned for our last write."""
+    reported: Callable[[], None] = lambda: None
+    """Called each time the API has shown the node."""
+    rng: random.Random | None = None
 
-        Args:
-            initial: the object as it would be registered; its allocatable and features always take
-                precedence over the API's, which may be from an earlier configuration.
-            written: the object that the API returned for our last write.
-            reported: called each time the API has shown the node.
-        """
-        self.name = name
-        self._api = kube_api
-        self._recorder = recorder
-        self._clock = clock
-        self._initial = initial
-        self._written = written
-        self._reported = reported
+    def __post_init__(self) -> None:
         self._watched: api.Node | None = None
         self._deleted_revision = -1
         """The Node was deleted at this revision, unless the API has shown it since."""
@@ -65,19 +53,19 @@ class OwnNode:
         self._unschedulable = False
         self._made: tuple[api.Node, api.Node] | None = None
         self._reflector: Reflector | None = None
-        if kube_api is not None:
+        if self.kube_api is not None:
             self._reflector = Reflector(
-                kube_api,
+                self.kube_api,
                 NODES,
                 on_replace=self._replace,
                 on_event=self._event,
-                field_selector=f"metadata.name={name}",
-                rng=rng,
+                field_selector=f"metadata.name={self.name}",
+                rng=self.rng,
             )
 
     def as_reported(self) -> api.Node | None:
         """The newest object that the API has shown, unchanged; None before it has shown any."""
-        written = self._written()
+        written = self.written()
         if written is not None and self._former and _uid(written) == self._former:
             written = None
         return _newer(self._watched, written)
@@ -120,17 +108,17 @@ class OwnNode:
         """
         known = self.as_reported()
         if known is None:
-            return self._initial
+            return self.initial
         if self._made is None or self._made[0] is not known:
             self._made = known, self._with_own_amounts(known)
         return self._made[1]
 
     async def newest(self) -> api.Node | None:
         """Read the node from the API; None when it cannot answer."""
-        if self._api is None:
+        if self.kube_api is None:
             return None
         try:
-            found = cast(api.Node, await self._api.get(NODES, self.name))
+            found = cast(api.Node, await self.kube_api.get(NODES, self.name))
         except ApiError as error:
             log.debug("node not read", extra={"why": str(error)})
             return None
@@ -181,12 +169,12 @@ class OwnNode:
         if self.deleted():
             return
         self._deleted_revision = at
-        self._deleted_at = self._clock.now()
+        self._deleted_at = self.clock.now()
         log.warning(
             "the Node object was deleted: it is not registered again unless the agent is restarted",
             extra={"node": self.name},
         )
-        self._reported()
+        self.reported()
 
     def _note_node(self, found: api.Node) -> None:
         if found["metadata"].get("name") != self.name:
@@ -198,11 +186,11 @@ class OwnNode:
             reason = Reason.NODE_NOT_SCHEDULABLE if unschedulable else Reason.NODE_SCHEDULABLE
             message = f"Node {self.name} status is now: {reason}"
             reference = node_reference(self.name, found["metadata"].get("uid", ""))
-            self._recorder.event(reference, NORMAL, reason, message)
-        self._reported()
+            self.recorder.event(reference, NORMAL, reason, message)
+        self.reported()
 
     def _with_own_amounts(self, found: api.Node) -> api.Node:
-        return with_own_amounts(found, self._initial)
+        return with_own_amounts(found, self.initial)
 
 
 def with_own_amounts(reported: api.Node, own: api.Node) -> api.Node:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
 from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S, RuntimeInfo, network_not_ready
@@ -33,15 +34,14 @@ long before the call's own deadline (runtimeRequestTimeout, 2 min)."""
 DOWN = "container runtime is down"
 
 
-class RuntimeMonitor:
+class RuntimeMonitor(Component):
     """Checks the runtime every few seconds, and whenever its connection is lost or returns."""
 
-    def __init__(
-        self, read_health: Callable[[], Awaitable[RuntimeHealth]], on_change: Callable[[], None]
-    ) -> None:
-        """``on_change`` is called when runtime or network readiness changes."""
-        self._read_health = read_health
-        self._on_change = on_change
+    read_health: Callable[[], Awaitable[RuntimeHealth]]
+    on_change: Callable[[], None]
+    """Called when runtime or network readiness changes."""
+
+    def __post_init__(self) -> None:
         self._health: RuntimeHealth | None = None
         self.good_at: float | None = None
         """Event-loop seconds at which it was last known to be well; None: never."""
@@ -73,7 +73,7 @@ class RuntimeMonitor:
         health = None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                health = await self._read_health()
+                health = await self.read_health()
         if health is not None:
             self._health = health
             if health.runtime_ready:
@@ -82,7 +82,7 @@ class RuntimeMonitor:
         after = (self.runtime_error(), self.network_error())
         if after != before:
             self._log_readiness(after)
-            self._on_change()
+            self.on_change()
         return health is not None
 
     def connection_changed(self, connected: bool) -> None:
@@ -91,7 +91,7 @@ class RuntimeMonitor:
         self._lost = "" if connected else "its endpoint is not connected"
         self._check_due.set()
         if self.runtime_error() != before:
-            self._on_change()
+            self.on_change()
 
     def runtime_error(self) -> str:
         """Why the runtime can't be used; empty when it can."""
@@ -217,12 +217,10 @@ class RuntimeUpkeep:
             log.info("the runtime has received the range of pods", extra={"podCIDR": desired})
 
 
-class RuntimeClassHandlers:
+class RuntimeClassHandlers(Component):
     """Resolves RuntimeClasses to runtime handlers, with an API request for each new sandbox."""
 
-    def __init__(self, kube_api: KubeApi | None) -> None:
-        """Without an API (standalone) there are no RuntimeClasses."""
-        self._api = kube_api
+    kube_api: KubeApi | None
 
     async def handler(self, pod: Pod) -> str:
         """The CRI runtime handler for a pod's sandbox; "" is the runtime's default.
@@ -233,10 +231,10 @@ class RuntimeClassHandlers:
         name = pod.spec.get("runtimeClassName")
         if not name:
             return ""
-        if self._api is None:
+        if self.kube_api is None:
             raise RuntimeClassError(f'RuntimeClass "{name}" cannot be read without an API')
         try:
-            found = await self._api.get(RUNTIMECLASSES, name)
+            found = await self.kube_api.get(RUNTIMECLASSES, name)
         except NotFound as error:
             raise RuntimeClassError(f'RuntimeClass "{name}" not found') from error
         except ApiError as error:

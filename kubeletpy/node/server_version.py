@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kubeletpy.base.host.files import write_whole
 from kubeletpy.base.kubernetes_version import KubernetesVersion
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.config.files import VERSION_RECORD
 from kubeletpy.config.version_choice import (
     NoVersion,
@@ -84,34 +84,23 @@ class VersionReported(Struct, frozen=True):
     restart: str = ""
 
 
-class VersionFollower:
+class VersionFollower(Component):
     """Notices that the API server has another version than at the start."""
 
-    def __init__(
-        self,
-        api: KubeApi | None,
-        resolved: ResolvedVersion,
-        root: Path,
-        *,
-        notify: Callable[[str, bool], None],
-        rng: random.Random,
-    ) -> None:
-        """Make it with the version that the agent runs as.
+    api: KubeApi | None
+    """Queried; None: the node has no API server."""
+    resolved: ResolvedVersion
+    """What the agent runs as."""
+    root: Path
+    """The directory of the record."""
+    notify: Callable[[str, bool], None]
+    """Reports a sentence to the owner of the node, and whether it is a warning; called once for
+    each version that a restart would lead to."""
+    rng: random.Random
+    """For jitter."""
 
-        Args:
-            api: queried; None: the node has no API server.
-            resolved: what the agent runs as.
-            root: the directory of the record.
-            notify: reports a sentence to the owner of the node, and whether it is a warning;
-                called once for each version that a restart would lead to.
-            rng: for jitter.
-        """
-        self._api = api
-        self._resolved = resolved
-        self._root = root
-        self._notify = notify
-        self._rng = rng
-        self._server = resolved.server
+    def __post_init__(self) -> None:
+        self._server = self.resolved.server
         self._restart = ""
         self._notified: set[KubernetesVersion] = set()
         self._unreached = False
@@ -119,18 +108,18 @@ class VersionFollower:
     @property
     def reported(self) -> VersionReported:
         """The version now, for explain."""
-        found = self._resolved
+        found = self.resolved
         return VersionReported(
             str(found.version), str(found.source), found.why, self._server, self._restart
         )
 
     async def run(self) -> None:
         """Query from time to time, until cancelled."""
-        assert self._api is not None, "no task without an API"
+        assert self.api is not None, "no task without an API"
         while True:
             seconds = CHECK_S if self._server else UNKNOWN_CHECK_S
-            await asyncio.sleep(spread(seconds, self._rng.random()))
-            await self.note_version(await query_version(self._api, ANSWER_S))
+            await asyncio.sleep(spread(seconds, self.rng.random()))
+            await self.note_version(await query_version(self.api, ANSWER_S))
 
     async def note_version(self, answer: ServerVersion | NoVersion) -> None:
         """Take note of an answer."""
@@ -142,14 +131,14 @@ class VersionFollower:
         self._unreached = False
         first, self._server = not self._server, answer.text
         next_start = decide(None, answer, None)
-        if self._resolved.source is not VersionSource.FLAG:
-            await asyncio.to_thread(write_version_record, next_start.version, self._root)
+        if self.resolved.source is not VersionSource.FLAG:
+            await asyncio.to_thread(write_version_record, next_start.version, self.root)
         if first and next_start.warning:
             log.warning("Kubernetes version", extra={"why": next_start.why})
-        change = after_restart(self._resolved, answer)
+        change = after_restart(self.resolved, answer)
         self._restart = change.why if change is not None else ""
         if change is not None and change.version not in self._notified:
             self._notified.add(change.version)
             level = logging.WARNING if change.warning else logging.INFO
             log.log(level, change.why)
-            self._notify(change.why, change.warning)
+            self.notify(change.why, change.warning)

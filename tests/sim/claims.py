@@ -143,7 +143,7 @@ def remains(world: World) -> list[str]:
     if world.agent is not None and not found:
         manager = world.agent.component(ClaimManager)
         kept = (
-            manager._state.claims,
+            manager.state.claims,
             manager._locks._locks,
             manager._calls._missing,
             manager._calls._under_way,

@@ -18,6 +18,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import DBusFastError
 
 from kubeletpy.base.host.errors import DBusError
+from kubeletpy.base.structs import Component
 
 CALL_TIMEOUT_S = 10.0
 MAX_SIGNALS = 64
@@ -31,18 +32,19 @@ def _all(_signal: Message) -> bool:
     return True
 
 
-class Bus:
+class Bus(Component):
     """A connection to a bus. :meth:`connect` makes one."""
 
-    def __init__(self, bus: MessageBus, desired: Desired = _all) -> None:
-        """``desired``: which signals are kept, so that untrusted peers can't fill the queue."""
-        self._bus = bus
-        self._desired = desired
+    bus: MessageBus
+    desired: Desired = _all
+    """Which signals are kept, so that untrusted peers can't fill the queue."""
+
+    def __post_init__(self) -> None:
         self._files: dict[int, list[int]] = {}
         """The files in the replies of calls in progress, by serial number."""
         self._signals: asyncio.Queue[Message | None] = asyncio.Queue(MAX_SIGNALS)
         self._following: asyncio.Task[None]
-        bus.add_message_handler(self._received)
+        self.bus.add_message_handler(self._received)
 
     @classmethod
     async def connect(cls, address: str | None = None, desired: Desired = _all) -> Bus:
@@ -55,7 +57,7 @@ class Bus:
         try:
             made = cls(MessageBus(address, BusType.SYSTEM, negotiate_unix_fd=True), desired)
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                await made._bus.connect()
+                await made.bus.connect()
         except (DBusFastError, EOFError, ValueError) as error:
             raise DBusError(str(error) or _OVER) from error
         made._following = asyncio.create_task(made._until_over(), name="dbus")
@@ -89,12 +91,12 @@ class Bus:
             member,
             signature=signature,
             body=list(arguments),
-            serial=self._bus.next_serial(),
+            serial=self.bus.next_serial(),
         )
         self._files[message.serial] = []
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                answer = await self._bus.call(message)
+                answer = await self.bus.call(message)
             if answer.message_type is MessageType.ERROR:
                 text = answer.body[0] if answer.body else ""
                 name = answer.error_name or ""
@@ -117,7 +119,7 @@ class Bus:
 
     async def close(self) -> None:
         """End the connection; calls that wait fail."""
-        self._bus.disconnect()
+        self.bus.disconnect()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await self._following
@@ -130,7 +132,7 @@ class Bus:
             awaited += message.unix_fds
             return
         _close(message.unix_fds)
-        if message.message_type is not MessageType.SIGNAL or not self._desired(message):
+        if message.message_type is not MessageType.SIGNAL or not self.desired(message):
             return
         if not self._signals.full():
             self._signals.put_nowait(message)
@@ -138,7 +140,7 @@ class Bus:
     async def _until_over(self) -> None:
         # whatever ended it: callers and receivers learn that it is over
         with contextlib.suppress(Exception):
-            await self._bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+            await self.bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
         if self._signals.full():
             self._signals.get_nowait()
         self._signals.put_nowait(None)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kubeletpy.base.structs import Component
+
 _IN_MODIFY = 0x2
 _IN_ATTRIB = 0x4
 _IN_CLOSE_WRITE = 0x8
@@ -48,27 +50,18 @@ def _events(data: bytes) -> Iterator[tuple[int, int, str]]:
         offset += length
 
 
-class DirectoryWatch:
+class DirectoryWatch(Component):
     """Watches one directory (or file) until closed."""
 
-    def __init__(
-        self,
-        path: Path,
-        on_change: Callable[[], None],
-        on_deleted: Callable[[str], None] | None = None,
-        *,
-        opened: bool = False,
-    ) -> None:
-        """Watch a path once :meth:`start` is called.
+    path: Path
+    on_change: Callable[[], None]
+    on_deleted: Callable[[str], None] | None = None
+    """Gets the name of each file that is deleted, before ``on_change``."""
+    opened: bool = False
+    """Only report that it is opened."""
 
-        Args:
-            on_deleted: gets the name of each file that is deleted, before ``on_change``.
-            opened: only report that it is opened.
-        """
-        self._mask = _IN_OPEN | _IN_SELF_REMOVED if opened else _MASK
-        self._path = path
-        self._on_change = on_change
-        self._on_deleted = on_deleted
+    def __post_init__(self) -> None:
+        self._mask = _IN_OPEN | _IN_SELF_REMOVED if self.opened else _MASK
         self._fd = -1
 
     @property
@@ -85,7 +78,7 @@ class DirectoryWatch:
             fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
             if fd < 0:
                 return False
-            if libc.inotify_add_watch(fd, os.fsencode(self._path), self._mask) < 0:
+            if libc.inotify_add_watch(fd, os.fsencode(self.path), self._mask) < 0:
                 os.close(fd)
                 return False
         except AttributeError:
@@ -109,13 +102,13 @@ class DirectoryWatch:
             return
         except OSError:
             self.close()
-        if self._on_deleted is not None:
+        if self.on_deleted is not None:
             for _, mask, name in _events(data):
                 if mask & _IN_DELETE and name:
-                    self._on_deleted(name)
-        if self.active and not self._path.exists():
+                    self.on_deleted(name)
+        if self.active and not self.path.exists():
             self.close()
-        self._on_change()
+        self.on_change()
 
 
 class DirectoryWatches:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kubeletpy.base.host.files import write_private
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 
 log = logging.getLogger(__name__)
@@ -17,7 +18,7 @@ MAX_BYTES = 64 << 20
 RETRY_S = 30.0
 
 
-class StateFile:
+class StateFile(Component):
     """The file of a component's state. Use it inside the event loop only.
 
     A write stores the state of the moment at which it begins, so that one write is enough for all
@@ -25,28 +26,17 @@ class StateFile:
     canceled: an older state never replaces a newer one.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        capture: Callable[[], Callable[[], str | bytes]],
-        problem: str,
-        *,
-        soon_s: float = 0.0,
-        stored: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Make it; nothing is read or written yet.
+    path: Path
+    capture: Callable[[], Callable[[], str | bytes]]
+    """Takes hold of the state; what it returns renders that in a thread."""
+    problem: str
+    """Is logged when :meth:`store` fails, once until a write succeeds."""
+    soon_s: float = 0.0
+    """How long :meth:`write_soon` waits for further changes."""
+    stored: Callable[[], None] = lambda: None
+    """Called after each write, with the state of its capture in the file."""
 
-        Args:
-            capture: takes hold of the state; what it returns renders that in a thread.
-            problem: is logged when :meth:`store` fails, once until a write succeeds.
-            soon_s: how long :meth:`write_soon` waits for further changes.
-            stored: called after each write, with the state of its capture in the file.
-        """
-        self.path = path
-        self._capture = capture
-        self._problem = problem
-        self._soon_s = soon_s
-        self._stored_state = stored
+    def __post_init__(self) -> None:
         self._turn = asyncio.Lock()
         self._lasting = Lasting()
         self._changes = 0
@@ -86,7 +76,7 @@ class StateFile:
         """Log a failed write, once until a write succeeds."""
         if not self._failing:
             self._failing = True
-            log.warning(self._problem, extra={"file": str(self.path), "why": str(error)})
+            log.warning(self.problem, extra={"file": str(self.path), "why": str(error)})
 
     async def close(self) -> None:
         """Write what is not in the file yet, and end."""
@@ -96,19 +86,19 @@ class StateFile:
         await self._lasting.close()
 
     async def _write_later(self) -> None:
-        wait = self._soon_s
+        wait = self.soon_s
         while self._stored < self._changes:
             await asyncio.sleep(wait)
-            wait = self._soon_s if await self.store() else RETRY_S
+            wait = self.soon_s if await self.store() else RETRY_S
         self._later = None
 
     async def _write(self, change: int) -> None:
         async with self._turn:
             if self._stored >= change:
                 return
-            changes, render = self._changes, self._capture()
+            changes, render = self._changes, self.capture()
             await asyncio.to_thread(lambda: write_private(self.path, render()))
-            self._stored_state()
+            self.stored()
             self._stored = changes
             self._failing = False
 

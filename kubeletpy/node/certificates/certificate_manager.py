@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.pki import CertificateError, Names
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
@@ -178,7 +178,7 @@ class Purpose(Struct, frozen=True):
     replaced: Callable[[float], None] = lambda seconds: None
 
 
-class CertificateManager:
+class CertificateManager(Component):
     """One certificate. Create it inside a running event loop, then ``load``, then ``run``.
 
     Args:
@@ -187,24 +187,16 @@ class CertificateManager:
         on_change: called when ``current`` has changed.
     """
 
-    def __init__(
-        self,
-        purpose: Purpose,
-        store: CertificateStore,
-        clock: Clock,
-        *,
-        names: Callable[[], Names | None],
-        api: Callable[[bool], AbstractAsyncContextManager[KubeApi]],
-        on_change: Callable[[], Awaitable[None]] | None = None,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._purpose = purpose
-        self._store = store
-        self._clock = clock
-        self._names = names
-        self._api = api
-        self._on_change = on_change
-        self._rng = rng or random.Random()
+    purpose: Purpose
+    store: CertificateStore
+    clock: Clock
+    names: Callable[[], Names | None]
+    api: Callable[[bool], AbstractAsyncContextManager[KubeApi]]
+    on_change: Callable[[], Awaitable[None]] | None = None
+    rng: random.Random | None = None
+
+    def __post_init__(self) -> None:
+        self._rng = self.rng or random.Random()
         self._pair: StoredPair | None = None
         self._deadline = 0.0
         self._due_after = 0.0
@@ -212,7 +204,7 @@ class CertificateManager:
         self._renew_now = False
         self._poked = asyncio.Event()
         self._storing = asyncio.Lock()
-        self._available_at = clock.now()
+        self._available_at = self.clock.now()
         self._answered: Names | None = None
         """The names requested for the current certificate: requesting them again yields no more."""
         self._server_answers = False
@@ -221,7 +213,7 @@ class CertificateManager:
     def current(self) -> StoredPair | None:
         """The pair in use; None if there is none or it has expired."""
         pair = self._pair
-        if pair is None or self._clock.now() > pair.certificate.not_after:
+        if pair is None or self.clock.now() > pair.certificate.not_after:
             return None
         return pair
 
@@ -230,17 +222,17 @@ class CertificateManager:
         """Seconds until the certificate expires (negative: ago); infinite without one."""
         if self._pair is None:
             return float("inf")
-        return float(int(self._pair.certificate.not_after - self._clock.now()))
+        return float(int(self._pair.certificate.not_after - self.clock.now()))
 
     async def load(self, *, renew_now: bool = False) -> None:
         """Load what is on disk; ``renew_now``: it is only borrowed, request our own at once."""
         self._renew_now = renew_now
         try:
-            self._use_pair(await asyncio.to_thread(self._store.load))
+            self._use_pair(await asyncio.to_thread(self.store.load))
         except (CertificateError, OSError) as error:
             log.warning(
                 "a stored certificate can't be used; requesting a new one",
-                extra={"certificate": self._purpose.name, "why": str(error)},
+                extra={"certificate": self.purpose.name, "why": str(error)},
             )
 
     async def reload_if_changed(self) -> None:
@@ -253,18 +245,18 @@ class CertificateManager:
         if pair is not None and stamp_of(pair.files) == pair.stamp:
             return
         try:
-            found = await asyncio.to_thread(self._store.load)
+            found = await asyncio.to_thread(self.store.load)
         except (CertificateError, OSError) as error:
             log.warning(
                 "the certificate's files have changed and can't be used; the old one stays in use",
-                extra={"certificate": self._purpose.name, "why": str(error)},
+                extra={"certificate": self.purpose.name, "why": str(error)},
             )
             return
         if found is not None and (pair is None or found.stamp != pair.stamp):
             self._use_pair(found)
             log.info(
                 "a certificate that another program wrote is in use",
-                extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
+                extra={"certificate": self.purpose.name, "seconds": int(self.ttl)},
             )
             await self._report_change()
             self._poked.set()
@@ -292,15 +284,15 @@ class CertificateManager:
     def _renew_at(self, deadline: float) -> None:
         """``deadline`` in Unix seconds."""
         self._deadline = deadline
-        self._due_after = steady_now() + deadline - self._clock.now()
+        self._due_after = steady_now() + deadline - self.clock.now()
 
     async def _report_change(self) -> None:
-        if self._on_change is not None:
-            await self._on_change()
+        if self.on_change is not None:
+            await self.on_change()
 
     def _due_in(self) -> float | None:
         """Seconds until renewal; None: there is nothing to request."""
-        names = self._names()
+        names = self.names()
         if names is None:
             return None
         current = self.current
@@ -310,10 +302,10 @@ class CertificateManager:
         if why and names != self._answered:
             log.info(
                 "the certificate no longer covers the node's names",
-                extra={"certificate": self._purpose.name, "why": why},
+                extra={"certificate": self.purpose.name, "why": why},
             )
             return 0.0
-        left = min(self._deadline - self._clock.now(), self._due_after - steady_now())
+        left = min(self._deadline - self.clock.now(), self._due_after - steady_now())
         return max(0.0, left)
 
     async def _until_due(self) -> None:
@@ -344,42 +336,42 @@ class CertificateManager:
 
     async def _issue(self) -> tuple[Issued, Names]:
         """Request a certificate for the current names, until they change."""
-        names = self._names()
+        names = self.names()
         if names is None:
             raise _NamesChanged
         valid = self.current is not None
-        prefix = self._purpose.first_prefix if not valid else "csr-"
+        prefix = self.purpose.first_prefix if not valid else "csr-"
         async with (
-            self._api(valid) as api,
+            self.api(valid) as api,
             background(
-                issue(api, self._store, names, self._purpose.signer, prefix=prefix, rng=self._rng)
+                issue(api, self.store, names, self.purpose.signer, prefix=prefix, rng=self._rng)
             ) as asking,
         ):
             while not asking.done():
                 self._poked.clear()
                 async with background(self._poked.wait()) as poked:
                     await until_one_ends(asking, poked)
-                if not asking.done() and (self._names() != names or self._due_in() != 0):
+                if not asking.done() and (self.names() != names or self._due_in() != 0):
                     raise _NamesChanged
             return asking.result(), names
 
     async def _adopt(self, issued: Issued, answers: Names) -> None:
-        old, now = self._pair, self._clock.now()
+        old, now = self._pair, self.clock.now()
 
         def store() -> StoredPair:
             from kubeletpy.base.host import x509
 
             if x509.read_certificate(issued.certificate).not_after <= now:
                 raise CertificateError("the issued certificate has already expired")
-            found = self._store.update(issued.certificate, issued.key, now)
-            self._store.drop_pending_key()
+            found = self.store.update(issued.certificate, issued.key, now)
+            self.store.drop_pending_key()
             return found
 
         try:
             pair = await asyncio.to_thread(store)
         except CertificateError:
             # from an old request, or for another key: start over with a new request
-            await asyncio.to_thread(self._store.drop_pending_key)
+            await asyncio.to_thread(self.store.drop_pending_key)
             raise
         self._renew_now = False
         self._server_answers = True
@@ -389,30 +381,30 @@ class CertificateManager:
         left = pair.certificate.not_after - now
         self._renew_at(max(self._deadline, now + left * LEAST_USE))
         if old is not None:
-            self._purpose.replaced(now - old.certificate.not_before)
+            self.purpose.replaced(now - old.certificate.not_before)
         log.info(
             "a new certificate is in use",
-            extra={"certificate": self._purpose.name, "seconds": int(self.ttl)},
+            extra={"certificate": self.purpose.name, "seconds": int(self.ttl)},
         )
         await self._report_change()
 
     async def _failed(self, error: Exception) -> None:
-        self._purpose.failed()
+        self.purpose.failed()
         log.warning(
             "the certificate could not be renewed; trying again",
-            extra={"certificate": self._purpose.name, "why": str(error)},
+            extra={"certificate": self.purpose.name, "why": str(error)},
         )
         if isinstance(error, NotIssued) and error.final:
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(self._store.drop_pending_key)
+                await asyncio.to_thread(self.store.drop_pending_key)
         if isinstance(error, ApiError):
             self._server_answers = isinstance(error, Unauthorized | Forbidden | NotFound)
-        now = self._clock.now()
+        now = self.clock.now()
         if self.current is not None:
             self._available_at = now
         elif self._pair is not None:
             self._available_at = max(self._available_at, self._pair.certificate.not_after)
-        lost = self._purpose.vital and self._server_answers and self.current is None
+        lost = self.purpose.vital and self._server_answers and self.current is None
         if lost and now - self._available_at >= CLIENT_LOST_S:
             raise CertificateLost(
                 f"no valid client certificate for five minutes, and the API refuses us: {error}"

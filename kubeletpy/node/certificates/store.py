@@ -27,7 +27,7 @@ from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.files import KeyPair, Stamp, stamp, write_private
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.host.pki import Certificate, CertificateError
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.text import first_line
 from kubeletpy.config import NodeFlags
 from kubeletpy.kubeapi.kubeconfig import CurrentContext, KubeconfigError, read_kubeconfig
@@ -49,7 +49,7 @@ class StoredPair(Struct, frozen=True):
     stamp: tuple[Stamp, ...]
 
 
-class CertificateStore:
+class CertificateStore(Component):
     """The pair for one purpose.
 
     Args:
@@ -58,27 +58,26 @@ class CertificateStore:
         fallback: a pair to use until we have our own.
     """
 
-    def __init__(self, directory: Path, prefix: str, fallback: KeyPair | None = None) -> None:
-        self.directory = directory
-        self._prefix = prefix
-        self._fallback = fallback
+    directory: Path
+    prefix: str
+    fallback: KeyPair | None = None
 
     @property
     def current_path(self) -> Path:
         """The link to the pair in use."""
-        return self.directory / f"{self._prefix}-current.pem"
+        return self.directory / f"{self.prefix}-current.pem"
 
     @property
     def key_path(self) -> Path:
         """The key of the pending request."""
-        return self.directory / f"{self._prefix}.key.tmp"
+        return self.directory / f"{self.prefix}.key.tmp"
 
     def candidates(self) -> list[KeyPair]:
         """Where a pair may be; the first one that exists counts."""
         pairs = [KeyPair(self.current_path, self.current_path)]
-        if self._fallback is not None:
-            pairs.append(self._fallback)
-        return [*pairs, KeyPair.named(self.directory, self._prefix)]
+        if self.fallback is not None:
+            pairs.append(self.fallback)
+        return [*pairs, KeyPair.named(self.directory, self.prefix)]
 
     def load(self) -> StoredPair | None:
         """The pair in use, or None if there is none.
@@ -114,11 +113,11 @@ class CertificateStore:
         link = self.current_path
         if link.exists() and not link.is_symlink():
             raise CertificateError(f"{link} is a file and not a link: move it away")
-        made = self.directory / f".{self._prefix}-new.pem"
+        made = self.directory / f".{self.prefix}-new.pem"
         write_private(made, b"".join(found) + match.group(0).encode())
         load_pair(KeyPair(made, made))
         dated = time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(now))
-        file = (self.directory / f"{self._prefix}-{dated}.pem").absolute()
+        file = (self.directory / f"{self.prefix}-{dated}.pem").absolute()
         made.replace(file)
         self._turn_link(file)
         self._forget_old(file)
@@ -156,7 +155,7 @@ class CertificateStore:
 
     @property
     def _updated_path(self) -> Path:
-        return self.directory / f"{self._prefix}-updated.pem"
+        return self.directory / f"{self.prefix}-updated.pem"
 
     def _turn_link(self, file: Path) -> None:
         self._updated_path.unlink(missing_ok=True)
@@ -166,7 +165,7 @@ class CertificateStore:
 
     def _dated(self) -> list[Path]:
         """Oldest first."""
-        pattern = re.compile(re.escape(self._prefix) + _DATED)
+        pattern = re.compile(re.escape(self.prefix) + _DATED)
         return sorted(each for each in self.directory.iterdir() if pattern.fullmatch(each.name))
 
     def _forget_old(self, current: Path) -> None:
@@ -332,7 +331,7 @@ SETTLE_S = 0.2
 Stamps = dict[Path, Stamp | None]
 
 
-class FileFollower:
+class FileFollower(Component):
     """Notices when files of credentials have changed, whoever changed them.
 
     inotify reports that something happened nearby, the files' stamps show whether it matters, and a
@@ -343,11 +342,10 @@ class FileFollower:
         changed: called after a change; if it raises KubeconfigError, it is called again later.
     """
 
-    def __init__(
-        self, paths: Callable[[], Iterable[Path]], changed: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._paths = paths
-        self._changed = changed
+    paths: Callable[[], Iterable[Path]]
+    changed: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._followed: list[Path] = []
         self._watches: dict[Path, DirectoryWatch] = {}
         self._woken = asyncio.Event()
@@ -373,7 +371,7 @@ class FileFollower:
             if found == seen:
                 continue
             try:
-                await self._changed()
+                await self.changed()
                 seen = found
             except KubeconfigError as error:
                 seen = None
@@ -383,7 +381,7 @@ class FileFollower:
                 )
 
     def _reload_changed(self) -> Stamps:
-        self._followed = list(self._paths())
+        self._followed = list(self.paths())
         return {path: stamp(path) for path in self._followed}
 
     def _watch_directories(self) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.node.eviction.decide import Condition
 from kubeletpy.node.eviction.ranking import Awaited
@@ -81,31 +81,20 @@ class _Going(Struct):
         return same or condition is Condition.DISK or now < self.stops_until
 
 
-class Endings:
+class Endings(Component):
     """Ends pods, each in its own task."""
 
-    def __init__(
-        self,
-        observer: SignalObserver,
-        *,
-        kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        is_over: Callable[[str], bool],
-        clear: Clear,
-        ended: Callable[[], None],
-    ) -> None:
-        """Make it with no pod that is ending.
+    observer: SignalObserver
+    kill: Callable[[Pod, KillOptions], Awaitable[None]]
+    """Ends a pod and waits for it; raises TimeoutError when that takes long."""
+    is_over: Callable[[str], bool]
+    """Whether everything of a pod (by uid) has stopped and is cleaned up."""
+    clear: Clear
+    """Removes what such a pod left in the runtime."""
+    ended: Callable[[], None]
+    """Called when one has stopped, is over, or is given up."""
 
-        Args:
-            kill: ends a pod and waits for it; raises TimeoutError when that takes long.
-            is_over: whether everything of a pod (by uid) has stopped and is cleaned up.
-            clear: removes what such a pod left in the runtime.
-            ended: called when one has stopped, is over, or is given up.
-        """
-        self._observer = observer
-        self._kill = kill
-        self._is_over = is_over
-        self._clear = clear
-        self._ended = ended
+    def __post_init__(self) -> None:
         self._going: dict[asyncio.Task[None], _Going] = {}
         self._stuck: set[str] = set()
         self._stuck_over_limits: set[str] = set()
@@ -158,14 +147,14 @@ class Endings:
         try:
             async with asyncio.timeout(CLEANUP_S):
                 await self._stop(going)
-                before = None if awaited is None else await self._observer.left(awaited.signal)
-                if not self._is_over(pod.uid):
+                before = None if awaited is None else await self.observer.left(awaited.signal)
+                if not self.is_over(pod.uid):
                     await finished.wait()
                 problem = "the disk is still held by what an evicted pod has left"
                 if ending.condition in (None, Condition.DISK):
                     await self._all_cleared(pod.uid)
                 if awaited is not None:
-                    await self._observer.settled(awaited, before)
+                    await self.observer.settled(awaited, before)
         except TimeoutError:
             log.warning(problem, extra={"pod": pod.key})
             self._stuck.add(pod.uid)
@@ -178,18 +167,18 @@ class Endings:
             self._finished.pop(pod.uid, None)
             if (task := asyncio.current_task()) is not None:
                 self._going.pop(task, None)
-            self._ended()
+            self.ended()
 
     async def _stop(self, going: _Going) -> None:
         ending = going.ending
         try:
-            await self._kill(ending.pod, ending.options)
+            await self.kill(ending.pod, ending.options)
         except TimeoutError:
             # its worker goes on: another pod that a runtime cannot stop either would be no better
             log.warning("evicted pod has not stopped in time", extra={"pod": ending.pod.key})
             return
         going.stops_until = float("-inf")
-        self._ended()
+        self.ended()
 
     async def _all_cleared(self, uid: str) -> None:
         """Wait, so that the next pod is not judged by a disk that this one still fills."""
@@ -197,6 +186,6 @@ class Endings:
         impatient = loop.time() + UNREPORTED_S
         while True:
             again = loop.time() + CLEAR_AGAIN_S
-            if await self._clear(uid, unreported=loop.time() >= impatient):
+            if await self.clear(uid, unreported=loop.time() >= impatient):
                 return
             await asyncio.sleep(again - loop.time())

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.patient_threads import SteadyThreads
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.base.text import number, sizes
 from kubeletpy.node.eviction.decide import (
@@ -49,7 +50,7 @@ STALL = b"some 140000 2000000\x00"
 """Tasks stalled on memory for 140 ms of 2 s, the window that any process may request."""
 
 
-class MemoryNotices:
+class MemoryNotices(Component):
     """Notifies of memory that runs short; make it inside a running event loop and close it.
 
     Never blocks and never acts. Without a source of notices, periodic observations find the same,
@@ -61,16 +62,11 @@ class MemoryNotices:
         pressure: the machine's PSI file.
     """
 
-    def __init__(
-        self,
-        memory: Path | None,
-        version: int,
-        *,
-        pressure: Path = Path("/proc/pressure/memory"),
-    ) -> None:
-        self._memory = memory
-        self._version = version
-        self._pressure = pressure
+    memory: Path | None
+    version: int
+    pressure: Path = Path("/proc/pressure/memory")
+
+    def __post_init__(self) -> None:
         self._notified = asyncio.Event()
         self._armed_at = float("-inf")
         self._thresholds: list[int] = []
@@ -97,13 +93,13 @@ class MemoryNotices:
         if self._closed or now - self._armed_at < REARM_S:
             return
         self._armed_at = now
-        self._trigger(str(self._pressure), STALL)
+        self._trigger(str(self.pressure), STALL)
         old, self._thresholds = self._thresholds, []
         for group, margin in margins.items():
-            if self._memory is None or not group:
+            if self.memory is None or not group:
                 continue
-            path = f"{self._memory}{group.rstrip('/')}"
-            if self._version == 1:
+            path = f"{self.memory}{group.rstrip('/')}"
+            if self.version == 1:
                 self._cross(path, margin)
             elif group != "/":
                 self._trigger(f"{path}/memory.events", None)
@@ -223,7 +219,7 @@ _SPACE = {
 }
 
 
-class MachineSignals:
+class MachineSignals(Component):
     """The machine as eviction measures it; ``close`` it with the event loop it was used in.
 
     Args:
@@ -234,25 +230,17 @@ class MachineSignals:
         huge_pages: bytes of the machine's huge pages, which are no available memory.
     """
 
-    def __init__(
-        self,
-        groups: GroupFiles | None,
-        kubepods: str,
-        root_dir: str,
-        images: ImageService,
-        notices: MemoryNotices,
-        *,
-        huge_pages: int = 0,
-        proc: Path = Path("/proc"),
-    ) -> None:
-        self._groups = groups
-        self._kubepods = kubepods
-        self._root = root_dir
-        self._images = images
-        self._notices = notices
-        self._huge_pages = huge_pages
-        self._proc = str(proc)
-        self._paths: dict[str, str] = {"nodefs": root_dir}
+    groups: GroupFiles | None
+    kubepods: str
+    root_dir: str
+    images: ImageService
+    notices: MemoryNotices
+    huge_pages: int = 0
+    proc: Path = Path("/proc")
+
+    def __post_init__(self) -> None:
+        self._proc = str(self.proc)
+        self._paths: dict[str, str] = {"nodefs": self.root_dir}
         self._layout: Layout | None = None
         # separate from other work in threads, which must not delay an observation
         self._memory = SteadyThreads(1, "eviction-memory")
@@ -292,7 +280,7 @@ class MachineSignals:
         """Where images and writable layers are; None until the runtime reports it."""
         if self._layout is None:
             try:
-                info = await self._images.image_fs_info()
+                info = await self.images.image_fs_info()
             except CRIError as error:
                 log.debug("the runtime does not report its file systems", extra={"why": str(error)})
                 return None
@@ -301,7 +289,7 @@ class MachineSignals:
             if not images or not images[0]:
                 return None
             self._paths["imagefs"] = images[0]
-            paths = (self._root, images[0], layers[0])
+            paths = (self.root_dir, images[0], layers[0])
             with contextlib.suppress(OSError):
                 self._layout = layout_of(*await asyncio.to_thread(_devices, paths))
         return self._layout
@@ -309,21 +297,21 @@ class MachineSignals:
     def arm(self, margins: Mapping[Signal, int]) -> None:
         """Have the kernel notify us when this many more bytes are used. Never blocks."""
         groups = {Signal.MEMORY: "/"}
-        self._notices.arm(
-            {groups.get(signal, self._kubepods): left for signal, left in margins.items()}
+        self.notices.arm(
+            {groups.get(signal, self.kubepods): left for signal, left in margins.items()}
         )
 
     async def noticed(self, within: float | None) -> None:
         """Wait until the kernel reports too little memory; at most this many seconds."""
-        await self._notices.wait(within)
+        await self.notices.wait(within)
 
     def wake(self) -> None:
         """Have :meth:`noticed` return as if the kernel had notified us."""
-        self._notices.wake()
+        self.notices.wake()
 
     async def close(self) -> None:
         """End notices and threads, without waiting for a file system that does not answer."""
-        self._notices.close()
+        self.notices.close()
         self._memory.shutdown(wait=False)
         self._disk.shutdown(wait=False, cancel_futures=True)
 
@@ -331,11 +319,11 @@ class MachineSignals:
         """Memory and tasks: what /proc and one cgroup show."""
         found: dict[Signal, SignalObservation] = {}
         if Signal.MEMORY in desired:
-            memory = node_memory(sizes(read_text(f"{self._proc}/meminfo")), self._huge_pages)
+            memory = node_memory(sizes(read_text(f"{self._proc}/meminfo")), self.huge_pages)
             if memory is not None:
                 found[Signal.MEMORY] = SignalObservation(*memory, at)
-        if Signal.ALLOCATABLE_MEMORY in desired and self._groups is not None and self._kubepods:
-            stats = self._groups.stats(self._kubepods, detail=False)
+        if Signal.ALLOCATABLE_MEMORY in desired and self.groups is not None and self.kubepods:
+            stats = self.groups.stats(self.kubepods, detail=False)
             if stats is not None and stats.limit is not None and stats.working_set is not None:
                 left = max(0, stats.limit - stats.working_set)
                 found[Signal.ALLOCATABLE_MEMORY] = SignalObservation(left, stats.limit, at)
@@ -423,22 +411,21 @@ class Unwatched:
         """Do nothing: no descriptor is open."""
 
 
-class CollectedUses:
+class CollectedUses(Component):
     """Reads usage from a collector at each call: the ranking must not depend on old numbers.
 
     ``close`` it with the event loop it was used in.
     """
 
-    def __init__(self, collector: StatsCollector) -> None:
-        self._collector = collector
+    collector: StatsCollector
 
     async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it uses; ``disk``: including the disk, which may take 2 s."""
-        reading, disks = await self._collector.at_once(disk=disk)
+        reading, disks = await self.collector.at_once(disk=disk)
         readings = {each.ref.uid: each for each in reading.pods}
         on_disk = disks.pods if disks is not None else {}
         return [candidate(pod, readings.get(pod.uid), on_disk.get(pod.uid)) for pod in pods]
 
     async def close(self) -> None:
         """Close the collector that it reads from."""
-        await self._collector.close()
+        await self.collector.close()

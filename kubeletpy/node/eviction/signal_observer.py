@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.node.eviction import decide
 from kubeletpy.node.eviction.ranking import (
@@ -33,12 +34,13 @@ SETTLE_CHECK_S = 0.2
 """Between two checks whether what is to be freed has been."""
 
 
-class SignalObserver:
+class SignalObserver(Component):
     """Observes the signals of a node and keeps recent observations."""
 
-    def __init__(self, signals: NodeSignals, rules: decide.Rules) -> None:
-        self._signals = signals
-        self._rules = rules
+    signals: NodeSignals
+    rules: decide.Rules
+
+    def __post_init__(self) -> None:
         self.doubts: Mapping[decide.Signal, decide.Doubt] = {}
         """Those of the last observation."""
         self._left: deque[tuple[float, decide.Observations]] = deque(maxlen=OBSERVATIONS)
@@ -46,7 +48,7 @@ class SignalObserver:
 
     async def observe(self) -> decide.CheckedObservations:
         """Observe what is available now."""
-        found = await self._signals.observe(self._rules.signals)
+        found = await self.signals.observe(self.rules.signals)
         now = asyncio.get_running_loop().time()
         seen = decide.believable(found, now)
         if seen.doubts and seen.doubts != self.doubts:
@@ -70,13 +72,13 @@ class SignalObserver:
     def arm(self, seen: decide.Observations) -> None:
         """Be woken when a memory threshold is reached."""
         margins: dict[decide.Signal, int] = {}
-        for threshold in self._rules.thresholds:
+        for threshold in self.rules.thresholds:
             at = seen.get(threshold.signal)
             if threshold.signal in decide.MEMORY and at is not None:
                 left = at.available - threshold.amount.in_units(at.capacity)
                 if left > 0:
                     margins[threshold.signal] = min(left, margins.get(threshold.signal, left))
-        self._signals.arm(margins)
+        self.signals.arm(margins)
 
     async def settled(self, awaited: Awaited, before: decide.SignalObservation | None) -> None:
         """Wait until what is to be freed has been, or is no longer worth waiting for.
@@ -107,35 +109,24 @@ class Meter(Protocol):
         ...
 
 
-class LimitWatch:
+class LimitWatch(Component):
     """Measures the local storage of pods that have limits, and keeps which exceed one.
 
     Notify it of the pods that may run; call :meth:`due` in each round. Costs nothing while no
     running pod has such a limit.
     """
 
-    def __init__(
-        self,
-        meter: Meter,
-        *,
-        pod: Callable[[str], Pod | None],
-        has_stopped: Callable[[str], bool],
-        is_ending: Callable[[str], bool],
-        wake: Callable[[], None],
-    ) -> None:
-        """Make a watch that measures nothing until a pod with limits may run.
+    meter: Meter
+    pod: Callable[[str], Pod | None]
+    """The newest object by uid; None when it was removed."""
+    has_stopped: Callable[[str], bool]
+    """Whether everything of a pod (by uid) has stopped."""
+    is_ending: Callable[[str], bool]
+    """Whether a pod (by uid) is being ended for a limit of its own already."""
+    wake: Callable[[], None]
+    """Called when a round has something new to decide on."""
 
-        Args:
-            pod: the newest object by uid; None when it was removed.
-            has_stopped: whether everything of a pod (by uid) has stopped.
-            is_ending: whether a pod (by uid) is being ended for a limit of its own already.
-            wake: called when a round has something new to decide on.
-        """
-        self._meter = meter
-        self._pod = pod
-        self._has_stopped = has_stopped
-        self._is_ending = is_ending
-        self._wake = wake
+    def __post_init__(self) -> None:
         self._known: dict[str, decide.LocalStorageLimits | None] = {}
         """Limits of the pods that may run; they never change."""
         self._uses: Mapping[str, PodStorage] = {}
@@ -155,14 +146,14 @@ class LimitWatch:
         for uid in uids:
             if uid in self._known:
                 found[uid] = self._known[uid]
-            elif (pod := self._pod(uid)) is not None:
+            elif (pod := self.pod(uid)) is not None:
                 found[uid] = decide.limits_of(pod)
         self._known = found
         if not any(found.values()):
             self._due_at = None
         elif self._due_at is None:
             self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
-            self._wake()
+            self.wake()
 
     def due(self, now: float) -> float | None:
         """Begin a measurement if it is time for one; seconds until the next, None: none will be.
@@ -211,7 +202,7 @@ class LimitWatch:
             for uid, use in self._uses.items()
             if uid in watched
             and uid not in offenders
-            and (other := self._pod(uid)) is not None
+            and (other := self.pod(uid)) is not None
             and not is_critical(other)
         )
         return decide.LimitEviction(
@@ -221,10 +212,10 @@ class LimitWatch:
     async def close(self) -> None:
         """End a measurement that is under way, and close the meter."""
         await cancel_tasks((self._measuring,))
-        await self._meter.close()
+        await self.meter.close()
 
     def _is_critical(self, uid: str) -> bool:
-        pod = self._pod(uid)
+        pod = self.pod(uid)
         return pod is not None and is_critical(pod)
 
     def _exclude(self, over: Iterable[decide.Offender]) -> None:
@@ -235,7 +226,7 @@ class LimitWatch:
             since = self._measured_at if known is None else known.since
             share = each.verdict.share
             self._excluded[each.uid] = Excluded(share.of, share.used, share.limit, since)
-            if known is None and (pod := self._pod(each.uid)) is not None:
+            if known is None and (pod := self.pod(each.uid)) is not None:
                 log.warning(
                     "a critical pod exceeds a limit of its local storage and is not evicted",
                     extra={"pod": pod.key, "why": each.verdict.message.strip()},
@@ -246,9 +237,9 @@ class LimitWatch:
             uid: limits
             for uid, limits in self._known.items()
             if limits is not None
-            and self._pod(uid) is not None
-            and not self._is_ending(uid)
-            and not self._has_stopped(uid)
+            and self.pod(uid) is not None
+            and not self.is_ending(uid)
+            and not self.has_stopped(uid)
         }
 
     def _begin(self, now: float) -> None:
@@ -260,7 +251,7 @@ class LimitWatch:
         watched = self._watched()
         try:
             desired = {uid: limits.of_layers for uid, limits in watched.items()}
-            self._uses = await self._meter.measure(desired) if desired else {}
+            self._uses = await self.meter.measure(desired) if desired else {}
             over = [
                 decide.Offender(uid, verdict)
                 for uid, use in self._uses.items()
@@ -274,7 +265,7 @@ class LimitWatch:
             self._measuring = None
             if self._due_at is not None:
                 self._due_at = asyncio.get_running_loop().time() + decide.PERIOD_S
-            self._wake()
+            self.wake()
 
 
 def _place(pod: Pod, share: decide.Share) -> decide.LimitPlace:

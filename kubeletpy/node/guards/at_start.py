@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -216,30 +216,20 @@ class StartSettings(Struct, frozen=True):
         )
 
 
-class MachineAtStart:
+class MachineAtStart(Component):
     """Sets what the configuration requests; what the machine does not allow is logged once."""
 
-    def __init__(
-        self,
-        settings: StartSettings,
-        host: GuardedHost,
-        warn: Warn,
-        *,
-        root: Path,
-        cgroup_v2: bool,
-        swap_on: bool,
-        kernel_version: str,
-        in_user_namespace: bool,
-    ) -> None:
-        """``root`` is the kubelet's root directory."""
-        self._settings = settings
-        self._host = host
-        self._warn = warn
-        self._root = root
-        self._cgroup_v2 = cgroup_v2
-        self._swap_on = swap_on
-        self._kernel_version = kernel_version
-        self._in_user_namespace = in_user_namespace
+    settings: StartSettings
+    host: GuardedHost
+    warn: Warn
+    root: Path
+    """The kubelet's root directory."""
+    cgroup_v2: bool
+    swap_on: bool
+    kernel_version: str
+    in_user_namespace: bool
+
+    def __post_init__(self) -> None:
         self._refused: list[str] = []
 
     @property
@@ -252,15 +242,15 @@ class MachineAtStart:
         self._refused = await asyncio.to_thread(self._set)
         for problem in self._refused:
             log.warning("could not apply the setting", extra={"why": problem})
-        if not self._cgroup_v2:
-            self._warn(Reason.CGROUP_V1, CGROUP_V1)
-        if self._swap_on and not await asyncio.to_thread(self._noswap):
-            self._warn(Reason.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK, NOTICE)
+        if not self.cgroup_v2:
+            self.warn(Reason.CGROUP_V1, CGROUP_V1)
+        if self.swap_on and not await asyncio.to_thread(self._noswap):
+            self.warn(Reason.POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK, NOTICE)
 
     async def run(self) -> None:
         """Keep the agent's own OOM score as it should be, until cancelled."""
-        own = self._host.proc / str(self._host.own_pid)
-        keep = partial(set_oom_score, self._settings.oom_score_adj, own)
+        own = self.host.proc / str(self.host.own_pid)
+        keep = partial(set_oom_score, self.settings.oom_score_adj, own)
         while True:
             await asyncio.sleep(CHECK_EVERY_S)
             problem = await asyncio.to_thread(keep)
@@ -269,7 +259,7 @@ class MachineAtStart:
                 self._refused.append(problem)
 
     def _set(self) -> list[str]:
-        host, settings = self._host, self._settings
+        host, settings = self.host, self.settings
         found = [
             set_oom_score(settings.oom_score_adj, host.proc / str(host.own_pid)),
             set_open_files(settings.max_open_files),
@@ -279,9 +269,9 @@ class MachineAtStart:
         return [problem for problem in found if problem]
 
     def _noswap(self) -> bool:
-        inside = self._in_user_namespace
-        known = supports_noswap(self._kernel_version, in_user_namespace=inside)
-        return mounts_noswap(self._root) if known is None else known
+        inside = self.in_user_namespace
+        known = supports_noswap(self.kernel_version, in_user_namespace=inside)
+        return mounts_noswap(self.root) if known is None else known
 
 
 # Moves processes into their configured cgroups.
@@ -301,7 +291,7 @@ _REPORTED = 3
 """How many errors a message names."""
 
 
-class DaemonCgroups:
+class DaemonCgroups(Component):
     """Moves processes into their cgroups on this machine.
 
     Args:
@@ -311,28 +301,21 @@ class DaemonCgroups:
         own: pid of this agent.
     """
 
-    def __init__(
-        self,
-        groups: ProcessGroups,
-        *,
-        kubelet: str,
-        system: str,
-        proc: Path,
-        own: int,
-    ) -> None:
-        self._groups = groups
-        self._kubelet = kubelet
-        self._system = system
-        self._proc = proc
-        self._own = own
+    groups: ProcessGroups
+    kubelet: str
+    system: str
+    proc: Path
+    own: int
+
+    def __post_init__(self) -> None:
         self._reported: dict[str, str] = {}
 
     async def run(self) -> None:
         """Check every minute until cancelled; an error is logged once while it lasts."""
         while True:
             for field, path, move in (
-                ("systemCgroups", self._system, self.move_system),
-                ("kubeletCgroups", self._kubelet, self.move_own),
+                ("systemCgroups", self.system, self.move_system),
+                ("kubeletCgroups", self.kubelet, self.move_own),
             ):
                 if path:
                     self._warn_once(field, path, await asyncio.to_thread(_why_not, move))
@@ -342,42 +325,42 @@ class DaemonCgroups:
         """Move the agent's own process. Raises CgroupError."""
         if not self._in_own_namespace():
             return  # in a container: what runs the container decides where it belongs
-        self._groups.create(self._kubelet)
-        self._groups.move_process(self._own, self._kubelet)
+        self.groups.create(self.kubelet)
+        self.groups.move_process(self.own, self.kubelet)
 
     def move_system(self) -> None:
         """Move the processes that are in no cgroup. Raises CgroupError."""
         if not self._in_own_namespace():
             return
-        self._groups.create(self._system)
+        self.groups.create(self.system)
         failed: dict[int, str] = {}
         for _ in range(ROUNDS):
-            waiting = [pid for pid in sorted(self._groups.in_none()) if self._may_move(pid)]
+            waiting = [pid for pid in sorted(self.groups.in_none()) if self._may_move(pid)]
             failed = {pid: why for pid, why in failed.items() if pid in waiting}
             if len(failed) == len(waiting):
                 break
             for pid in waiting:
                 try:
-                    self._groups.move_process(pid, self._system)
+                    self.groups.move_process(pid, self.system)
                 except CgroupError as error:
                     failed[pid] = str(error)
         if failed:
             raise CgroupError(_summary(list(failed.values())))
 
     def _may_move(self, pid: int) -> bool:
-        return pid not in (_INIT, self._own if self._kubelet else 0) and not self._of_kernel(pid)
+        return pid not in (_INIT, self.own if self.kubelet else 0) and not self._of_kernel(pid)
 
     def _of_kernel(self, pid: int) -> bool:
         """Whether it is a kernel thread: these have no executable."""
         try:
-            (self._proc / str(pid) / "exe").readlink()
+            (self.proc / str(pid) / "exe").readlink()
         except OSError as error:
             return error.errno in (errno.ENOENT, errno.ESRCH)
         return False
 
     def _in_own_namespace(self) -> bool:
         try:
-            own = str(self._namespace(self._own).readlink())
+            own = str(self._namespace(self.own).readlink())
             if own == _FIRST_NAMESPACE:
                 return True  # not every machine permits reading init's namespace
             return own == str(self._namespace(_INIT).readlink())
@@ -385,7 +368,7 @@ class DaemonCgroups:
             raise CgroupError(f"the namespace of processes is not known: {error}") from error
 
     def _namespace(self, pid: int) -> Path:
-        return self._proc / str(pid) / "ns" / "pid"
+        return self.proc / str(pid) / "ns" / "pid"
 
     def _warn_once(self, field: str, path: str, why: str) -> None:
         if why and why != self._reported.get(field):

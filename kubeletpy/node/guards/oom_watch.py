@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.host.state_file import StateFile, read_state
+from kubeletpy.base.structs import Component
 from kubeletpy.node.guards.kernel_settings import Kill, Kills, parse_kernel_record
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ MARK = "kernel_log_mark"
 MARK_BYTES = 4096
 
 
-class OOMWatch:
+class OOMWatch(Component):
     """Reports kills in order. Make it inside a running event loop.
 
     Args:
@@ -41,15 +42,15 @@ class OOMWatch:
         killed: called with each kill, in order.
     """
 
-    def __init__(
-        self, open_log: Callable[[], int], mark: Path, boot_id: str, killed: Callable[[Kill], None]
-    ) -> None:
-        self._open = open_log
+    open_log: Callable[[], int]
+    mark: Path
+    boot_id: str
+    killed: Callable[[Kill], None]
+
+    def __post_init__(self) -> None:
         self._mark = StateFile(
-            mark, self._capture, "kills may be reported again after a restart of the agent"
+            self.mark, self._capture, "kills may be reported again after a restart of the agent"
         )
-        self._boot_id = boot_id
-        self._killed = killed
         self._reported: int | None = None
         """The last record that was reported, or need not be; None: not known yet."""
         self._newest = -1
@@ -75,7 +76,7 @@ class OOMWatch:
             await self._mark.close()
 
     async def _follow(self) -> None:
-        descriptor = self._open()
+        descriptor = self.open_log()
         loop, readable, kills = asyncio.get_running_loop(), asyncio.Event(), Kills()
         try:
             readable.set()  # this way the end of an empty log is known too
@@ -107,21 +108,21 @@ class OOMWatch:
             kill = kills.add(record)
             if kill is not None and self._reported is not None and kill.sequence > self._reported:
                 self._set_reported(kill.sequence)
-                self._killed(kill)
+                self.killed(kill)
 
     def _set_reported(self, sequence: int) -> None:
         self._reported = sequence
         self._mark.write_soon()
 
     def _capture(self) -> Callable[[], str]:
-        return partial(json.dumps, {"bootID": self._boot_id, "sequence": self._reported})
+        return partial(json.dumps, {"bootID": self.boot_id, "sequence": self._reported})
 
     def _read_mark(self) -> int | None:
         try:
             found = json.loads(read_state(self._mark.path, MARK_BYTES))
         except (OSError, ValueError):
             return None
-        if not isinstance(found, dict) or found.get("bootID") != self._boot_id:
+        if not isinstance(found, dict) or found.get("bootID") != self.boot_id:
             return None
         sequence = found.get("sequence")
         return sequence if type(sequence) is int else None

@@ -18,6 +18,7 @@ from kubeletpy.base.api.times import format_micro_time, parse_time
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import DBusError
 from kubeletpy.base.host.files import write_private
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
@@ -73,45 +74,30 @@ RECHECK_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Waits between checks whether logind has accepted a longer delay."""
 
 
-class ShutdownManager:
+class ShutdownManager(Component):
     """Run :meth:`run` as a task; ``shutting_down`` is for admission and the node's condition."""
 
-    def __init__(
-        self,
-        periods: Sequence[Period],
-        *,
-        connect: Callable[[], Awaitable[Logind]],
-        pods: Callable[[], Sequence[Pod]],
-        kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        is_finished: Callable[[str], bool],
-        changed: Callable[[], None],
-        observe: Callable[[str, float], None] = lambda what, at: None,
-        recorder: EventRecorder,
-        clock: Clock,
-        node_name: str,
-        root_dir: Path,
-    ) -> None:
-        """Make it; nothing is delayed before :meth:`run`.
+    periods: Sequence[Period]
+    """Empty: the feature is off."""
+    connect: Callable[[], Awaitable[Logind]]
+    pods: Callable[[], Sequence[Pod]]
+    """The pods that use the node now."""
+    kill: Callable[[Pod, KillOptions], Awaitable[None]]
+    """Ends a pod and waits for it; raises TimeoutError."""
+    is_finished: Callable[[str], bool]
+    """Whether all that a pod (by uid) held is released."""
+    changed: Callable[[], None]
+    """Called when ``shutting_down`` has changed."""
+    recorder: EventRecorder
+    clock: Clock
+    node_name: str
+    root_dir: Path
+    observe: Callable[[str, float], None] = lambda what, at: None
+    """Called with ("start" or "end", Unix seconds)."""
 
-        Args:
-            periods: empty: the feature is off.
-            pods: the pods that use the node now.
-            kill: ends a pod and waits for it; raises TimeoutError.
-            is_finished: whether all that a pod (by uid) held is released.
-            changed: called when ``shutting_down`` has changed.
-            observe: called with ("start" or "end", Unix seconds).
-        """
-        self._periods = tuple(periods)
-        self._connect = connect
-        self._pods = pods
-        self._kill = kill
-        self._is_finished = is_finished
-        self._changed = changed
-        self._observe = observe
-        self._recorder = recorder
-        self._clock = clock
-        self._node = node_reference(node_name)
-        self._root_dir = root_dir
+    def __post_init__(self) -> None:
+        self._periods = tuple(self.periods)
+        self._node = node_reference(self.node_name)
         self.shutting_down = False
         self._lock: int | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -154,7 +140,7 @@ class ShutdownManager:
                 self._release()
 
     async def _connect_and_follow(self) -> None:
-        logind = await self._connect()
+        logind = await self.connect()
         try:
             await self._follow(logind)
         finally:
@@ -193,7 +179,7 @@ class ShutdownManager:
         log.info("the machine shuts down: ending pods")
         self.shutting_down = True
         self._event("Shutdown manager detected shutdown event")
-        self._changed()
+        self.changed()
         self._ending = asyncio.get_running_loop().create_task(self._end(), name="node-shutdown")
 
     async def _cancel(self, logind: Logind) -> None:
@@ -204,20 +190,20 @@ class ShutdownManager:
             self._ending = None
         if self.shutting_down:
             self.shutting_down = False
-            self._changed()
+            self.changed()
         if self._lock is None:
             self._lock = await logind.inhibit()
 
     async def _end(self) -> None:
         """End group after group, then let the machine go down."""
-        started = self._clock.now()
-        self._observe("start", started)
+        started = self.clock.now()
+        self.observe("start", started)
         await self._store({"start": started})
         try:
-            for group in groups(self._pods(), self._periods):
+            for group in groups(self.pods(), self._periods):
                 await self._end_group(group)
-            ended = self._clock.now()
-            self._observe("end", ended)
+            ended = self.clock.now()
+            self.observe("end", ended)
             await self._store({"start": started, "end": ended})
         finally:
             self._release()
@@ -232,11 +218,11 @@ class ShutdownManager:
         try:
             async with asyncio.timeout(group.period.seconds):
                 await asyncio.wait(tasks)
-                while not all(self._is_finished(pod.uid) for pod in group.pods):
+                while not all(self.is_finished(pod.uid) for pod in group.pods):
                     self._finished.clear()
                     await self._finished.wait()
         except TimeoutError:
-            late = [pod.key for pod in group.pods if not self._is_finished(pod.uid)]
+            late = [pod.key for pod in group.pods if not self.is_finished(pod.uid)]
             log.warning(
                 "pods did not end in time for the shutdown",
                 extra={"pods": late[:20], "seconds": group.period.seconds},
@@ -245,13 +231,13 @@ class ShutdownManager:
             await cancel_tasks(tasks)
 
     async def _end_pod(self, pod: Pod, period: Period) -> None:
-        now = self._clock.now()
+        now = self.clock.now()
         options = KillOptions(
             grace_override=grace(pod, period),
             status_override=lambda status: ended_status(status, now, pod.generation),
         )
         try:
-            await self._kill(pod, options)
+            await self.kill(pod, options)
         except TimeoutError:
             log.warning("pod takes longer than its grace period", extra={"pod": pod.key})
 
@@ -261,20 +247,20 @@ class ShutdownManager:
             self._lock = None
 
     def _event(self, message: str) -> None:
-        self._recorder.event(self._node, NORMAL, Reason.SHUTDOWN, message)
+        self.recorder.event(self._node, NORMAL, Reason.SHUTDOWN, message)
 
     async def _store(self, times: dict[str, float]) -> None:
         try:
-            await asyncio.to_thread(write_times, self._root_dir, times)
+            await asyncio.to_thread(write_times, self.root_dir, times)
         except OSError as error:
             log.info("the times of the shutdown could not be stored", extra={"why": str(error)})
 
     async def _recall(self) -> None:
         """Show the times of the last shutdown, which this machine's boot has ended."""
         try:
-            times = await asyncio.to_thread(read_times, self._root_dir)
+            times = await asyncio.to_thread(read_times, self.root_dir)
         except (OSError, ValueError) as error:
             log.info("the times of the last shutdown are unreadable", extra={"why": str(error)})
             return
         for what, at in times.items():
-            self._observe(what, at)
+            self.observe(what, at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.stats.scrapes import Scrape, labels
 from kubeletpy.node.stats.summary import pod_stats
@@ -160,15 +160,15 @@ def _machine(scrape: Scrape, machine: MachineInfo) -> None:
     scrape.add("cadvisor_version_info", labels(about), 1)
 
 
-class _Reported:
+class _Reported(Component):
     """Adds groups to a scrape."""
 
-    def __init__(
-        self, scrape: Scrape, devices: Mapping[tuple[int, int], str], seen_at: int
-    ) -> None:
-        self._add = scrape.add
-        self._devices = devices
-        self._seen_at = seen_at
+    scrape: Scrape
+    devices: Mapping[tuple[int, int], str]
+    seen_at: int
+
+    def __post_init__(self) -> None:
+        self._add = self.scrape.add
 
     def group(
         self, group: CgroupUsage, *, network: Network | None = None, space: FsSpace | None = None
@@ -184,7 +184,7 @@ class _Reported:
                 "pod": group.pod.name if group.pod else "",
             }
         )
-        add, at = self._add, self._seen_at
+        add, at = self._add, self.seen_at
         add("container_last_seen", named, at // 1_000_000_000, at)
         if group.created_at > 0:
             add("container_creation_time_seconds", named, group.created_at // 1_000_000_000)
@@ -270,7 +270,7 @@ class _Reported:
     def _devices_of(self, named: str, stats: GroupStats) -> None:
         add, at = self._add, stats.at
         for each in stats.devices:
-            device = self._devices.get((each.major, each.minor), "")
+            device = self.devices.get((each.major, each.minor), "")
             extra = f'{named},device="{device}"'
             add("container_fs_reads_bytes_total", extra, each.read_bytes, at)
             add("container_fs_reads_total", extra, each.reads, at)

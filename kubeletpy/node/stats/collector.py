@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.config import KubeletSettings
 from kubeletpy.node.facts import MachineFacts
@@ -116,15 +116,20 @@ class StatsSources(Struct, frozen=True):
     """Volumes of claims, drivers and disks as last measured, by pod uid."""
 
 
-class StatsCollector:
+class StatsCollector(Component):
     """Collects; make it inside a running event loop and close it."""
 
-    def __init__(self, sources: StatsSources) -> None:
-        self._from = sources
-        version = sources.groups.version if sources.groups is not None else 2
-        self._locator = Locator(sources.runtime, version)
+    sources: StatsSources
+
+    def __post_init__(self) -> None:
+        version = self.sources.groups.version if self.sources.groups is not None else 2
+        self._locator = Locator(self.sources.runtime, version)
         self._pods = PodFiles(
-            sources.groups, sources.node, sources.clock, sources.pod_path, sources.pod
+            self.sources.groups,
+            self.sources.node,
+            self.sources.clock,
+            self.sources.pod_path,
+            self.sources.pod,
         )
         self._usage = Shared(lambda: self._collect(detail=False))
         self._detail = Shared(lambda: self._collect(detail=True))
@@ -162,13 +167,13 @@ class StatsCollector:
         """End collections that are under way, and close the disk meter."""
         for each in (self._usage, self._detail, self._disks):
             await each.close()
-        await self._from.disks.close()
+        await self.sources.disks.close()
 
     def _now(self) -> int:
-        return int(self._from.clock.now() * 1e9)
+        return int(self.sources.clock.now() * 1e9)
 
     def _running(self) -> list[RunningPod]:
-        return [RunningPod(each) for each in self._from.statuses() if each.has_ready_sandbox]
+        return [RunningPod(each) for each in self.sources.statuses() if each.has_ready_sandbox]
 
     async def _collect(self, *, detail: bool) -> stats_usage.Reading:
         pods = self._running()
@@ -178,7 +183,7 @@ class StatsCollector:
         reported, problem = await self._runtime_stats(found, detail=detail)
         if reported is not None:
             spaces = await self._threads.run(_spaces, stats_usage.mount_points(reported), at)
-            first = self._from.prefer_runtime
+            first = self.sources.prefer_runtime
             found = [
                 stats_usage.completed(pod, reported, spaces, prefer_runtime=first) for pod in found
             ]
@@ -186,8 +191,8 @@ class StatsCollector:
 
     async def _located(self, pods: Sequence[RunningPod]) -> Mapping[str, str]:
         """Paths of cgroups that are not below their pod's."""
-        homeless = [pod for pod in pods if self._from.pod_path(pod.ref.uid) is None]
-        if not homeless or self._from.groups is None:
+        homeless = [pod for pod in pods if self.sources.pod_path(pod.ref.uid) is None]
+        if not homeless or self.sources.groups is None:
             return {}
         return await self._locator.find(
             [pod.sandbox.id for pod in homeless],
@@ -197,7 +202,7 @@ class StatsCollector:
     def _read_usage(
         self, pods: Sequence[RunningPod], located: Mapping[str, str], detail: bool
     ) -> tuple[stats_usage.NodeReading, list[stats_usage.PodReading]]:
-        node = self._from.node.read_node(detail=detail)
+        node = self.sources.node.read_node(detail=detail)
         return node, [self._pods.read_pod(pod, located, detail=detail) for pod in pods]
 
     async def _runtime_stats(
@@ -205,7 +210,7 @@ class StatsCollector:
     ) -> tuple[stats_usage.CriStats | None, str]:
         """The runtime's stats, if they are needed; and why they could not be read."""
         lacking = any(group.stats is None for pod in pods for group in pod.containers)
-        of_sandboxes = self._from.prefer_runtime or lacking
+        of_sandboxes = self.sources.prefer_runtime or lacking
         if not pods or not (detail or of_sandboxes):
             return None, ""
         try:
@@ -219,7 +224,7 @@ class StatsCollector:
         return found, ""
 
     async def _query_runtime(self, *, of_sandboxes: bool) -> stats_usage.CriStats:
-        runtime = self._from.runtime
+        runtime = self.sources.runtime
         if of_sandboxes:
             try:
                 return stats_usage.from_sandboxes(await runtime.list_pod_sandbox_stats())
@@ -229,21 +234,21 @@ class StatsCollector:
 
     async def _measure(self) -> stats_usage.Disks:
         plans = [plan for pod in self._running() if (plan := self._plan(pod)) is not None]
-        measured = await self._from.disks.measure(p for plan in plans for p in plan.paths())
-        pending = self._from.disks.pending(p for plan in plans for p in plan.paths())
+        measured = await self.sources.disks.measure(p for plan in plans for p in plan.paths())
+        pending = self.sources.disks.pending(p for plan in plans for p in plan.paths())
         at = self._now()
-        root = await self._threads.run(space_with_device, self._from.root_dir, at)
+        root = await self._threads.run(space_with_device, self.sources.root_dir, at)
         image, containers = await self._runtime_file_systems(at)
         disks = {plan.uid: disk_plan.pod_disk(plan, measured, pending) for plan in plans}
-        return stats_usage.Disks(root, image, containers, disks, self._from.claimed())
+        return stats_usage.Disks(root, image, containers, disks, self.sources.claimed())
 
     def _plan(self, pod: RunningPod) -> disk_plan.PodTrees | None:
         return disk_plan.trees(
             pod.ref,
-            self._from.pod(pod.ref.uid),
+            self.sources.pod(pod.ref.uid),
             tuple(container.name for container in pod.containers),
-            f"{self._from.root_dir}/pods",
-            self._from.pod_logs_dir,
+            f"{self.sources.root_dir}/pods",
+            self.sources.pod_logs_dir,
         )
 
     async def _runtime_file_systems(
@@ -251,7 +256,7 @@ class StatsCollector:
     ) -> tuple[stats_usage.TreeUse | None, stats_usage.TreeUse | None]:
         """File systems of images and of writable layers; if the runtime names one, it is both."""
         try:
-            info = await self._from.images.image_fs_info()
+            info = await self.sources.images.image_fs_info()
         except CRIError as error:
             log.warning("the runtime does not report its file systems", extra={"why": str(error)})
             return None, None
@@ -295,7 +300,7 @@ WRITERS = 2
 many are requested."""
 
 
-class StatsViews:
+class StatsViews(Component):
     """The views of one node; keeps of a pod only its last cpu times, while it runs.
 
     Args:
@@ -303,33 +308,26 @@ class StatsViews:
         provider: called with which one writes it: FROM_FILES or FROM_RUNTIME.
     """
 
-    def __init__(
-        self,
-        collector: StatsCollector,
-        node_name: str,
-        machine: Callable[[], MachineInfo],
-        *,
-        from_runtime: RuntimeService | None = None,
-        provider: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        self._collector = collector
-        self._node_name = node_name
-        self._machine = machine
-        self._runtime = from_runtime
+    collector: StatsCollector
+    node_name: str
+    machine: Callable[[], MachineInfo]
+    from_runtime: RuntimeService | None = None
+    provider: Callable[[str], None] = lambda name: None
+
+    def __post_init__(self) -> None:
         self._descriptors: Sequence[cri.MetricDescriptor] | None = None
-        self._provider = provider
         self._rates = stats_usage.Rates()
         self._rating = asyncio.Lock()
         self._threads = PatientThreads(WRITERS)
-        provider(FROM_FILES)
+        self.provider(FROM_FILES)
 
     async def summary(self, *, only_cpu_and_memory: bool) -> bytes:
         """The document of /stats/summary, as JSON."""
         if only_cpu_and_memory:
-            reading, rates = await self._rated(self._collector.usage)
+            reading, rates = await self._rated(self.collector.usage)
             return await self._threads.run(self._summary, reading, rates, None)
         (reading, rates), disks = await run_together(
-            self._rated(self._collector.detail), self._collector.disks()
+            self._rated(self.collector.detail), self.collector.disks()
         )
         return await self._threads.run(self._summary, reading, rates, disks)
 
@@ -357,31 +355,31 @@ class StatsViews:
         from kubeletpy.node.stats import scrapes
 
         return await self._threads.run(
-            scrapes.render_resource_metrics, await self._collector.usage()
+            scrapes.render_resource_metrics, await self.collector.usage()
         )
 
     async def log_metrics(self) -> bytes:
         """The disk usage of container logs, for /metrics."""
         from kubeletpy.node.stats import scrapes
 
-        return scrapes.render_log_metrics(await self._collector.disks(), self._collector.refs())
+        return scrapes.render_log_metrics(await self.collector.disks(), self.collector.refs())
 
     async def cadvisor_metrics(self) -> bytes:
         """The scrape of /metrics/cadvisor."""
-        if self._runtime is not None:
+        if self.from_runtime is not None:
             try:
-                return await self._from_runtime(self._runtime)
+                return await self._from_runtime(self.from_runtime)
             except CRIError as error:
                 level = logging.DEBUG if isinstance(error, Unimplemented) else logging.WARNING
                 log.log(level, "the runtime gives no metrics", extra={"why": str(error)})
-                self._provider(FROM_FILES)
-        return await self._threads.run(self._cadvisor, await self._collector.detail())
+                self.provider(FROM_FILES)
+        return await self._threads.run(self._cadvisor, await self.collector.detail())
 
     async def _from_runtime(self, runtime: RuntimeService) -> bytes:
         if not self._descriptors:
             self._descriptors = await runtime.list_metric_descriptors()
         pods = await runtime.list_pod_sandbox_metrics()
-        self._provider(FROM_RUNTIME)
+        self.provider(FROM_RUNTIME)
         from kubeletpy.node.stats import scrapes
 
         return await self._threads.run(scrapes.render_cri_metrics, self._descriptors, pods)
@@ -394,14 +392,14 @@ class StatsViews:
     ) -> bytes:
         from kubeletpy.node.stats.summary import summary
 
-        document = summary(reading, rates, disks, self._node_name)
+        document = summary(reading, rates, disks, self.node_name)
         return json.dumps(document, separators=(",", ":")).encode()
 
     def _cadvisor(self, reading: stats_usage.Reading) -> bytes:
         from kubeletpy.node.stats import cadvisor
 
         devices = proc_text.devices(read_text("/proc/diskstats"))
-        return cadvisor.render(reading, self._machine(), devices)
+        return cadvisor.render(reading, self.machine(), devices)
 
 
 # From settings and the agent's parts, for the composition root.

@@ -20,7 +20,7 @@ from pathlib import Path
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.node.stats import proc_text
 from kubeletpy.node.stats.group_files import read_text
@@ -119,16 +119,15 @@ def _once(path: str, max_entries: int | None, stopped: Callable[[], bool]) -> Wa
     return found
 
 
-class _TreeWalk:
+class _TreeWalk(Component):
     """One walk; holds one open directory at a time."""
 
-    def __init__(
-        self, found: Walked, device: int, max_entries: int | None, stopped: Callable[[], bool]
-    ) -> None:
-        self._found = found
-        self._device = device
-        self._most = max_entries
-        self._stopped = stopped
+    found: Walked
+    device: int
+    max_entries: int | None
+    stopped: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._seen = 0
         self._over = False
         # each level of depth takes some bytes: even as many levels as entries must be affordable
@@ -166,31 +165,31 @@ class _TreeWalk:
         here = os.fstat(current)
         self._inodes.append(here.st_ino)
         self._waiting.append(0)
-        if here.st_dev != self._device:
+        if here.st_dev != self.device:
             return
-        self._found.count(here)
+        self.found.count(here)
         with os.scandir(current) as entries:
             for entry in entries:
                 if self._is_over():
-                    self._found.at_least = self._over = True
+                    self.found.at_least = self._over = True
                     break
                 self._seen += 1
                 try:
                     if entry.is_dir(follow_symlinks=False):
                         self._remember(entry.name)
                     else:
-                        self._found.count(entry.stat(follow_symlinks=False))
+                        self.found.count(entry.stat(follow_symlinks=False))
                 except OSError:
                     continue
 
     def _is_over(self) -> bool:
-        if self._most is not None and self._seen >= self._most:
+        if self.max_entries is not None and self._seen >= self.max_entries:
             return True
-        return self._seen % STOP_EVERY == 0 and self._stopped()
+        return self._seen % STOP_EVERY == 0 and self.stopped()
 
     def _remember(self, name: str) -> None:
         if len(self._pending) >= MAX_PENDING_BYTES:
-            self._found.at_least = self._found.beyond = True
+            self.found.at_least = self.found.beyond = True
             return
         self._waiting[-1] += 1
         self._pending += os.fsencode(name) + b"\0"
@@ -206,9 +205,9 @@ class _TreeWalk:
     def _up(self, current: int) -> int:
         above = os.open("..", _OPEN, dir_fd=current)
         there = os.fstat(above)
-        if (there.st_dev, there.st_ino) != (self._device, self._inodes[-1]):
+        if (there.st_dev, there.st_ino) != (self.device, self._inodes[-1]):
             os.close(above)
-            raise _Moved(self._found)
+            raise _Moved(self.found)
         return _swap(current, above)
 
 
@@ -239,21 +238,16 @@ class _MeasuredTree(Struct, frozen=True):
     next_at: float
 
 
-class DiskMeter:
+class DiskMeter(Component):
     """Remembers the size of trees. ``close`` it within the event loop it was made in."""
 
-    def __init__(
-        self, clock: Clock, seconds_between: float = SECONDS_BETWEEN, *, patient: bool = False
-    ) -> None:
-        """Make a meter that has measured nothing yet.
+    clock: Clock
+    seconds_between: float = SECONDS_BETWEEN
+    """Negative: trees are never measured (volumeStatsAggPeriod)."""
+    patient: bool = False
+    """An answer also waits for trees that are only due for another measurement."""
 
-        Args:
-            seconds_between: negative: trees are never measured (volumeStatsAggPeriod).
-            patient: an answer also waits for trees that are only due for another measurement.
-        """
-        self._clock = clock
-        self._between = seconds_between
-        self._patient = patient
+    def __post_init__(self) -> None:
         self._known: dict[str, _MeasuredTree] = {}
         self._work: asyncio.Task[None] | None = None
         self._closed = threading.Event()
@@ -269,7 +263,7 @@ class DiskMeter:
 
         All other trees are forgotten: pass all paths that matter.
         """
-        if self._between < 0:
+        if self.seconds_between < 0:
             return {}
         desired = list(dict.fromkeys(paths))[:MAX_TREES]
         kept = set(desired)
@@ -281,7 +275,7 @@ class DiskMeter:
         if due and (self._work is None or self._work.done()):
             self._work = asyncio.create_task(self._measure(due), name="disk-usage")
         new = any(path not in self._known for path in desired)
-        if self._work is not None and (new or (due and self._patient)):
+        if self._work is not None and (new or (due and self.patient)):
             await asyncio.wait({self._work}, timeout=PATIENCE_S)
         return {
             path: known.use
@@ -291,7 +285,11 @@ class DiskMeter:
 
     def pending(self, paths: Iterable[str]) -> set[str]:
         """Those of these paths that have not been measured yet."""
-        return set() if self._between < 0 else {path for path in paths if path not in self._known}
+        return (
+            set()
+            if self.seconds_between < 0
+            else {path for path in paths if path not in self._known}
+        )
 
     async def _measure(self, paths: list[str]) -> None:
         loop = asyncio.get_running_loop()
@@ -328,7 +326,7 @@ class DiskMeter:
         return before.use
 
     def _next_measurement_at(self, began: float, ended: float) -> float:
-        return ended + max(self._between, (ended - began) * IDLE_SHARE)
+        return ended + max(self.seconds_between, (ended - began) * IDLE_SHARE)
 
     async def _count_large(self) -> None:
         loop = asyncio.get_running_loop()
@@ -370,7 +368,7 @@ class DiskMeter:
             return None
         if found.beyond:
             log.debug("a tree can't be counted", extra={"path": path})
-        at = int(self._clock.now() * 1e9)
+        at = int(self.clock.now() * 1e9)
         return TreeUse(
             at, found.used, found.inodes, space(path, at), found.at_least, beyond=found.beyond
         )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import run_together
 from kubeletpy.base.text import lines, number
 from kubeletpy.node.stats import cgroup_text, proc_text
@@ -37,7 +37,7 @@ def container_id(directory: str) -> str:
     return directory.removesuffix(".scope").rpartition("-")[2]
 
 
-class GroupFiles:
+class GroupFiles(Component):
     """The cgroups of this machine.
 
     Args:
@@ -45,17 +45,19 @@ class GroupFiles:
         mounts: controller -> mount point of its hierarchy.
     """
 
-    def __init__(self, version: int, mounts: Mapping[str, Path], clock: Clock) -> None:
-        self.version = version
-        self._clock = clock
-        memory = mounts.get("memory")
+    version: int
+    mounts: Mapping[str, Path]
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        memory = self.mounts.get("memory")
         self._memory = str(memory) if memory is not None else ""
-        if version == 2:
+        if self.version == 2:
             self._basic = [(self._memory, name) for name in cgroup_text.V2_BASIC]
             self._detail = [(self._memory, name) for name in cgroup_text.V2_DETAIL]
         else:
             self._basic, self._detail = (
-                [(str(mounts[each]), name) for each, name in files if each in mounts]
+                [(str(self.mounts[each]), name) for each, name in files if each in self.mounts]
                 for files in (cgroup_text.V1_BASIC, cgroup_text.V1_DETAIL)
             )
 
@@ -71,7 +73,7 @@ class GroupFiles:
         """
         if not path.startswith("/") or "/../" in f"{path}/":
             return None
-        at = int(self._clock.now() * 1e9)
+        at = int(self.clock.now() * 1e9)
         texts = _texts(self._basic, path)
         if detail:
             texts |= _texts(self._detail, path)
@@ -167,17 +169,19 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 
 
-class Locator:
+class Locator(Component):
     """Finds the cgroups of sandboxes and containers when pods have none (cgroupsPerQOS false).
 
     Then the runtime puts them anywhere, and its verbose status names the first process; the cgroup
     of that process is the container's. The runtime is queried once per container.
     """
 
-    def __init__(self, runtime: RuntimeService, version: int) -> None:
-        """Make one for the machine's ``version`` of cgroups, 1 or 2."""
-        self._runtime = runtime
-        self._controller = "" if version == 2 else "memory"
+    runtime: RuntimeService
+    version: int
+    """That of the machine's cgroups, 1 or 2."""
+
+    def __post_init__(self) -> None:
+        self._controller = "" if self.version == 2 else "memory"
         self._paths: dict[str, str] = {}
 
     async def find(self, sandboxes: Iterable[str], containers: Iterable[str]) -> dict[str, str]:
@@ -195,9 +199,9 @@ class Locator:
         try:
             async with slots:
                 if sandbox:
-                    info = (await self._runtime.pod_sandbox_status(identifier, verbose=True)).info
+                    info = (await self.runtime.pod_sandbox_status(identifier, verbose=True)).info
                 else:
-                    info = (await self._runtime.container_status(identifier, verbose=True)).info
+                    info = (await self.runtime.container_status(identifier, verbose=True)).info
         except CRIError as error:
             log.debug("no status", extra={"id": identifier, "why": str(error)})
             return

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.text import number
 from kubeletpy.node.stats import proc_text, usage
 from kubeletpy.node.stats.disks import space_with_device
@@ -28,7 +28,7 @@ _FILES = ("stat", "meminfo", "vmstat", "pressure/cpu", "pressure/memory", "press
 _INIT = 1
 
 
-class NodeFiles:
+class NodeFiles(Component):
     """The machine.
 
     Args:
@@ -40,34 +40,26 @@ class NodeFiles:
         huge_pages: bytes of huge pages, which are no available memory.
     """
 
-    def __init__(
-        self,
-        groups: GroupFiles | None,
-        clock: Clock,
-        *,
-        named: Mapping[str, str],
-        pods: tuple[str, ...] = (),
-        runtime_socket: str = "",
-        root_dir: str = "/",
-        huge_pages: int = 0,
-        proc: Path = Path("/proc"),
-    ) -> None:
-        self._groups = groups
-        self._clock = clock
-        self._named = {name: path for name, path in named.items() if path}
-        self._pods = pods
-        self._socket = runtime_socket
-        self._root = root_dir
-        self._huge_pages = huge_pages
-        self._proc = str(proc)
-        self._started_at = int(clock.now() * 1e9)
+    groups: GroupFiles | None
+    clock: Clock
+    named: Mapping[str, str]
+    pods: tuple[str, ...] = ()
+    runtime_socket: str = ""
+    root_dir: str = "/"
+    huge_pages: int = 0
+    proc: Path = Path("/proc")
+
+    def __post_init__(self) -> None:
+        self._named = {name: path for name, path in self.named.items() if path}
+        self._proc = str(self.proc)
+        self._started_at = int(self.clock.now() * 1e9)
         self._runtime_pid = 0
 
     def read_node(self, *, detail: bool) -> usage.NodeReading:
         """The whole reading; ``detail`` as in GroupFiles.stats."""
-        at = int(self._clock.now() * 1e9)
+        at = int(self.clock.now() * 1e9)
         texts = {name: read_text(f"{self._proc}/{name}") for name in _FILES}
-        stats = proc_text.machine(texts, _TICKS, at, self._huge_pages)
+        stats = proc_text.machine(texts, _TICKS, at, self.huge_pages)
         boot = proc_text.boot_time(texts["stat"])
         system = [self._daemon("kubelet", os.getpid(), boot, detail=detail)]
         if (pid := self._runtime()) > 0 or "runtime" in self._named:
@@ -81,11 +73,11 @@ class NodeFiles:
                 usage.GroupKind.NODE, stats, path="/", created_at=boot, started_at=boot
             ),
             network=self.network("net", at),
-            root=space_with_device(self._root, at) if detail else None,
+            root=space_with_device(self.root_dir, at) if detail else None,
             limits=usage.RlimitStats(at, *task_counts(self._proc)),
             system=tuple(group for group in system if group.stats is not None),
             groups=tuple(
-                self._group(usage.GroupKind.PODS, path, "", detail=detail) for path in self._pods
+                self._group(usage.GroupKind.PODS, path, "", detail=detail) for path in self.pods
             ),
         )
 
@@ -103,11 +95,11 @@ class NodeFiles:
     def _group(
         self, kind: usage.GroupKind, path: str, name: str, *, detail: bool
     ) -> usage.CgroupUsage:
-        if self._groups is None:
+        if self.groups is None:
             return usage.CgroupUsage(kind, None, path=path, name=name)
-        begun = self._groups.made_at(path)
-        stats = self._groups.stats(path, detail=detail)
-        if path in self._pods:
+        begun = self.groups.made_at(path)
+        stats = self.groups.stats(path, detail=detail)
+        if path in self.pods:
             stats = with_kubelet_shares(stats)
         return usage.CgroupUsage(
             kind, stats, path=path, name=name, created_at=begun, started_at=begun
@@ -121,23 +113,23 @@ class NodeFiles:
         if pid == os.getpid():
             begun = self._started_at
         path = self._named.get(name) or self._own_group(pid)
-        if path and self._groups is not None:
-            stats = self._groups.stats(path, detail=detail)
+        if path and self.groups is not None:
+            stats = self.groups.stats(path, detail=detail)
             return usage.CgroupUsage(
                 usage.GroupKind.SYSTEM, stats, path, name, created_at=begun, started_at=begun
             )
         status = read_text(f"{self._proc}/{pid}/status")
-        at = int(self._clock.now() * 1e9)
+        at = int(self.clock.now() * 1e9)
         stats = proc_text.process(stat, status, _TICKS, at) if stat else None
         return usage.CgroupUsage(
             usage.GroupKind.SYSTEM, stats, "", name, created_at=begun, started_at=begun
         )
 
     def _own_group(self, pid: int) -> str:
-        if self._groups is None or pid <= 0:
+        if self.groups is None or pid <= 0:
             return ""
         paths = proc_text.group_paths(read_text(f"{self._proc}/{pid}/cgroup"))
-        controllers = ("",) if self._groups.version == 2 else ("cpuacct", "memory")
+        controllers = ("",) if self.groups.version == 2 else ("cpuacct", "memory")
         found = {paths.get(controller, "/") for controller in controllers}
         path = found.pop()
         return "" if found or path == "/" else path
@@ -146,7 +138,7 @@ class NodeFiles:
         """The process of the container runtime; 0 when unknown."""
         if self._runtime_pid and Path(f"{self._proc}/{self._runtime_pid}").is_dir():
             return self._runtime_pid
-        self._runtime_pid = _listener(self._socket) if self._socket else 0
+        self._runtime_pid = _listener(self.runtime_socket) if self.runtime_socket else 0
         return self._runtime_pid
 
 
@@ -174,23 +166,25 @@ def _listener(path: str) -> int:
     return 0 if pid == _INIT else pid
 
 
-class RunningPod:
+class RunningPod(Component):
     """A pod's newest ready sandbox, and its running containers, one per name."""
 
-    def __init__(self, status: PodRuntimeStatus) -> None:
+    status: PodRuntimeStatus
+
+    def __post_init__(self) -> None:
         """Raises ValueError: no sandbox is ready."""
-        self.ref = usage.PodRef(status.uid, status.name, status.namespace)
-        ready = [sandbox for sandbox in status.sandboxes if sandbox.ready]
+        self.ref = usage.PodRef(self.status.uid, self.status.name, self.status.namespace)
+        ready = [sandbox for sandbox in self.status.sandboxes if sandbox.ready]
         self.sandbox: SandboxStatus = max(ready, key=lambda sandbox: sandbox.rank)
         newest: dict[str, ContainerStatus] = {}
-        for container in status.running_containers:
+        for container in self.status.running_containers:
             old = newest.get(container.name)
             if old is None or old.rank < container.rank:
                 newest[container.name] = container
         self.containers = tuple(newest.values())
 
 
-class PodFiles:
+class PodFiles(Component):
     """Reads the cgroups and processes of pods on this machine.
 
     Args:
@@ -200,19 +194,11 @@ class PodFiles:
         pod: the object of a pod by uid; None when no source has it.
     """
 
-    def __init__(
-        self,
-        groups: GroupFiles | None,
-        node: NodeFiles,
-        clock: Clock,
-        pod_path: Callable[[str], str | None],
-        pod: Callable[[str], Pod | None] = lambda uid: None,
-    ) -> None:
-        self._groups = groups
-        self._node = node
-        self._clock = clock
-        self._pod_path = pod_path
-        self._pod = pod
+    groups: GroupFiles | None
+    node: NodeFiles
+    clock: Clock
+    pod_path: Callable[[str], str | None]
+    pod: Callable[[str], Pod | None] = lambda uid: None
 
     def read_pod(
         self, pod: RunningPod, located: Mapping[str, str], *, detail: bool
@@ -224,8 +210,8 @@ class PodFiles:
             located: container and sandbox id -> cgroup, for those not below their pod's.
             detail: limits, devices, processes and interfaces too.
         """
-        path = self._pod_path(pod.ref.uid) or ""
-        below = self._groups.containers(path) if self._groups is not None and path else located
+        path = self.pod_path(pod.ref.uid) or ""
+        below = self.groups.containers(path) if self.groups is not None and path else located
         sandbox = usage.CgroupUsage(
             usage.GroupKind.SANDBOX,
             self._stats(below.get(pod.sandbox.id, ""), detail=detail),
@@ -253,7 +239,7 @@ class PodFiles:
         path = below.get(status.id, "")
         stats = self._stats(path, detail=detail)
         if stats is not None and stats.weight is not None:
-            requested = _requested_shares(self._pod(ref.uid), status)
+            requested = _requested_shares(self.pod(ref.uid), status)
             stats = replace(stats, shares=shares_of_container(stats.weight, requested))
         return usage.CgroupUsage(
             usage.GroupKind.CONTAINER,
@@ -268,9 +254,7 @@ class PodFiles:
         )
 
     def _stats(self, path: str, *, detail: bool) -> usage.GroupStats | None:
-        return (
-            self._groups.stats(path, detail=detail) if self._groups is not None and path else None
-        )
+        return self.groups.stats(path, detail=detail) if self.groups is not None and path else None
 
     def _with_processes(self, reading: usage.PodReading, pod: RunningPod) -> usage.PodReading:
         """Add what the processes in the cgroups show: their number, open files, interfaces."""
@@ -278,14 +262,14 @@ class PodFiles:
         found: list[usage.CgroupUsage] = []
         network: usage.Network | None = None
         for group in (reading.sandbox, *reading.containers):
-            if self._groups is None or not group.path:
+            if self.groups is None or not group.path:
                 found.append(group)
                 continue
-            pids = self._groups.processes(group.path)
+            pids = self.groups.processes(group.path)
             counted = replace(group, processes=len(pids), descriptors=descriptors(pids))
             found.append(counted)
             if network is None and pids and not pod.sandbox.host_network:
-                network = self._interfaces(self._groups, group.path, pids[0])
+                network = self._interfaces(self.groups, group.path, pids[0])
         known = [group.processes for group in found if group.processes is not None]
         sandbox, *containers = found
         return replace(
@@ -297,7 +281,7 @@ class PodFiles:
         )
 
     def _interfaces(self, groups: GroupFiles, path: str, pid: int) -> usage.Network | None:
-        found = self._node.network(f"{pid}/net", int(self._clock.now() * 1e9))
+        found = self.node.network(f"{pid}/net", int(self.clock.now() * 1e9))
         # the process may have ended meanwhile, and its pid been reused
         return found if pid in groups.processes(path) else None
 

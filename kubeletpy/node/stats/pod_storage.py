@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import run_together
 from kubeletpy.config import KubeletSettings
 from kubeletpy.node.stats import disk_plan, usage
@@ -52,8 +52,10 @@ class StorageSources(Struct, frozen=True):
     pod_logs_dir: str
 
 
-class StorageMeter:
+class StorageMeter(Component):
     """Measures; ``close`` it within the event loop it was used in."""
+
+    sources: StorageSources
 
     @classmethod
     def from_settings(
@@ -86,8 +88,7 @@ class StorageMeter:
             )
         )
 
-    def __init__(self, sources: StorageSources) -> None:
-        self._from = sources
+    def __post_init__(self) -> None:
         self._apart: bool | None = None
         self._silent = False
         """It has been logged that the runtime does not answer."""
@@ -99,14 +100,14 @@ class StorageMeter:
             desired: uid -> whether writable layers count.
         """
         running = {uid: pod for uid in desired if (pod := self._running(uid)) is not None}
-        specs = {uid: self._from.pod(uid) for uid in running}
+        specs = {uid: self.sources.pod(uid) for uid in running}
         # off the loop: a pod may have tens of thousands of volumes
         plans = await asyncio.to_thread(self._plans, running, specs)
         layered = [pod for uid, pod in running.items() if desired[uid] and uid in plans]
         # small pods first: a very large one must not keep others from being measured
         fair = sorted((list(plan.paths()) for plan in plans.values()), key=len)
         measured, layers = await run_together(
-            self._from.disks.measure(path for paths in fair for path in paths),
+            self.sources.disks.measure(path for paths in fair for path in paths),
             self._layers(layered),
         )
         apart = await self._layers_apart() if layered else True
@@ -123,10 +124,10 @@ class StorageMeter:
 
     async def close(self) -> None:
         """End measurements of disks that are under way."""
-        await self._from.disks.close()
+        await self.sources.disks.close()
 
     def _running(self, uid: str) -> RunningPod | None:
-        status = self._from.status(uid)
+        status = self.sources.status(uid)
         return RunningPod(status) if status is not None and status.has_ready_sandbox else None
 
     def _plans(
@@ -138,8 +139,8 @@ class StorageMeter:
                 pod.ref,
                 specs[uid],
                 tuple(container.name for container in pod.containers),
-                f"{self._from.root_dir}/pods",
-                self._from.pod_logs_dir,
+                f"{self.sources.root_dir}/pods",
+                self.sources.pod_logs_dir,
                 max_volumes=None,
             )
             if plan is not None:
@@ -178,7 +179,7 @@ class StorageMeter:
         """
         if len(pods) > REQUESTED_ONE_BY_ONE:
             try:
-                return list(await self._from.runtime.list_container_stats()), None
+                return list(await self.sources.runtime.list_container_stats()), None
             except ResourceExhausted as error:
                 log.debug("each pod's numbers are requested separately", extra={"why": str(error)})
         reported: list[cri.ContainerStats] = []
@@ -194,7 +195,7 @@ class StorageMeter:
 
     async def _stats_of(self, pod: RunningPod) -> Sequence[cri.ContainerStats] | ResourceExhausted:
         try:
-            return await self._from.runtime.list_container_stats(
+            return await self.sources.runtime.list_container_stats(
                 cri.ContainerStatsFilter(pod_sandbox_id=pod.sandbox.id)
             )
         except ResourceExhausted as error:
@@ -207,11 +208,11 @@ class StorageMeter:
         """
         if self._apart is None:
             try:
-                info = await self._from.images.image_fs_info()
+                info = await self.sources.images.image_fs_info()
             except CRIError as error:
                 self._log_once(error)
                 return True
-            self._apart = await asyncio.to_thread(_apart, info, self._from.root_dir)
+            self._apart = await asyncio.to_thread(_apart, info, self.sources.root_dir)
         return self._apart is not False
 
     def _log_once(self, error: CRIError) -> None:

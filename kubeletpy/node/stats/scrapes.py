@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy.node.stats.summary import pod_stats
 from kubeletpy.node.stats.usage import CgroupUsage, Disks, GroupStats, PodRef, Reading
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -29,7 +30,7 @@ def escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-class Scrape:
+class Scrape(Component):
     """Prometheus' text format, for series that are rebuilt at each scrape.
 
     Families come in the order in which they first appear.
@@ -38,8 +39,9 @@ class Scrape:
         families: name -> (type, help); no other may be added.
     """
 
-    def __init__(self, families: Mapping[str, tuple[str, str]]) -> None:
-        self._families = families
+    families: Mapping[str, tuple[str, str]]
+
+    def __post_init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
 
     def add(self, name: str, labels: Labels, value: float | None, at: int = 0) -> None:
@@ -55,7 +57,7 @@ class Scrape:
 
     def _text(self) -> Iterable[str]:
         for name, lines in self._lines.items():
-            kind, text = self._families[name]
+            kind, text = self.families[name]
             yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
             yield "\n".join(lines)
             yield "\n"

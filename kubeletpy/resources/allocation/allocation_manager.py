@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.families import Families
@@ -49,44 +49,33 @@ POD_RESIZED = "pod_resized"
 PERIODIC = "periodic_retry"
 
 
-class AllocationManager:
+class AllocationManager(Component):
     """The allocations of a node's pods, and the resizes that wait for one.
 
     Use it inside the event loop only; every method returns at once.
     """
 
-    def __init__(
-        self,
-        state: ResourceState,
-        recorder: EventRecorder,
-        clock: Clock,
-        *,
-        rules: allocation_resources.ResizeRules | None = None,
-        metrics: ResizeMetrics | None = None,
-        judge: Callable[[Pod], Rejection | None] = lambda pod: None,
-        current: Callable[[str], Pod | None] = lambda uid: None,
-        sync: Callable[[str], None] = lambda uid: None,
-        sources_ready: Callable[[], bool] = lambda: True,
-        decided: Decided = lambda uid, decisions: None,
-    ) -> None:
-        """Start with the allocations of ``state`` and no waiting resize.
+    state: ResourceState
+    """What is allocated; survives restarts."""
+    recorder: EventRecorder
+    clock: Clock
+    rules: allocation_resources.ResizeRules | None = None
+    metrics: ResizeMetrics | None = None
+    judge: Callable[[Pod], Rejection | None] = lambda pod: None
+    """Why a pod would not fit beside the other pods as allocated; None: it fits."""
+    current: Callable[[str], Pod | None] = lambda uid: None
+    """The newest object of a pod in the configuration."""
+    sync: Callable[[str], None] = lambda uid: None
+    """Wakes a pod's worker."""
+    sources_ready: Callable[[], bool] = lambda: True
+    """Whether all sources are ready: until then, nothing is allocated."""
+    decided: Decided = lambda uid, decisions: None
+    """Called with what was decided about a pod."""
 
-        Args:
-            state: what is allocated; survives restarts.
-            judge: why a pod would not fit beside the other pods as allocated; None: it fits.
-            current: the newest object of a pod in the configuration.
-            sync: wakes a pod's worker.
-            sources_ready: whether all sources are ready: until then, nothing is allocated.
-            decided: called with what was decided about a pod.
-        """
-        self._state = state
-        self._rules = rules or allocation_resources.ResizeRules()
-        self._metrics = metrics or ResizeMetrics(Families())
-        self._reports = ResizeReports(recorder, clock, self._metrics, decided)
-        self._judge = judge
-        self._current = current
-        self._sync = sync
-        self._sources_ready = sources_ready
+    def __post_init__(self) -> None:
+        self._rules = self.rules or allocation_resources.ResizeRules()
+        self._metrics = self.metrics or ResizeMetrics(Families())
+        self._reports = ResizeReports(self.recorder, self.clock, self._metrics, self.decided)
         self._queue: dict[str, None] = {}
         """Uids of pods with a resize to try, in order of arrival."""
         self._timer: asyncio.TimerHandle | None = None
@@ -96,7 +85,7 @@ class AllocationManager:
 
     def allocated(self, pod: Pod) -> Pod:
         """The pod as it is to be run: with the cpu and memory allocated to it."""
-        recorded = self._state.find(pod.uid)
+        recorded = self.state.find(pod.uid)
         if recorded is None:
             return pod
         kept = self._views.get(pod.uid)
@@ -115,20 +104,20 @@ class AllocationManager:
 
     def admitting(self, pod: Pod) -> Pod:
         """The pod as it is to be admitted: as allocated, if this node has run it before."""
-        if self._state.find(pod.uid) is None and not self._state.complete:
+        if self.state.find(pod.uid) is None and not self.state.complete:
             reported = allocation_resources.reported_resources(pod)
             if allocation_resources.with_resources(pod, reported) is not pod:
-                self._state.put(pod.uid, reported)
+                self.state.put(pod.uid, reported)
         return self.allocated(pod)
 
     def admitted(self, pod: Pod) -> None:
         """A pod was admitted: allocate what it requests now, unless it has an allocation."""
-        recorded, desired = self._state.find(pod.uid), self._requested_resources(pod)
+        recorded, desired = self.state.find(pod.uid), self._requested_resources(pod)
         if recorded is None:
             if not allocation_resources.never_resized(desired):
-                self._state.put(pod.uid, desired)
+                self.state.put(pod.uid, desired)
         elif desired.volumes.keys() - recorded.volumes:  # recorded before sizes could be changed
-            self._state.put(
+            self.state.put(
                 pod.uid, replace(recorded, volumes={**desired.volumes, **recorded.volumes})
             )
 
@@ -182,7 +171,7 @@ class AllocationManager:
 
     def forget_others(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
-        known = {*self._state.uids(), *self._reports.uids(), *self._queue, *self._views}
+        known = {*self.state.uids(), *self._reports.uids(), *self._queue, *self._views}
         for uid in known.difference(uids):
             self._forget(uid)
 
@@ -206,7 +195,7 @@ class AllocationManager:
         """
         if outcome is None and self._reports.conditions(pod.uid).in_progress is None:
             return False
-        recorded = self._state.find(pod.uid)
+        recorded = self.state.find(pod.uid)
         if recorded is not None and allocation_resources.with_resources(pod, recorded) is not pod:
             return False  # a newer resize has been allocated since; this result is outdated
         return self._reports.synced(pod, outcome)
@@ -223,7 +212,7 @@ class AllocationManager:
         self.close()
         if not self._queue:
             return
-        if not self._sources_ready():
+        if not self.sources_ready():
             self._try_later(FIRST_RETRY_S)
             return
         for one in self._waiting_resizes():
@@ -231,7 +220,7 @@ class AllocationManager:
             before = self._reports.conditions(uid)
             allocated = self._try(one, trigger)
             if (allocated or self._reports.conditions(uid) != before) and uid != woken:
-                self._sync(uid)
+                self.sync(uid)
         if self._queue:
             self._try_later(RETRY_S)
 
@@ -242,7 +231,7 @@ class AllocationManager:
     def _waiting_resizes(self) -> list[allocation_resources.WaitingResize]:
         waiting = []
         for uid in list(self._queue):
-            desired = self._current(uid)
+            desired = self.current(uid)
             if desired is None:
                 del self._queue[uid]
                 continue
@@ -267,7 +256,7 @@ class AllocationManager:
             return False
         try:
             never = allocation_resources.infeasible(desired, one.allocated, self._rules)
-            rejection = None if never is not None else self._judge(desired)
+            rejection = None if never is not None else self.judge(desired)
         except ValueError as error:
             never = None
             rejection = Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, str(error))
@@ -282,7 +271,7 @@ class AllocationManager:
         del self._queue[uid]
         if self._reports.conditions(uid).deferred:
             self._metrics.deferred_accepted.labels(trigger).inc()
-        self._state.put(uid, self._requested_resources(desired))
+        self.state.put(uid, self._requested_resources(desired))
         self._reports.allocated(desired)
         return True
 
@@ -299,7 +288,7 @@ class AllocationManager:
     def _forget(self, uid: str) -> None:
         self._queue.pop(uid, None)
         self._views.pop(uid, None)
-        self._state.remove(uid)
+        self.state.remove(uid)
         self._reports.forget(uid)
 
     def _is_resize(self, old: Pod, new: Pod) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.state_file import StateFile, read_state
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.resources import PodResources, Requirements
 from kubeletpy.resources.placement.state import StateError
@@ -37,25 +37,25 @@ SNAPSHOT_AFTER_S = 1.0
 _NOTHING = PodResources()
 
 
-class ResourceState:
+class ResourceState(Component):
     """Resources by pod uid and container. Without a path they are kept in memory only.
 
     Use it inside the event loop only.
     """
 
-    def __init__(self, path: Path | None = None, *, memory_volumes: bool = True) -> None:
-        """Load the files of ``path``.
+    path: Path | None = None
+    memory_volumes: bool = True
+    """If false, sizes of volumes that the files contain are ignored."""
 
-        Without ``memory_volumes``, sizes of volumes that the files contain are ignored.
-        """
+    def __post_init__(self) -> None:
         self._file: StateFile | None = None
-        self._memory_volumes = memory_volumes
         self._pods: dict[str, PodResources] = {}
         self.complete = False
         """Whether every record ever written is known: the files existed and were readable."""
         self._journal: int | None = None
         self._lines: list[bytes] = []
         """Those since the newest snapshot was begun."""
+        path = self.path
         if path is not None:
             problem = "allocated resources can't be written; trying again"
             self._file = StateFile(
@@ -194,7 +194,7 @@ class ResourceState:
                 journal = _journal_path(path)
                 os.truncate(journal, journal.stat().st_size - len(torn))
         unread = checkpoint_file.replay(self._pods, lines)
-        if not self._memory_volumes:
+        if not self.memory_volumes:
             self._pods = {uid: replace(found, volumes={}) for uid, found in self._pods.items()}
         if unread:
             problem = problem or f"{unread} lines of its journal can't be read"

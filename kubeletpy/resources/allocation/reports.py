@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
     NORMAL,
@@ -39,16 +40,15 @@ Decided = Callable[[str, Sequence[Decision]], None]
 _PENDING = {DEFERRED: Reason.RESIZE_DEFERRED, INFEASIBLE: Reason.RESIZE_INFEASIBLE}
 
 
-class ResizeReports:
+class ResizeReports(Component):
     """Conditions and events that report resizes, by pod uid."""
 
-    def __init__(
-        self, recorder: EventRecorder, clock: Clock, metrics: ResizeMetrics, decided: Decided
-    ) -> None:
-        self._recorder = recorder
-        self._clock = clock
-        self._metrics = metrics
-        self._decided = decided
+    recorder: EventRecorder
+    clock: Clock
+    metrics: ResizeMetrics
+    decided: Decided
+
+    def __post_init__(self) -> None:
         self._conditions: dict[str, ResizeConditions] = {}
         self._priorities: dict[str, str] = {}
         """Pod uid -> priority bucket, of pods with a pending resize."""
@@ -80,7 +80,7 @@ class ResizeReports:
         """Report that the resize ``pod`` requests was allocated; earlier errors are dropped."""
         uid, generation = pod.uid, pod.generation
         self._measure(uid, ACCEPTED)
-        began, _ = conditions.in_progress(None, "", "", generation, now=self._clock.now())
+        began, _ = conditions.in_progress(None, "", "", generation, now=self.clock.now())
         self._set_conditions(uid, ResizeConditions(None, began))
         self._event(pod, NORMAL, Reason.RESIZE_STARTED, resize_message(STARTED, pod, generation))
         self._record_decision(uid, "allocate the resize", f"it fits (generation {generation})")
@@ -98,15 +98,15 @@ class ResizeReports:
         found = self.conditions(uid)
         since = (found.pending or {}).get("lastTransitionTime")
         if found.deferred and since:
-            waited = max(0.0, self._clock.now() - parse_time(since))
-            self._metrics.deferred.labels(resolution, self._priorities[uid]).observe(waited)
+            waited = max(0.0, self.clock.now() - parse_time(since))
+            self.metrics.deferred.labels(resolution, self._priorities[uid]).observe(waited)
 
     def _pending(self, pod: Pod, reason: str, why: str, message: str) -> None:
         uid, generation = pod.uid, pod.generation
         before = self.conditions(uid)
         self._priorities[uid] = priority_bucket(pod.priority)
         made, changes = conditions.pending(
-            before.pending, reason, message, generation, now=self._clock.now()
+            before.pending, reason, message, generation, now=self.clock.now()
         )
         if not changes and message == ((before.pending or {}).get("message") or ""):
             return
@@ -140,7 +140,7 @@ class ResizeReports:
             conditions.ERROR if outcome.error else "",
             outcome.error,
             pod.generation,
-            now=self._clock.now(),
+            now=self.clock.now(),
         )
         self._set_conditions(pod.uid, ResizeConditions(before.pending, made))
         if changes and outcome.error:
@@ -163,10 +163,10 @@ class ResizeReports:
             if each.pending is not None
         )
         doing = sum(each.in_progress is not None for each in self._conditions.values())
-        self._metrics.now(reasons, doing)
+        self.metrics.now(reasons, doing)
 
     def _event(self, pod: Pod, kind: EventType, reason: Reason, message: str) -> None:
-        self._recorder.event(pod_reference(pod), kind, reason, message)
+        self.recorder.event(pod_reference(pod), kind, reason, message)
 
     def _record_decision(self, uid: str, what: str, why: str) -> None:
-        self._decided(uid, (Decision(what, why),))
+        self.decided(uid, (Decision(what, why),))

@@ -13,6 +13,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.pods.pod import Pod
@@ -38,34 +39,23 @@ Those of some runtimes are nowhere.
 """
 
 
-class DriverCheck:
+class DriverCheck(Component):
     """Observes where sandboxes are, as :class:`~kubeletpy.runtime_manager.protocol.SandboxWatch`.
 
     A mismatch is an event of the node, and the problem that keeps it from being Ready.
     """
 
-    def __init__(
-        self,
-        tree: CgroupTree,
-        recorder: EventRecorder,
-        *,
-        node_name: str,
-        runtime_name: str,
-        pod_name: Callable[[str], str],
-        on_change: Callable[[], None],
-    ) -> None:
-        """Start with no driver known, and a search due.
+    tree: CgroupTree
+    recorder: EventRecorder
+    node_name: str
+    runtime_name: str
+    pod_name: Callable[[str], str]
+    """The name of the pod of a uid, for a person."""
+    on_change: Callable[[], None]
+    """Called when :meth:`problem` changes."""
 
-        Args:
-            pod_name: the name of the pod of a uid, for a person.
-            on_change: called when :meth:`problem` changes.
-        """
-        self._tree = tree
-        self._recorder = recorder
-        self._node = node_reference(node_name)
-        self._runtime_name = runtime_name
-        self._pod_name = pod_name
-        self._on_change = on_change
+    def __post_init__(self) -> None:
+        self._node = node_reference(self.node_name)
         self._used: CgroupDriver | None = None
         """The driver that the runtime was seen to use; None: not known yet."""
         self._searches = 0
@@ -78,11 +68,11 @@ class DriverCheck:
 
     def problem(self) -> str:
         """Return why no pod can run well here; empty if no problem is known."""
-        agent = self._tree.names.driver
+        agent = self.tree.names.driver
         if self._used is None or self._used is agent:
             return self._unsearched or self._left
-        reported = self._tree.options.driver_reported
-        return mismatch(agent, self._used, self._runtime_name, reported=reported)
+        reported = self.tree.options.driver_reported
+        return mismatch(agent, self._used, self.runtime_name, reported=reported)
 
     def connection_changed(self, connected: bool) -> None:
         """Forget the driver of a runtime that was started again: it may have another one."""
@@ -101,28 +91,28 @@ class DriverCheck:
 
     async def search(self) -> None:
         """Find the pods with containers where a runtime with another driver put them."""
-        names, files = self._tree.names, self._tree.files
+        names, files = self.tree.names, self.tree.files
         found = await asyncio.to_thread(
             files.find_running,
             lambda name: left_outside(names, name) is not None,
             names.kubepods,
         )
         uids = {left_outside(names, path.rpartition("/")[2]) for path in found}
-        pods = sorted(self._pod_name(uid) for uid in uids if uid is not None)
+        pods = sorted(self.pod_name(uid) for uid in uids if uid is not None)
         before, known = self.problem(), bool(self._left)
         self._left, self._unsearched = left_running(pods, names.kubepods), ""
         self._report(before, is_new=not known, cgroups=found[:MAX_SEARCHES])
 
     async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
         """Check where a runtime has made a sandbox. Other handlers may have other drivers."""
-        agent = self._tree.names.driver
+        agent = self.tree.names.driver
         if handler or self._used is agent:
             return
         try:
-            parent = self._tree.pod_path(pod)
+            parent = self.tree.pod_path(pod)
         except CgroupError:
             return  # the sandbox has none
-        if is_placed(sandbox_id, self._tree.files.children(parent)):
+        if is_placed(sandbox_id, self.tree.files.children(parent)):
             self._set(agent)
             return
         if self._searches >= MAX_SEARCHES:
@@ -132,7 +122,7 @@ class DriverCheck:
         def other(name: str) -> bool:
             return used_elsewhere(agent, sandbox_id, parent, name) is not None
 
-        found = await asyncio.to_thread(self._tree.files.find, other)
+        found = await asyncio.to_thread(self.tree.files.find, other)
         if found is not None:
             used = used_elsewhere(agent, sandbox_id, parent, found.rpartition("/")[2])
             self._set(used, pod=pod.key, sandbox=found, expected=f"{parent}/")
@@ -142,16 +132,16 @@ class DriverCheck:
         if handler or self._used is not None:
             return
         try:
-            parent = self._tree.pod_path(pod)
+            parent = self.tree.pod_path(pod)
         except CgroupError:
             return
-        used = used_by_error(self._tree.names.driver, parent, error)
+        used = used_by_error(self.tree.names.driver, parent, error)
         if used is not None:
             self._set(used, pod=pod.key)
 
     def _set(self, used: CgroupDriver | None, **seen: str) -> None:
         before = self.problem()
-        if used is None or (before and used is self._tree.names.driver):
+        if used is None or (before and used is self.tree.names.driver):
             self._unsearched = before
             self._search_due.set()
         self._used = used
@@ -165,5 +155,5 @@ class DriverCheck:
             log.info("the cgroup driver mismatch is over")
         elif is_new:
             log.error(problem, extra=seen)
-            self._recorder.event(self._node, WARNING, Reason.CGROUP_DRIVER_MISMATCH, problem)
-        self._on_change()
+            self.recorder.event(self._node, WARNING, Reason.CGROUP_DRIVER_MISMATCH, problem)
+        self.on_change()

@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import structs
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.text import lines, number
 from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
 from kubeletpy.resources.cgroups import values
@@ -424,12 +424,13 @@ _ACCOUNTING = ("cpu", "cpuacct", "memory", "pids")
 """Controllers in whose hierarchies (v1) a process is moved: those that account for daemons."""
 
 
-class ProcessGroups:
+class ProcessGroups(Component):
     """Lists the processes of this machine's cgroups, and moves one into a named cgroup."""
 
-    def __init__(self, files: CgroupFilesystem) -> None:
-        self._files = files
-        found = (files.hierarchies.get(name) for name in _ACCOUNTING)
+    files: CgroupFilesystem
+
+    def __post_init__(self) -> None:
+        found = (self.files.hierarchies.get(name) for name in _ACCOUNTING)
         self._mounts = tuple(dict.fromkeys(mount for mount in found if mount is not None))
 
     def in_none(self) -> set[int]:
@@ -438,7 +439,7 @@ class ProcessGroups:
 
     def create(self, path: str) -> None:
         """Create a cgroup that processes can be put into. Raises CgroupError."""
-        self._files.create(path, values.CgroupResources())
+        self.files.create(path, values.CgroupResources())
         for mount in self._mounts:
             try:
                 self._directory(mount, path).mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
     NORMAL,
@@ -42,33 +43,21 @@ FIRST_WAIT_S, REMOVE_TRIES = 0.01, 7
 """Killed processes take time to exit: 10 ms, doubled up to 640 ms."""
 
 
-class PodCgroups:
+class PodCgroups(Component):
     """Keeps the cgroups of pods, and of groups of pods, in a tree."""
 
-    def __init__(
-        self,
-        tree: CgroupTree,
-        recorder: EventRecorder,
-        metrics: NodeMetrics,
-        *,
-        node_name: str,
-        active_pods: Callable[[], Sequence[Pod]],
-        in_use: Callable[[str], bool],
-        has_volumes: Callable[[str], bool] = lambda uid: False,
-    ) -> None:
-        """Start with no cgroup known; :meth:`run` finds existing ones.
+    tree: CgroupTree
+    recorder: EventRecorder
+    metrics: NodeMetrics
+    node_name: str
+    active_pods: Callable[[], Sequence[Pod]]
+    in_use: Callable[[str], bool]
+    """Whether a source has the pod of a uid, or its containers may be running."""
+    has_volumes: Callable[[str], bool] = lambda uid: False
+    """Whether volumes of a terminated pod are still mounted."""
 
-        Args:
-            in_use: whether a source has the pod of a uid, or its containers may be running.
-            has_volumes: whether volumes of a terminated pod are still mounted.
-        """
-        self._tree = tree
-        self._recorder = recorder
-        self._metrics = metrics
-        self._node = node_reference(node_name)
-        self._active_pods = active_pods
-        self._in_use = in_use
-        self._has_volumes = has_volumes
+    def __post_init__(self) -> None:
+        self._node = node_reference(self.node_name)
         self._paths: dict[str, str] = {}
         """uid -> path of every pod's cgroup known to exist."""
         self._limited: set[str] = set()
@@ -86,12 +75,12 @@ class PodCgroups:
         """Whether the first housekeeping pass is over: ``in_use`` is incomplete before that."""
         self._removing: set[str] = set()
         self._sweep: asyncio.Task[None] | None = None
-        metrics.cgroup_version.set(tree.files.version)
+        self.metrics.cgroup_version.set(self.tree.files.version)
 
     def parent(self, pod: Pod) -> str:
         """The parent cgroup for a sandbox. Raises SandboxConfigError."""
         try:
-            return self._tree.pod_path(pod)
+            return self.tree.pod_path(pod)
         except CgroupError as error:
             raise SandboxConfigError(str(error)) from error
 
@@ -99,7 +88,7 @@ class PodCgroups:
 
     def exists(self, pod: Pod) -> bool:
         """Whether the pod's cgroup exists. Raises CgroupError: it cannot have one."""
-        return self._tree.files.exists(self._tree.pod_path(pod))
+        return self.tree.files.exists(self.tree.pod_path(pod))
 
     async def ensure(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits if it does not exist. Raises CgroupError."""
@@ -110,13 +99,13 @@ class PodCgroups:
             return
         self._remember(pod)
         self._refresh_groups()
-        path = self._tree.pod_path(pod)
+        path = self.tree.pod_path(pod)
         with self._timed("update" if there else "create"):
             if there:
-                self._tree.adopt(pod)
+                self.tree.adopt(pod)
             else:
-                self._tree.create_pod(pod)
-            await self._tree.files.settle(path)
+                self.tree.create_pod(pod)
+            await self.tree.files.settle(path)
         self._paths[pod.uid] = path
         self._limited.add(pod.uid)
 
@@ -126,7 +115,7 @@ class PodCgroups:
         self._remember(pod)
         self._refresh_groups()
         try:
-            self._tree.protect_pod(pod)
+            self.tree.protect_pod(pod)
         except CgroupError as error:
             log.warning(
                 "the memory that is kept for a resized pod is not what it requests",
@@ -135,16 +124,16 @@ class PodCgroups:
 
     async def destroy(self, pod: Pod) -> None:
         """Remove the pod's cgroup, killing anything left in it. Raises CgroupError."""
-        path = self._paths.get(pod.uid) or self._tree.pod_path(pod)
+        path = self._paths.get(pod.uid) or self.tree.pod_path(pod)
         await self._destroy(pod.uid, path)
 
     async def _destroy(self, uid: str, path: str) -> None:
         self._removing.add(uid)
         try:
             with self._timed("destroy"):
-                if not self._tree.files.remove(path):
+                if not self.tree.files.remove(path):
                     await self._remove_tree(path)
-                await self._tree.files.released(path)
+                await self.tree.files.released(path)
         finally:
             self._removing.discard(uid)
         self._paths.pop(uid, None)
@@ -157,7 +146,7 @@ class PodCgroups:
         wait = FIRST_WAIT_S
         for attempt in range(REMOVE_TRIES):
             try:
-                await asyncio.to_thread(self._tree.files.remove_tree, path)
+                await asyncio.to_thread(self.tree.files.remove_tree, path)
                 return
             except CgroupBusy:
                 if attempt == REMOVE_TRIES - 1:
@@ -173,7 +162,7 @@ class PodCgroups:
         Limits are set every time: a missing cgroup may have appeared, and whoever recreated it (a
         restarted service) did not have them.
         """
-        self._paths.update(self._tree.found_pods())
+        self._paths.update(self.tree.found_pods())
         loop = asyncio.get_running_loop()
         while True:
             self._limit_reserved()
@@ -187,7 +176,7 @@ class PodCgroups:
         while loop.time() < deadline:
             self._groups_changed.clear()
             try:
-                await self._tree.files.settle()
+                await self.tree.files.settle()
             except CgroupError as error:
                 log.warning("limits of cgroups do not last", extra={"why": str(error)})
             with contextlib.suppress(TimeoutError):
@@ -195,9 +184,9 @@ class PodCgroups:
                     await self._groups_changed.wait()
 
     def _limit_node(self) -> None:
-        kubepods = self._tree.names.kubepods
+        kubepods = self.tree.names.kubepods
         try:
-            self._tree.limit_node()
+            self.tree.limit_node()
         except CgroupError as error:
             # the pods may use more than that: reported at each attempt
             self._reported.pop(kubepods, None)
@@ -207,9 +196,9 @@ class PodCgroups:
             self._enforced(kubepods, "Updated Node Allocatable limit across pods")
 
     def _limit_reserved(self) -> None:
-        for reserved in self._tree.options.reserved:
+        for reserved in self.tree.options.reserved:
             try:
-                self._tree.limit_reserved(reserved)
+                self.tree.limit_reserved(reserved)
             except CgroupError as error:
                 what = f'{reserved.what} Cgroup Limits on "{reserved.path}"'
                 self._failed(reserved.what, f"Failed to enforce {what}: {error}")
@@ -222,15 +211,15 @@ class PodCgroups:
         self._cpu.clear()
         self._memory.clear()
         self._kept = None  # written again in case somebody changed it
-        for pod in self._active_pods():
+        for pod in self.active_pods():
             self._remember(pod)
         self._counted_all = True
         try:
-            self._tree.prepare()
+            self.tree.prepare()
         except CgroupError as error:
             log.warning("cgroups of pods are not as they should be", extra={"why": str(error)})
         self._refresh_groups()
-        self._paths = {**self._tree.found_pods(), **self._paths}
+        self._paths = {**self.tree.found_pods(), **self._paths}
         self._sweep_now()
 
     def _remember(self, pod: Pod) -> None:
@@ -248,19 +237,19 @@ class PodCgroups:
         self._refresh_burstable()
         guaranteed = sum(each for each, _ in self._memory.values())
         burstable = sum(each for _, each in self._memory.values())
-        qos = self._tree.options.pods.memory_qos
+        qos = self.tree.options.pods.memory_qos
         if qos is not None and qos.tiered:
             self._keep_memory(guaranteed, burstable)
         else:
             self._keep_none()
-        if self._tree.options.memory is not None:
-            self._reserve_memory(self._tree.options.memory, guaranteed, burstable)
+        if self.tree.options.memory is not None:
+            self._reserve_memory(self.tree.options.memory, guaranteed, burstable)
 
     def _keep_none(self) -> None:
         if self._kept == (0, 0):
             return
         try:
-            self._tree.unprotect()
+            self.tree.unprotect()
         except CgroupError as error:
             log.warning("memory is still kept for pods", extra={"why": str(error)})
             return
@@ -268,24 +257,24 @@ class PodCgroups:
 
     def _keep_memory(self, guaranteed: int, burstable: int) -> None:
         if not self._counted_all:  # as for cpu: nothing is taken away yet
-            before = self._tree.protected() if self._kept is None else self._kept
+            before = self.tree.protected() if self._kept is None else self._kept
             guaranteed, burstable = max(guaranteed, before[0]), max(burstable, before[1])
         if (guaranteed, burstable) == self._kept:
             return
         try:
-            self._tree.protect(guaranteed, burstable)
+            self.tree.protect(guaranteed, burstable)
         except CgroupError as error:
             log.warning("memory that pods request is not kept for them", extra={"why": str(error)})
             return
         self._kept = guaranteed, burstable
-        self._metrics.memory_min.set(guaranteed)
-        self._metrics.memory_low.set(burstable)
+        self.metrics.memory_min.set(guaranteed)
+        self.metrics.memory_low.set(burstable)
 
     def _reserve_memory(self, reserved: ReservedMemory, guaranteed: int, burstable: int) -> None:
         for quality, limit in reserved.limits(guaranteed, burstable).items():
             try:
                 # until all are counted, nothing reserved for others is given away
-                self._tree.limit_group(quality, limit, only_less=not self._counted_all)
+                self.tree.limit_group(quality, limit, only_less=not self._counted_all)
             except CgroupError as error:
                 log.warning(
                     "memory that pods of higher QoS classes request is not reserved for them",
@@ -297,7 +286,7 @@ class PodCgroups:
         only_more = not self._counted_all
         try:
             with self._timed("update"):
-                self._tree.set_burstable(sum(self._cpu.values()), only_more=only_more)
+                self.tree.set_burstable(sum(self._cpu.values()), only_more=only_more)
         except CgroupError as error:
             log.warning("the Burstable group keeps its cpu share", extra={"why": str(error)})
 
@@ -315,21 +304,21 @@ class PodCgroups:
         """Wait for a sweep in progress."""
         if self._sweep is not None:
             await asyncio.wait([self._sweep])
-        await self._tree.files.close()
+        await self.tree.files.close()
 
     def _sweep_now(self) -> None:
         if not self._orphans_known or (self._sweep is not None and not self._sweep.done()):
             return
-        if any(not self._in_use(uid) for uid in self._paths):
+        if any(not self.in_use(uid) for uid in self._paths):
             self._sweep = asyncio.get_running_loop().create_task(self._sweep_orphans())
 
     async def _sweep_orphans(self) -> None:
         for uid, path in list(self._paths.items()):
-            if self._in_use(uid):
+            if self.in_use(uid):
                 continue
             try:
-                if self._has_volumes(uid):  # memory of a tmpfs would be charged to all pods
-                    self._tree.starve(path)
+                if self.has_volumes(uid):  # memory of a tmpfs would be charged to all pods
+                    self.tree.starve(path)
                 else:
                     await self._destroy(uid, path)
             except CgroupError as error:
@@ -348,7 +337,7 @@ class PodCgroups:
 
     def _record_event_once(self, what: str, kind: EventType, reason: Reason, message: str) -> None:
         if self._reported.get(what) != message:
-            self._recorder.event(self._node, kind, reason, message)
+            self.recorder.event(self._node, kind, reason, message)
         self._reported[what] = message
 
     @contextlib.contextmanager
@@ -359,36 +348,35 @@ class PodCgroups:
             yield
         finally:
             elapsed = loop.time() - started
-            self._metrics.cgroup_manager_duration.labels(operation).observe(elapsed)
+            self.metrics.cgroup_manager_duration.labels(operation).observe(elapsed)
 
 
-class KernelPodLimits:
+class KernelPodLimits(Component):
     """Changes limits of running pods (:class:`kubeletpy.runtime_manager.protocol.PodCgroupLimits`).
 
     The caller decides on the limits, and on the order in which they change.
     """
 
-    def __init__(self, tree: CgroupTree, cgroups: PodCgroups) -> None:
-        self._tree = tree
-        self._cgroups = cgroups
+    tree: CgroupTree
+    cgroups: PodCgroups
 
     def requested(self, pod: Pod) -> PodLimits | None:
         """The limits that the pod's spec requests. Raises PodLimitsError."""
         with _as_pod_limits_error():
-            return _plain(self._tree.pod_limits(pod))
+            return _plain(self.tree.pod_limits(pod))
 
     def current(self, pod: Pod) -> PodLimits:
         """The limits that the pod's cgroup has now. Raises PodLimitsError."""
         with _as_pod_limits_error():
-            desired = self._tree.pod_limits(pod)
-            version = self._tree.files.version
-            return _plain(as_requested(version, self._tree.read_limits(pod), desired))
+            desired = self.tree.pod_limits(pod)
+            version = self.tree.files.version
+            return _plain(as_requested(version, self.tree.read_limits(pod), desired))
 
     def memory_usage(self, pod: Pod) -> int:
         """Bytes that the pod uses now. Raises PodLimitsError."""
         with _as_pod_limits_error():
-            files = self._tree.files
-            used = memory_usage(files.version, partial(files.read_file, self._tree.pod_path(pod)))
+            files = self.tree.files
+            used = memory_usage(files.version, partial(files.read_file, self.tree.pod_path(pod)))
             if used is None:
                 raise CgroupError("missing pod memory usage")
             return used
@@ -405,13 +393,13 @@ class KernelPodLimits:
             memory=limits.memory,
         )
         with _as_pod_limits_error():
-            path = self._tree.pod_path(pod)
+            path = self.tree.pod_path(pod)
             if limits.memory is None:
-                self._tree.files.write(path, resources)
+                self.tree.files.write(path, resources)
             else:
-                await asyncio.to_thread(self._tree.files.write, path, resources)
-            await self._tree.files.settle(path)
-        self._cgroups.resized(pod)
+                await asyncio.to_thread(self.tree.files.write, path, resources)
+            await self.tree.files.settle(path)
+        self.cgroups.resized(pod)
 
 
 def _plain(limits: CgroupResources) -> PodLimits:

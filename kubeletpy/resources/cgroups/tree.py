@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.host.errors import DBusError
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.text import number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import MIN_SHARES, QoSClass, qos_class, weight_to_shares
@@ -54,13 +54,14 @@ class TreeOptions(Struct, frozen=True):
     """The driver is the one that the runtime reported, and not the configuration's."""
 
 
-class CgroupTree:
+class CgroupTree(Component):
     """``kubepods`` with its groups and pods."""
 
-    def __init__(self, files: CgroupFilesystem, options: TreeOptions) -> None:
-        self.files = files
-        self.options = options
-        self.names = options.names
+    files: CgroupFilesystem
+    options: TreeOptions
+
+    def __post_init__(self) -> None:
+        self.names = self.options.names
         self._burstable_shares: int | None = None
         self.has_no_quota: Callable[[Pod], bool] = lambda pod: False
         """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
@@ -236,7 +237,7 @@ async def system_bus() -> Bus:
     return await Bus.connect(desired=no_signal)
 
 
-class SliceUnits:
+class SliceUnits(Component):
     """Unit properties to set and units to stop; :meth:`settle` makes the calls.
 
     systemd writes its own limits of a unit to the kernel whenever it realizes a unit below it.
@@ -244,10 +245,11 @@ class SliceUnits:
     its unit. The files are written first, so that a limit holds at once and exactly.
     """
 
-    def __init__(self, version: int, connect: Callable[[], Awaitable[Bus]] = system_bus) -> None:
-        """Connect to systemd at the first call; ``version`` is that of cgroups, 1 or 2."""
-        self._version = version
-        self._connect = connect
+    version: int
+    """That of cgroups, 1 or 2."""
+    connect: Callable[[], Awaitable[Bus]] = system_bus
+
+    def __post_init__(self) -> None:
         self._bus: Bus | None = None
         self._turn = asyncio.Lock()
         self._desired: dict[str, values.CgroupResources] = {}
@@ -322,7 +324,7 @@ class SliceUnits:
     async def _apply(self, path: str, desired: values.CgroupResources) -> None:
         unit = values.unit_name(path)
         assert unit is not None  # set_limits() keeps no other path
-        limits = values.limit_properties(self._version, desired)
+        limits = values.limit_properties(self.version, desired)
         try:
             if path in self._own and path not in self._applied:
                 await self._start(path, unit, limits)
@@ -336,7 +338,7 @@ class SliceUnits:
         self._applied[path] = desired
 
     async def _start(self, path: str, unit: str, limits: values.Properties) -> None:
-        properties = _variants({**values.new_slice(self._version), **limits})
+        properties = _variants({**values.new_slice(self.version), **limits})
         try:
             await self._call(
                 "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", properties, []
@@ -350,7 +352,7 @@ class SliceUnits:
 
     async def _call(self, member: str, signature: str, *arguments: Any) -> None:
         if self._bus is None or self._bus.over:
-            self._bus = await self._connect()
+            self._bus = await self.connect()
         await self._bus.call(SYSTEMD, *MANAGER, member, signature, *arguments)
 
 

@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.host.state_file import StateFile, read_state
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts, HeldResource, Pod
 from kubeletpy.pods.resources import pod_limits
@@ -40,7 +40,7 @@ class NotAllocated(CausedError):
         self.container = container
 
 
-class Allocator:
+class Allocator(Component):
     """Allocates in three steps: reserve devices, call their plugin, write to the disk.
 
     Reserving takes no time, so that no other pod gets what admission promises a pod; the rest takes
@@ -48,18 +48,10 @@ class Allocator:
     loop only.
     """
 
-    def __init__(
-        self,
-        state: model.DeviceState,
-        plugins: Mapping[str, DevicePlugin],
-        file: StateFile,
-        metrics: DeviceMetrics,
-    ) -> None:
-        """Allocate devices of ``plugins``, the current ones by resource."""
-        self._state = state
-        self._plugins = plugins
-        self._file = file
-        self._metrics = metrics
+    state: model.DeviceState
+    plugins: Mapping[str, DevicePlugin]
+    file: StateFile
+    metrics: DeviceMetrics
 
     def reserve(self, pod: Pod, requests: Iterable[model.DeviceRequest], *, pod_runs: bool) -> bool:
         """Reserve what a container requests, all or nothing; return whether to call a plugin.
@@ -72,14 +64,14 @@ class Allocator:
         """
         made: dict[model.DeviceHolder, model.Reservation] = {}
         for request in requests:
-            match pick.decide(pod, request, self._state, pod_runs=pod_runs):
+            match pick.decide(pod, request, self.state, pod_runs=pod_runs):
                 case pick.DeviceChoice() as choice:
                     made[request.holder] = model.Reservation(request, frozenset(pick.pick(choice)))
                 case pick.Unallocatable(message, cause):
                     raise NotAllocated(message, request.holder.container, cause)
                 case pick.NothingToAllocate():
                     pass
-        self._state.reserved.update(made)
+        self.state.reserved.update(made)
         return bool(made)
 
     async def call_plugins(self, pod: Pod, container: str | None = None) -> None:
@@ -92,14 +84,14 @@ class Allocator:
         """
         holders = [
             each
-            for each in self._state.reserved
+            for each in self.state.reserved
             if each.uid == pod.uid and container in (None, each.container)
         ]
         agreed = False
         try:
             for holder in holders:
                 await self._call_plugin(pod, holder)
-            await self._file.write()
+            await self.file.write()
             agreed = True
         except OSError as error:
             why = f"failed to write checkpoint file: {error}"
@@ -110,13 +102,13 @@ class Allocator:
 
     def _take_back(self, holders: Collection[model.DeviceHolder]) -> None:
         for holder in holders:
-            self._state.reserved.pop(holder, None)
-            self._state.bookings.pop(holder, None)
-        self._file.write_soon()
+            self.state.reserved.pop(holder, None)
+            self.state.bookings.pop(holder, None)
+        self.file.write_soon()
 
     async def _call_plugin(self, pod: Pod, holder: model.DeviceHolder) -> None:
         """Call the plugin of a holder's resource. Raises NotAllocated."""
-        plugin = self._plugins.get(holder.resource)
+        plugin = self.plugins.get(holder.resource)
         choice = self._chosen(pod, holder)
         if plugin is not None and plugin.prefers and choice.preferred_request:
             try:
@@ -125,7 +117,7 @@ class Allocator:
                 text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
                 raise NotAllocated(text, holder.container) from None
             choice = self._chosen(pod, holder, liked)
-        await self._allocate(holder, sorted(self._state.reserved[holder].ids), choice.taken)
+        await self._allocate(holder, sorted(self.state.reserved[holder].ids), choice.taken)
 
     def _chosen(
         self, pod: Pod, holder: model.DeviceHolder, liked: Collection[str] = ()
@@ -135,14 +127,14 @@ class Allocator:
         Later containers of the pod, which may reuse the same devices, are chosen for again too.
         Raises NotAllocated.
         """
-        reserved = self._state.reserved
+        reserved = self.state.reserved
         if holder not in reserved:
             raise NotAllocated("its pod does not use the node any more", holder.container)
         same = [h for h in reserved if (h.uid, h.resource) == (holder.uid, holder.resource)]
         requests = [reserved.pop(each).request for each in same]
         first: pick.DeviceChoice | None = None
         for request in requests:
-            match pick.decide(pod, request, self._state):
+            match pick.decide(pod, request, self.state):
                 case pick.DeviceChoice() as choice:
                     mine = request.holder == holder
                     ids = frozenset(pick.pick(choice, liked if mine else ()))
@@ -159,10 +151,10 @@ class Allocator:
         self, holder: model.DeviceHolder, ids: list[str], again: Collection[str]
     ) -> None:
         resource = holder.resource
-        plugin = self._plugins.get(resource)
+        plugin = self.plugins.get(resource)
         if plugin is None:
             raise NotAllocated(f"unknown Device Plugin {resource}", holder.container)
-        listed = self._state.resources[resource].listed
+        listed = self.state.resources[resource].listed
         devices = [listed[each] for each in ids]
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -171,10 +163,10 @@ class Allocator:
         except (PluginCallFailed, PluginAnswer) as error:
             raise NotAllocated(str(error), holder.container) from None
         finally:
-            self._metrics.allocations.labels(resource).observe(loop.time() - began)
-        if self._state.reserved.pop(holder, None) is None:
+            self.metrics.allocations.labels(resource).observe(loop.time() - began)
+        if self.state.reserved.pop(holder, None) is None:
             raise NotAllocated("its pod does not use the node any more", holder.container)
-        self._state.bookings[holder] = model.Booking(model.by_node(devices), response)
+        self.state.bookings[holder] = model.Booking(model.by_node(devices), response)
         log.info(
             "devices allocated",
             extra={
@@ -194,7 +186,7 @@ After a reboot agent and plugins start in any order, and a refused pod stays ref
 runs in a pod itself, which takes its time to start."""
 
 
-class DeviceManager:
+class DeviceManager(Component):
     """Provides devices to pods that are placed, and to the config of containers.
 
     It is a :class:`~kubeletpy.resources.placement.model.ResourceProvider` and a
@@ -204,55 +196,46 @@ class DeviceManager:
 
     name = "devices"
 
-    def __init__(
-        self,
-        directory: Path,
-        metrics: DeviceMetrics,
-        *,
-        nodes: Sequence[int],
-        pod_runs: Callable[[str], bool],
-        is_active: Callable[[str], bool],
-        node_changed: Callable[[], None],
-        pod_changed: Callable[[str], None],
-        open_plugin: OpenPlugin = over_socket,
-        listen: bool = True,
-    ) -> None:
-        """Start without devices; :meth:`start` reads the checkpoint and lets plugins register.
+    directory: Path
+    """Holds the plugins' sockets and the checkpoint."""
+    metrics: DeviceMetrics
+    nodes: Sequence[int]
+    """Ids of the machine's NUMA nodes."""
+    pod_runs: Callable[[str], bool]
+    """Whether a container of a pod runs."""
+    is_active: Callable[[str], bool]
+    """Whether a pod uses the node."""
+    node_changed: Callable[[], None]
+    """Called when the devices in the node's status have changed."""
+    pod_changed: Callable[[str], None]
+    """Called when the devices in a pod's status have changed."""
+    open_plugin: OpenPlugin = over_socket
+    listen: bool = True
+    """False: no plugin can register over kubelet.sock."""
 
-        Args:
-            directory: holds the plugins' sockets and the checkpoint.
-            nodes: ids of the machine's NUMA nodes.
-            pod_runs: whether a container of a pod runs.
-            is_active: whether a pod uses the node.
-            node_changed: called when the devices in the node's status have changed.
-            pod_changed: called when the devices in a pod's status have changed.
-            listen: False: no plugin can register over kubelet.sock.
-        """
+    def __post_init__(self) -> None:
         self.state = model.DeviceState()
-        self._pod_runs = pod_runs
-        self._is_active = is_active
-        self._nodes = nodes
         self._file = StateFile(
-            directory / checkpoint.FILE,
+            self.directory / checkpoint.FILE,
             self._capture,
             "the device checkpoint can't be written; trying again",
             soon_s=0.5,
         )
-        self._report = NodeReport(self.state, node_changed)
+        self._report = NodeReport(self.state, self.node_changed)
         self._listed = asyncio.Event()
         self._returns_until = float("-inf")
         self.plugins = DevicePlugins(
-            directory,
+            self.directory,
             self.state,
             self._file,
             self._report,
-            metrics,
-            pod_changed=pod_changed,
+            self.metrics,
+            pod_changed=self.pod_changed,
             listed=self._listed.set,
-            open_plugin=open_plugin,
-            listen=listen,
+            open_plugin=self.open_plugin,
+            listen=self.listen,
         )
-        self._allocator = Allocator(self.state, self.plugins.current, self._file, metrics)
+        self._allocator = Allocator(self.state, self.plugins.current, self._file, self.metrics)
 
     async def start(self) -> None:
         """Read the containers' devices from the checkpoint, then let plugins register."""
@@ -336,7 +319,7 @@ class DeviceManager:
 
     def awaited(self, pod: Pod) -> model.AwaitedPlugins | None:
         """The plugins that a pod has to wait for; None: none. A running pod waits for none."""
-        if asyncio.get_running_loop().time() >= self._returns_until or self._pod_runs(pod.uid):
+        if asyncio.get_running_loop().time() >= self._returns_until or self.pod_runs(pod.uid):
             return None
         try:
             names = {
@@ -383,15 +366,15 @@ class DeviceManager:
 
         A running pod has no hints: its devices are in use where they are.
         """
-        if self._pod_runs(pod.uid):
+        if self.pod_runs(pod.uid):
             return {}
         if container is not None:
             name, desired = container["name"], pick.requests(container, self.state)
             desired = {each: n for each, n in desired.items() if not pick.by_claim(pod, name, each)}
-            return pick.device_hints(pod, name, desired, self.state, self._nodes)
+            return pick.device_hints(pod, name, desired, self.state, self.nodes)
         totals = pod_limits(pod, overhead=False)
         desired = {each: whole(n) for each, n in totals.items() if self.state.concerns(each)}
-        return pick.device_hints(pod, None, desired, self.state, self._nodes)
+        return pick.device_hints(pod, None, desired, self.state, self.nodes)
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """Reserve the devices that a container requests. Raises AllocationRefused."""
@@ -400,7 +383,7 @@ class DeviceManager:
             return False
         requests = _device_requests(pod, container["name"], desired, hint.mask)
         try:
-            return self._allocator.reserve(pod, requests, pod_runs=self._pod_runs(pod.uid))
+            return self._allocator.reserve(pod, requests, pod_runs=self.pod_runs(pod.uid))
         except NotAllocated as error:
             raise _refused(error) from None
 
@@ -440,7 +423,7 @@ class DeviceManager:
             raise ContainerConfigError(str(error)) from None
         have = self.state.of_container(pod.uid, name)
         missing = {each: number for each, number in desired.items() if each not in have}
-        if missing and self._is_active(pod.uid):
+        if missing and self.is_active(pod.uid):
             try:
                 if self._allocator.reserve(
                     pod, _device_requests(pod, name, missing), pod_runs=False

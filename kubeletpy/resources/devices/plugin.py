@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
+from kubeletpy.base.structs import Component
 from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.devices.model import PluginDevice, RegistrationRefused
 
@@ -52,13 +53,14 @@ def over_socket(socket: str, resource: str) -> PluginCalls:
     return PluginCalls(socket, service, f"device plugin {resource}", MAX_ANSWER)
 
 
-class DevicePlugin:
+class DevicePlugin(Component):
     """A registered plugin. Two of one resource are never equal."""
 
-    def __init__(self, resource: str, socket: str, calls: PluginCalls) -> None:
-        self.resource = resource
-        self.socket = socket
-        self._calls = calls
+    resource: str
+    socket: str
+    calls: PluginCalls
+
+    def __post_init__(self) -> None:
         self.prefers = False
         """It requires a call for its preferred devices."""
         self.pre_start = False
@@ -68,9 +70,9 @@ class DevicePlugin:
         """Connect and read its options. Raises PluginCallFailed, RegistrationRefused."""
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
-        await self._calls.connect(CONNECT_S)
+        await self.calls.connect(CONNECT_S)
         try:
-            options = await self._calls.call(
+            options = await self.calls.call(
                 "GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions, OPTIONS_S
             )
         except PluginCallFailed as error:
@@ -85,7 +87,7 @@ class DevicePlugin:
         """
         from kubeletpy.remote.generated import deviceplugin_pb2 as pb
 
-        stream = self._calls.stream("ListAndWatch", pb.Empty(), pb.ListAndWatchResponse)
+        stream = self.calls.stream("ListAndWatch", pb.Empty(), pb.ListAndWatchResponse)
         async for message in stream:
             if len(message.devices) <= MANY_DEVICES:
                 yield read_devices(message.devices)
@@ -104,7 +106,7 @@ class DevicePlugin:
             allocation_size=size,
         )
         request = pb.PreferredAllocationRequest(container_requests=[of_container])
-        answer = await self._calls.call(
+        answer = await self.calls.call(
             "GetPreferredAllocation", request, pb.PreferredAllocationResponse, PREFERRED_S
         )
         responses = answer.container_responses
@@ -119,7 +121,7 @@ class DevicePlugin:
 
         of_container = pb.ContainerAllocateRequest(devices_ids=ids)
         request = pb.AllocateRequest(container_requests=[of_container])
-        answer = await self._calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
+        answer = await self.calls.call("Allocate", request, pb.AllocateResponse, ALLOCATE_S)
         if not answer.container_responses:
             raise PluginAnswer("no containers return in allocation response")
         response = answer.container_responses[0]
@@ -137,11 +139,11 @@ class DevicePlugin:
 
         request = pb.PreStartContainerRequest(devices_ids=ids)
         answer = pb.PreStartContainerResponse
-        await self._calls.call("PreStartContainer", request, answer, PRE_START_S)
+        await self.calls.call("PreStartContainer", request, answer, PRE_START_S)
 
     async def close(self) -> None:
         """Disconnect; calls in progress fail."""
-        await self._calls.close()
+        await self.calls.close()
 
 
 def read_devices(listed: Collection[pb.Device]) -> tuple[PluginDevice, ...]:

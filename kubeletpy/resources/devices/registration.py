@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.host.state_file import StateFile
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts
@@ -57,15 +58,16 @@ Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
 """Raises RegistrationRefused."""
 
 
-class KubeletSocket:
+class KubeletSocket(Component):
     """Serves Registration at ``kubelet.sock`` in the directory of the plugins' sockets.
 
     Plugins watch for its creation, and register again when it is recreated.
     """
 
-    def __init__(self, directory: Path, register: Register) -> None:
-        self._directory = directory
-        self._register = register
+    directory: Path
+    register: Register
+
+    def __post_init__(self) -> None:
         self._server: LocalServer | None = None
 
     async def start(self) -> bool:
@@ -73,9 +75,9 @@ class KubeletSocket:
 
         Raises OSError.
         """
-        was_empty = await asyncio.to_thread(clear, self._directory)
+        was_empty = await asyncio.to_thread(clear, self.directory)
         server = LocalServer(
-            self._directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
+            self.directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
         )
         await server.start()
         self._server = server
@@ -91,7 +93,7 @@ class KubeletSocket:
 
         request = parsed(pb.RegisterRequest, data)
         try:
-            await self._register(request)
+            await self.register(request)
         except RegistrationRefused as error:
             log.warning(
                 "device plugin not registered",
@@ -128,16 +130,17 @@ NODE_PACE_S = 1.0
 """Device changes cause the node's status to be written no faster than this."""
 
 
-class NodeReport:
+class NodeReport(Component):
     """Counts the devices for the node's status, and decides when that must be written.
 
     Use it inside the event loop only.
     """
 
-    def __init__(self, state: DeviceState, node_changed: Callable[[], None]) -> None:
-        """Call ``node_changed`` when the devices in the node's status have changed."""
-        self._state = state
-        self._node_changed = node_changed
+    state: DeviceState
+    node_changed: Callable[[], None]
+    """Called when the devices in the node's status have changed."""
+
+    def __post_init__(self) -> None:
         self._to_zero: set[str] = set()
         self._zero_all = False
         self._timer: asyncio.TimerHandle | None = None
@@ -153,14 +156,14 @@ class NodeReport:
     def forgotten(self, resources: Iterable[str]) -> None:
         """Report resources that expired as 0."""
         self._to_zero.update(resources)
-        self._node_changed()
+        self.node_changed()
 
     def counts(self, reported: Mapping[str, str]) -> DeviceCounts:
         """The devices in the node's status. ``reported``: capacity as the API has it."""
         if reported and self._zero_all:
             self._zero_all = False
-            self._to_zero |= model.extended_resources(reported) - self._state.resources.keys()
-        total, free = model.capacity(self._state), model.allocatable(self._state)
+            self._to_zero |= model.extended_resources(reported) - self.state.resources.keys()
+        total, free = model.capacity(self.state), model.allocatable(self.state)
         self._to_zero -= total.keys()
         self._to_zero -= {name for name in self._to_zero if reported.get(name, "0") == "0"}
         zero = dict.fromkeys(self._to_zero, 0)
@@ -176,7 +179,7 @@ class NodeReport:
     def _report_to_node(self) -> None:
         self._timer = None
         self._reported_at = asyncio.get_running_loop().time()
-        self._node_changed()
+        self.node_changed()
 
     def close(self) -> None:
         """Cancel a report that is due."""
@@ -443,11 +446,10 @@ class DevicePlugins:
             ) from None
 
 
-class DevicePluginHandler:
+class DevicePluginHandler(Component):
     """Handles plugins of type DevicePlugin, whose sockets are in plugins_registry."""
 
-    def __init__(self, devices: DevicePlugins) -> None:
-        self._devices = devices
+    devices: DevicePlugins
 
     def validate(self, info: PluginInfo) -> None:
         """Raise PluginRefused when this plugin cannot be used."""
@@ -460,10 +462,10 @@ class DevicePluginHandler:
     async def register(self, info: PluginInfo) -> None:
         """Offer a plugin's devices from now on. Raises PluginRefused."""
         try:
-            await self._devices.register(info.name, info.endpoint)
+            await self.devices.register(info.name, info.endpoint)
         except RegistrationRefused as error:
             raise PluginRefused(str(error)) from None
 
     async def deregister(self, info: PluginInfo) -> None:
         """Stop offering a plugin's devices, unless another one has the resource."""
-        await self._devices.deregister(info.name, info.endpoint)
+        await self.devices.deregister(info.name, info.endpoint)

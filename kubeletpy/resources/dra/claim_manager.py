@@ -18,7 +18,7 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.host.state_file import StateFile, read_state
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
@@ -37,25 +37,30 @@ CHECK_S = 60.0
 DRA reconcile / slice wipe delay."""
 
 
-class ClaimState:
+class ClaimState(Component):
     """The claims on this node, in memory and in their file.
 
     A change is on the disk when ``put`` or ``drop`` returns. Use it inside the event loop only.
     """
 
-    def __init__(self, path: Path, show: Callable[[model.Claims], None]) -> None:
-        """Read the file, if there is one; ``show`` is called with the claims at each change.
+    path: Path
+    show: Callable[[model.Claims], None]
+    """Called with the claims at each change."""
+
+    def __post_init__(self) -> None:
+        """Read the file, if there is one.
 
         Raises:
             StateError: the file cannot be used. The agent must not run then: claims of running
                 pods would be prepared again, and never unprepared.
         """
-        self._file = StateFile(path, self._capture, "prepared claims are not written; trying again")
-        self._show = show
+        self._file = StateFile(
+            self.path, self._capture, "prepared claims are not written; trying again"
+        )
         self._claims: dict[model.ClaimKey, model.ClaimInfo] = {
-            claim.key: claim for claim in _read(path)
+            claim.key: claim for claim in _read(self.path)
         }
-        show(self._claims)
+        self.show(self._claims)
 
     @property
     def claims(self) -> model.Claims:
@@ -79,7 +84,7 @@ class ClaimState:
         await self._file.close()
 
     async def _save(self) -> None:
-        self._show(self._claims)
+        self.show(self._claims)
         try:
             await self._file.write()
         except OSError as error:
@@ -134,36 +139,26 @@ class _Lock:
         self.users = 0
 
 
-class ClaimManager:
+class ClaimManager(Component):
     """The claims of the pods of a node. Make it inside a running event loop."""
 
-    def __init__(
-        self,
-        kube_api: KubeApi | None,
-        drivers: DraDrivers,
-        state: ClaimState,
-        metrics: DraMetrics,
-        *,
-        may_skip: bool = False,
-        wake: Callable[[str], None] = lambda uid: None,
-    ) -> None:
-        """Manage the claims of ``state``.
+    kube_api: KubeApi | None
+    """None: standalone, there are no claims."""
+    drivers: DraDrivers
+    state: ClaimState
+    metrics: DraMetrics
+    may_skip: bool = False
+    """Gate DRAOptionalNodeOperations: allocations may exempt drivers from calls."""
+    wake: Callable[[str], None] = lambda uid: None
+    """Called with a pod's uid when a driver that it waits for is registered."""
 
-        Args:
-            kube_api: None: standalone, there are no claims.
-            may_skip: gate DRAOptionalNodeOperations: allocations may exempt drivers from calls.
-            wake: called with a pod's uid when a driver that it waits for is registered.
-        """
-        self._api = kube_api
-        self._state = state
-        self._metrics = metrics
-        self._may_skip = may_skip
-        self._calls = DriverCalls(drivers, wake)
+    def __post_init__(self) -> None:
+        self._calls = DriverCalls(self.drivers, self.wake)
         self._locks = ClaimLocks()
         self._absent: set[str] = set()
         """Uids of pods that have left claims behind."""
         self._retry = asyncio.Event()
-        drivers.on_change(self._retry_leftovers)
+        self.drivers.on_change(self._retry_leftovers)
 
     # -- for a pod's worker --------------------------------------------------------------------
 
@@ -182,7 +177,7 @@ class ClaimManager:
 
     def holds(self, uid: str) -> bool:
         """Whether a pod uses claims that have not been unprepared."""
-        return any(uid in claim.pods for claim in self._state.claims.values())
+        return any(uid in claim.pods for claim in self.state.claims.values())
 
     async def provide(
         self,
@@ -196,7 +191,7 @@ class ClaimManager:
             return supplied
         try:
             requested = model.container_requests(pod, container)
-            found = model.cdi_devices(self._state.claims, pod, model.claim_uses(pod), requested)
+            found = model.cdi_devices(self.state.claims, pod, model.claim_uses(pod), requested)
         except model.ClaimProblem as error:
             raise ContainerConfigError(str(error)) from None
         both = dict.fromkeys((*supplied.cdi_devices, *found))
@@ -210,7 +205,7 @@ class ClaimManager:
             return ()
         try:
             names = [name for name, _ in model.container_requests(pod, container)]
-            return model.container_claims(self._state.claims, pod, model.claim_uses(pod), names)
+            return model.container_claims(self.state.claims, pod, model.claim_uses(pod), names)
         except model.ClaimProblem:
             return ()  # a claim is not made yet: the container cannot have started
 
@@ -220,7 +215,7 @@ class ClaimManager:
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
         """The devices that each container of a pod has from claims, for messages."""
-        if not self._state.claims:
+        if not self.state.claims:
             return []
         return [
             HeldResource(container["name"], f"claim {claim.name}", _listed(claim.devices))
@@ -264,7 +259,7 @@ class ClaimManager:
         return sorted(self._absent & self._users()) if self._absent else []
 
     def _users(self) -> set[str]:
-        return {uid for claim in self._state.claims.values() for uid in claim.pods}
+        return {uid for claim in self.state.claims.values() for uid in claim.pods}
 
     # -- prepare -------------------------------------------------------------------------------
 
@@ -278,10 +273,10 @@ class ClaimManager:
             )
         }
         async with self._locks.alone((pod.namespace, name) for name in found):
-            known = self._state.claims
+            known = self.state.claims
             claims = [
                 model.referenced(
-                    known.get((pod.namespace, name)), claim, pod.uid, may_skip=self._may_skip
+                    known.get((pod.namespace, name)), claim, pod.uid, may_skip=self.may_skip
                 )
                 for name, claim in found.items()
             ]
@@ -289,18 +284,18 @@ class ClaimManager:
             todo = model.claims_by_driver(unprepared, model.PREPARE)
             self._calls.require(pod.uid, todo)
             if any(known.get(claim.key) != claim for claim in claims):
-                await self._state.put(claims)
+                await self.state.put(claims)
             if unprepared:
-                self._metrics.skipped_prepare(model.exempted(unprepared, model.PREPARE))
+                self.metrics.skipped_prepare(model.exempted(unprepared, model.PREPARE))
                 await self._call_drivers(claims, todo)
 
     async def _read_claim(self, pod: Pod, use: model.ClaimUse) -> Any:
-        if self._api is None:
+        if self.kube_api is None:
             raise model.ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim}: there is no API here"
             )
         try:
-            return await self._api.get(RESOURCECLAIMS, use.claim, pod.namespace)
+            return await self.kube_api.get(RESOURCECLAIMS, use.claim, pod.namespace)
         except ApiError as error:
             raise model.ClaimProblem(
                 f"ResourceClaim {pod.namespace}/{use.claim} cannot be read: {error}",
@@ -328,22 +323,22 @@ class ClaimManager:
                     prepared=set(mine) == set(claim.called(model.PREPARE)),
                 )
             )
-        await self._state.put(done)
+        await self.state.put(done)
         _raise_problems(answers)
 
     # -- unprepare -----------------------------------------------------------------------------
 
     async def _unprepare(self, uid: str) -> None:
-        used = [key for key, claim in self._state.claims.items() if uid in claim.pods]
+        used = [key for key, claim in self.state.claims.items() if uid in claim.pods]
         async with self._locks.alone(used):
-            kept, ending = model.leaving(self._state.claims, uid)
+            kept, ending = model.leaving(self.state.claims, uid)
             if kept:
-                await self._state.put(kept)
+                await self.state.put(kept)
             if not ending:
                 return
             # whatever the result of the calls, the devices may have been released
-            await self._state.put([replace(c, prepared=False, restored=False) for c in ending])
-            self._metrics.skipped_unprepare(model.exempted(ending, model.UNPREPARE))
+            await self.state.put([replace(c, prepared=False, restored=False) for c in ending])
+            self.metrics.skipped_unprepare(model.exempted(ending, model.UNPREPARE))
             answers = await self._calls.call_drivers(
                 model.claims_by_driver(ending, model.UNPREPARE), prepare=False
             )
@@ -357,7 +352,7 @@ class ClaimManager:
                 )
             ]
             if removed:
-                await self._state.drop(removed)
+                await self.state.drop(removed)
             _raise_problems(answers)
 
     # -- both ----------------------------------------------------------------------------------
@@ -370,7 +365,7 @@ class ClaimManager:
             yield
             failed = False
         finally:
-            self._metrics.operated(operation, loop.time() - start, failed=failed)
+            self.metrics.operated(operation, loop.time() - start, failed=failed)
 
     def _retry_leftovers(self, driver: str) -> None:
         if self._left():

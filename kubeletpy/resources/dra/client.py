@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.remote.errors import Code
@@ -62,49 +62,44 @@ def over_sockets(driver: str, endpoint: str, version: str, health: str) -> Plugi
     return PluginCalls(endpoint, service, f"DRA driver {driver}", more=(reports,))
 
 
-class DriverClient:
+class DriverClient(Component):
     """Calls one endpoint, follows its connection, and watches the health of its devices.
 
     Make it inside a running event loop and ``close`` it there.
     """
 
-    def __init__(
-        self,
-        driver: str,
-        endpoint: str,
-        version: str,
-        metrics: DraMetrics,
-        changed: Callable[[str], None],
-        *,
-        health: str,
-        calls: OpenDriver,
-        on_report: Callable[[str, Any], None] | None,
-    ) -> None:
+    driver: str
+    endpoint: str
+    version: str
+    """The service that prepares claims."""
+    metrics: DraMetrics
+    changed: Callable[[str], None]
+    """Called with the driver's name when the connection is made or lost."""
+    health: str
+    """The service that reports the health of devices."""
+    calls: OpenDriver
+    on_report: Callable[[str, Any], None] | None
+    """Called with the name and the driver's report on its devices; None: the health is not watched.
+"""
+
+    def __post_init__(self) -> None:
         """Connect to an endpoint.
 
-        Args:
-            version: the service that prepares claims.
-            health: the service that reports the health of devices.
-            changed: called with the driver's name when the connection is made or lost.
-            on_report: called with the name and the driver's report on its devices; None: the health
-                is not watched.
-
         Raises:
-            ValueError: the endpoint cannot be called.
+        ValueError: the endpoint cannot be called.
         """
-        self.driver, self.endpoint, self.version = driver, endpoint, version
         self.connected = False
-        self._metrics = metrics
-        self._changed = changed
-        self.health = health
-        self._calls = calls(driver, endpoint, version, health)
-        self._service = answers.SERVICES[version].DESCRIPTOR.services_by_name["DRAPlugin"].full_name
-        self._on_report = on_report
+        self._calls = self.calls(self.driver, self.endpoint, self.version, self.health)
+        self._service = (
+            answers.SERVICES[self.version].DESCRIPTOR.services_by_name["DRAPlugin"].full_name
+        )
         self._may_watch = asyncio.Event()
         following = self._calls.follow(self._now_connected)
-        self._tasks = [asyncio.create_task(following, name=f"DRA driver {driver}")]
-        if on_report is not None:
-            watching = asyncio.create_task(self._watch(), name=f"health of DRA driver {driver}")
+        self._tasks = [asyncio.create_task(following, name=f"DRA driver {self.driver}")]
+        if self.on_report is not None:
+            watching = asyncio.create_task(
+                self._watch(), name=f"health of DRA driver {self.driver}"
+            )
             self._tasks.append(watching)
 
     async def prepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
@@ -133,14 +128,14 @@ class DriverClient:
             code = error.code.reported if error.answered else NO_ANSWER
             raise ClaimProblem(str(error)) from None
         finally:
-            self._metrics.called(
+            self.metrics.called(
                 self.driver, f"/{self._service}/{method}", code, loop.time() - start
             )
         return answers.claim_answers(answer, claims)
 
     async def _watch(self) -> None:
         """Watch the devices' health; a driver that cannot report it is retried on reconnect."""
-        assert self._on_report is not None
+        assert self.on_report is not None
         messages = answers.HEALTH_SERVICES[self.health]
         while True:
             await self._may_watch.wait()
@@ -149,7 +144,7 @@ class DriverClient:
                 kind = messages.NodeWatchResourcesResponse
                 async for answer in self._calls.stream(WATCH, request, kind):
                     for part in report_parts(answer):
-                        self._on_report(self.driver, part)
+                        self.on_report(self.driver, part)
                         await asyncio.sleep(0)
                     await asyncio.sleep(PACE_S)
             except PluginCallFailed as error:
@@ -167,4 +162,4 @@ class DriverClient:
             self._may_watch.set()
         if connected is not self.connected:
             self.connected = connected
-            self._changed(self.driver)
+            self.changed(self.driver)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubeletpy.base.host.errors import Cause, CauseKind
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi, PatchType
@@ -43,25 +43,17 @@ MAX_ENDPOINTS = 8
 """Per driver: a rolling update has two."""
 
 
-class DraDrivers:
+class DraDrivers(Component):
     """Handles plugins of type DRAPlugin, and finds the endpoint to call a driver by."""
 
-    def __init__(
-        self,
-        metrics: DraMetrics,
-        calls: OpenDriver | None = None,
-        on_report: Callable[[str, Any], None] | None = None,
-    ) -> None:
-        """Start without a driver.
+    metrics: DraMetrics
+    calls: OpenDriver | None = None
+    """How endpoints are called; None: over sockets."""
+    on_report: Callable[[str, Any], None] | None = None
+    """Called with a driver's name and its report on its devices; None: the health of devices is not
+    watched."""
 
-        Args:
-            calls: how endpoints are called; None: over sockets.
-            on_report: called with a driver's name and its report on its devices; None: the health
-                of devices is not watched.
-        """
-        self._on_report = on_report
-        self._metrics = metrics
-        self._calls = calls
+    def __post_init__(self) -> None:
         self._endpoints: dict[str, list[tuple[PluginInfo, DriverClient]]] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -106,11 +98,11 @@ class DraDrivers:
                 info.name,
                 info.endpoint,
                 version,
-                self._metrics,
+                self.metrics,
                 self._changed,
                 health=answers.health_service(info.versions),
-                calls=self._calls or over_sockets,
-                on_report=self._on_report,
+                calls=self.calls or over_sockets,
+                on_report=self.on_report,
             )
         except ValueError as error:
             raise PluginRefused(f"DRA driver {info.name}: {error}") from None
@@ -179,30 +171,31 @@ class _UnderWay(Struct, frozen=True):
     prepare: bool
 
 
-class DriverCalls:
+class DriverCalls(Component):
     """Calls drivers for claims, and records what pods wait for.
 
     Make it inside a running event loop.
     """
 
-    def __init__(self, drivers: DraDrivers, wake: Callable[[str], None]) -> None:
-        """Call ``wake`` with the uid of a pod when a driver that it waits for is registered."""
-        self._drivers = drivers
-        self._wake = wake
+    drivers: DraDrivers
+    wake: Callable[[str], None]
+    """Called with the uid of a pod when a driver that it waits for is registered."""
+
+    def __post_init__(self) -> None:
         self._missing: dict[str, set[str]] = {}
         """Driver -> uids of pods that wait for it."""
         self._now = asyncio.get_running_loop().time
         self._numbers = itertools.count()
         self._under_way: dict[int, _UnderWay] = {}
-        drivers.on_change(self._driver_changed)
+        self.drivers.on_change(self._driver_changed)
 
     def require(self, uid: str, drivers: Iterable[str]) -> None:
         """Raise ClaimProblem unless all of them are registered; then the pod waits for them."""
-        missing = [name for name in drivers if self._drivers.get(name) is None]
+        missing = [name for name in drivers if self.drivers.get(name) is None]
         for name in missing:
             self._missing.setdefault(name, set()).add(uid)
         if missing:
-            here = ", ".join(self._drivers.names) or "none"
+            here = ", ".join(self.drivers.names) or "none"
             raise ClaimProblem(
                 f"DRA driver {', '.join(missing)} is not registered on this node "
                 f"(registered: {here})",
@@ -247,7 +240,7 @@ class DriverCalls:
         self, driver: str, claims: Sequence[ClaimInfo], *, prepare: bool
     ) -> DriverResponse:
         """Call one driver. Never raises; errors are the answer's problems."""
-        client = self._drivers.get(driver)
+        client = self.drivers.get(driver)
         if client is None:
             return DriverResponse({}, [f"DRA driver {driver} is not registered on this node"])
         number = next(self._numbers)
@@ -266,9 +259,9 @@ class DriverCalls:
         return DriverResponse(found.devices, problems)
 
     def _driver_changed(self, driver: str) -> None:
-        if self._drivers.get(driver) is not None:
+        if self.drivers.get(driver) is not None:
             for uid in self._missing.pop(driver, ()):
-                self._wake(uid)
+                self.wake(uid)
 
 
 # Deletes the ResourceSlices of drivers that were removed: their devices must not be allocated.
@@ -289,17 +282,18 @@ the removal of its slices writes them with the former owner again."""
 _ALL = ""
 
 
-class SliceCleaner:
+class SliceCleaner(Component):
     """Cleans up the slices of one node."""
 
-    def __init__(self, kube_api: KubeApi, node_name: str, drivers: DraDrivers) -> None:
-        self._api = kube_api
-        self._node_name = node_name
-        self._drivers = drivers
+    kube_api: KubeApi
+    node_name: str
+    drivers: DraDrivers
+
+    def __post_init__(self) -> None:
         self._pending: dict[str, asyncio.Task[None]] = {}
         self._running = False
         self._adopting: asyncio.Task[None] | None = None
-        drivers.on_change(self._changed)
+        self.drivers.on_change(self._changed)
 
     async def run(self) -> None:
         """Delete all slices of the node, then those of each removed driver, until cancelled."""
@@ -336,8 +330,8 @@ class SliceCleaner:
 
     async def _adopt_once(self, uid: str) -> set[str]:
         """Correct the owner of each slice; returns the drivers of those that had a former one."""
-        selector = f"spec.nodeName={self._node_name}"
-        listed = await self._api.list(RESOURCESLICES, field_selector=selector)
+        selector = f"spec.nodeName={self.node_name}"
+        listed = await self.kube_api.list(RESOURCESLICES, field_selector=selector)
         found: set[str] = set()
         for each in listed.get("items") or ():
             owners = each["metadata"].get("ownerReferences") or []
@@ -345,14 +339,14 @@ class SliceCleaner:
             if new != owners:
                 found.add(each["spec"]["driver"])
                 patch = {"metadata": {"ownerReferences": new}}
-                await self._api.patch(
+                await self.kube_api.patch(
                     RESOURCESLICES, each["metadata"]["name"], patch, patch_type=PatchType.MERGE
                 )
         return found
 
     def _changed(self, driver: str) -> None:
         pending = self._pending.get(driver)
-        if self._drivers.connected(driver):
+        if self.drivers.connected(driver):
             if pending is not None:
                 pending.cancel()
                 del self._pending[driver]
@@ -366,12 +360,12 @@ class SliceCleaner:
         self._pending.pop(driver, None)
 
     async def _delete(self, driver: str) -> None:
-        selector, wait = f"spec.nodeName={self._node_name}", FIRST_RETRY_S
+        selector, wait = f"spec.nodeName={self.node_name}", FIRST_RETRY_S
         if driver:
             selector += f",spec.driver={driver}"
         while True:
             try:
-                await self._api.delete_collection(RESOURCESLICES, field_selector=selector)
+                await self.kube_api.delete_collection(RESOURCESLICES, field_selector=selector)
             except ApiError as error:
                 if error.code == 404:
                     return  # this API has no slices

@@ -13,6 +13,7 @@ from typing import Any
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.state_file import StateFile, read_state
+from kubeletpy.base.structs import Component
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.health import DeviceHealth, DeviceKey, Known
 
@@ -20,25 +21,22 @@ PROBLEM = "the health of devices cannot be written; after a restart it is unknow
 _SOON_S = 0.01
 
 
-class HealthState:
+class HealthState(Component):
     """The known health of devices, with a file that outlives the agent.
 
     Use it inside the event loop only; ``close`` it there.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        clock: Clock,
-        changed: Callable[[set[tuple[str, DeviceKey]]], None],
-    ) -> None:
-        """Read the file; call ``changed`` with the drivers and devices whose health changed."""
-        self._clock = clock
-        self._changed = changed
-        self._known: dict[str, dict[DeviceKey, DeviceHealth]] = _read(path)
+    path: Path
+    clock: Clock
+    changed: Callable[[set[tuple[str, DeviceKey]]], None]
+    """Called with the drivers and devices whose health changed."""
+
+    def __post_init__(self) -> None:
+        self._known: dict[str, dict[DeviceKey, DeviceHealth]] = _read(self.path)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._file = StateFile(path, self._capture, PROBLEM)
+        self._file = StateFile(self.path, self._capture, PROBLEM)
         self._wait()
 
     @property
@@ -48,11 +46,11 @@ class HealthState:
 
     def driver_reported(self, driver: str, answer: Any) -> None:
         """Take in a driver's message."""
-        now = self._clock.now()
+        now = self.clock.now()
         self._known[driver], changed = health.with_report(self._known.get(driver, {}), answer, now)
         if changed:
             self._file.write_soon()
-            self._changed({(driver, key) for key in changed})
+            self.changed({(driver, key) for key in changed})
         self._wait()
 
     async def close(self) -> None:
@@ -73,13 +71,13 @@ class HealthState:
             self._timer.cancel()
         self._timer_at = end
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(max(end - self._clock.now(), 0) + _SOON_S, self._expire)
+        self._timer = loop.call_later(max(end - self.clock.now(), 0) + _SOON_S, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
-        self._known, ended = health.without_ended(self._known, self._clock.now())
+        self._known, ended = health.without_ended(self._known, self.clock.now())
         if ended:
-            self._changed(ended)
+            self.changed(ended)
         self._wait()
 
     def _capture(self) -> Callable[[], str]:

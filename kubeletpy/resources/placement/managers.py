@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import spelled
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
 from kubeletpy.pods.pod import HeldResource, Placement, Pod
 from kubeletpy.pods.resources import pod_level_set
@@ -251,30 +251,22 @@ class RunningContainer(Struct, frozen=True):
     """Its pod's."""
 
 
-class CpuReconciler:
+class CpuReconciler(Component):
     """Updates containers in the runtime to the CPUs that they should have.
 
     Containers without CPUs of their own share a pool, which shrinks and grows while they run. After
     a start it is not known what they last got, so each is updated once.
     """
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        running: Callable[[], Iterable[RunningContainer]],
-        cpus_of: Callable[[str, str], frozenset[int]],
-        period: float,
-    ) -> None:
-        """Reconcile the containers that ``running`` returns.
+    runtime: RuntimeService
+    running: Callable[[], Iterable[RunningContainer]]
+    """Returns the containers to reconcile."""
+    cpus_of: Callable[[str, str], frozenset[int]]
+    """The CPUs of a container, by uid of its pod and its name."""
+    period: float
+    """Seconds after which it reconciles even without a reason."""
 
-        Args:
-            cpus_of: the CPUs of a container, by uid of its pod and its name.
-            period: seconds after which it reconciles even without a reason.
-        """
-        self._runtime = runtime
-        self._running = running
-        self._cpus_of = cpus_of
-        self._period = period
+    def __post_init__(self) -> None:
         self._due = asyncio.Event()
         self._sent: dict[str, str] = {}
         """The CPUs last sent to the runtime, by id of the container."""
@@ -289,7 +281,7 @@ class CpuReconciler:
         """Reconcile when that is due, and after each period, until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(self._period):
+                async with asyncio.timeout(self.period):
                     await self._due.wait()
                 await asyncio.sleep(TOGETHER_S)
             except TimeoutError:
@@ -299,19 +291,19 @@ class CpuReconciler:
 
     async def reconcile(self) -> None:
         """Update all containers in the runtime that are not where they should be."""
-        running = list(self._running())
+        running = list(self.running())
         ids = {each.id for each in running}
         self._sent = {key: cpus for key, cpus in self._sent.items() if key in ids}
         self._logged &= ids
         for each in running:
-            cpus = model.format_ids(self._cpus_of(each.uid, each.name))
+            cpus = model.format_ids(self.cpus_of(each.uid, each.name))
             if cpus and self._sent.get(each.id) != cpus:
                 await self._update_cpuset(each, cpus)
 
     async def _update_cpuset(self, container: RunningContainer, cpus: str) -> None:
         resources = cri.LinuxContainerResources(cpuset_cpus=cpus)
         try:
-            await self._runtime.update_container_resources(container.id, resources)
+            await self.runtime.update_container_resources(container.id, resources)
         except NotFound:
             return  # it has ended meanwhile
         except CRIError as error:

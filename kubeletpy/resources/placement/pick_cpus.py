@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import ceil
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.resources.placement.model import (
     CpuTopology,
     Unit,
@@ -94,16 +94,17 @@ def _packed(
     return frozenset(picking.taken)
 
 
-class _Picking:
+class _Picking(Component):
     """The free CPUs, those taken, and how many are still needed."""
 
-    def __init__(self, topology: CpuTopology, free: set[int], desired: int) -> None:
-        self._topology = topology
-        self._free = free
-        self.desired = desired
+    topology: CpuTopology
+    free: set[int]
+    desired: int
+
+    def __post_init__(self) -> None:
         self.taken: set[int] = set()
         self.big: tuple[Unit, ...] = (
-            (by_numa, by_socket) if topology.numa_first else (by_socket, by_numa)
+            (by_numa, by_socket) if self.topology.numa_first else (by_socket, by_numa)
         )
 
     def take_cpus(self, ids: Iterable[int]) -> None:
@@ -111,14 +112,14 @@ class _Picking:
         for each in ids:
             if self.desired <= 0:
                 return
-            self._free.remove(each)
+            self.free.remove(each)
             self.taken.add(each)
             self.desired -= 1
 
     def in_order(self, units: Sequence[Unit]) -> list[int]:
         """All free CPUs: those in units with the fewest free first; outer units decide first."""
-        cpus = self._topology.cpus
-        counts = [Counter(unit(cpus[each]) for each in self._free) for unit in units]
+        cpus = self.topology.cpus
+        counts = [Counter(unit(cpus[each]) for each in self.free) for unit in units]
 
         def key(each: int) -> tuple[int, ...]:
             path: list[int] = []
@@ -126,16 +127,16 @@ class _Picking:
                 path += (free[unit(cpus[each])], unit(cpus[each]))
             return (*path, each)
 
-        return sorted(self._free, key=key)
+        return sorted(self.free, key=key)
 
     def across_cores(self) -> list[int]:
         """All free CPUs, socket by socket: one thread of each core before any second one.
 
         Entirely free cores are first, then those of which others use the fewest threads.
         """
-        topology = self._topology
+        topology = self.topology
         position: dict[int, tuple[int, int]] = {}
-        for core, members in topology.grouped(self._free, by_core).items():
+        for core, members in topology.grouped(self.free, by_core).items():
             used = len(topology.cores[core]) - len(members)
             for thread, each in enumerate(sorted(members)):
                 position[each] = thread, used
@@ -164,29 +165,29 @@ class _Picking:
                 self.take_cpus(fits)
                 return
         for cache in caches:
-            free = self._topology.within(self._free, by_uncore, cache)
+            free = self.topology.within(self.free, by_uncore, cache)
             if len(free) >= self.desired:
-                self.take_cpus(_packed(self._topology, free, self.desired, PACKED))
+                self.take_cpus(_packed(self.topology, free, self.desired, PACKED))
 
     def _part_of(self, cache: int) -> list[int]:
         """Free CPUs of a cache's lowest cores that have any: enough of them, if there are."""
-        per_core = self._topology.threads_per_core
-        free = self._topology.within(self._free, by_uncore, cache)
-        cores = sorted(self._topology.grouped(free, by_core))[: ceil(self.desired / per_core)]
-        found = sorted(each for each in free if self._topology.cpus[each].core in cores)
+        per_core = self.topology.threads_per_core
+        free = self.topology.within(self.free, by_uncore, cache)
+        cores = sorted(self.topology.grouped(free, by_core))[: ceil(self.desired / per_core)]
+        found = sorted(each for each in free if self.topology.cpus[each].core in cores)
         if self.desired % 2 and per_core > 1 and len(found) > self.desired:
             found.pop()
         return found
 
     def _caches(self) -> list[int]:
         order = self.in_order((*self._order_of(by_numa), by_uncore))
-        return list(dict.fromkeys(self._topology.cpus[each].uncore for each in order))
+        return list(dict.fromkeys(self.topology.cpus[each].uncore for each in order))
 
     def _whole(self, unit: Unit) -> list[frozenset[int]]:
-        everything = self._topology.grouped(self._topology.ids, unit)
+        everything = self.topology.grouped(self.topology.ids, unit)
         units = (*self._order_of(unit), unit)
-        order = dict.fromkeys(unit(self._topology.cpus[each]) for each in self.in_order(units))
-        return [everything[key] for key in order if everything[key] <= self._free]
+        order = dict.fromkeys(unit(self.topology.cpus[each]) for each in self.in_order(units))
+        return [everything[key] for key in order if everything[key] <= self.free]
 
     def _order_of(self, unit: Unit) -> tuple[Unit, ...]:
         """The units that enclose one, outermost first."""

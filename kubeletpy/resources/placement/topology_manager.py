@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.resources import CONTAINER, NUMA_NODE, POD, PlacementMetrics
 from kubeletpy.pods.pod import Pod
@@ -32,44 +33,30 @@ POD_LEVEL_TEXTS = {
 """The text for pods with pod-level resources; with the gate off it is that of other pods."""
 
 
-class TopologyManager:
+class TopologyManager(Component):
     """Places pods that are to be admitted."""
 
-    def __init__(
-        self,
-        providers: Sequence[model.ResourceProvider],
-        nodes: Sequence[int],
-        policy: model.Policy,
-        metrics: PlacementMetrics,
-        *,
-        scope: str = CONTAINER,
-        pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING,
-        closest: model.Distances | None = None,
-        users: Callable[[], Collection[str] | None] = lambda: None,
-        decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None,
-        elapsed: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """Place pods by a policy.
+    providers: Sequence[model.ResourceProvider]
+    """Called in this order."""
+    nodes: Sequence[int]
+    """Ids of all NUMA nodes."""
+    policy: model.Policy
+    metrics: PlacementMetrics
+    scope: str = CONTAINER
+    """Whether to assign nodes to each ``container`` or to a complete ``pod``."""
+    pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING
+    """What pods with pod-level resources get."""
+    closest: model.Distances | None = None
+    """Set with the option prefer-closest-numa-nodes."""
+    users: Callable[[], Collection[str] | None] = lambda: None
+    """Uids of the pods that use the node; None: not known yet, nothing is taken back."""
+    decided: Callable[[str, Sequence[Decision]], None] = lambda uid, decisions: None
+    """Called with what was decided about a pod, and why."""
+    elapsed: Callable[[], float] = time.perf_counter
 
-        Args:
-            providers: called in this order.
-            nodes: ids of all NUMA nodes.
-            scope: whether to assign nodes to each ``container`` or to a complete ``pod``.
-            pod_level: what pods with pod-level resources get.
-            closest: set with the option prefer-closest-numa-nodes.
-            users: uids of the pods that use the node; None: not known yet, nothing is taken back.
-            decided: called with what was decided about a pod, and why.
-        """
-        self._providers = tuple(providers)
-        self._nodes = tuple(nodes)
-        self._policy = policy
-        self._metrics = metrics
-        self._scope = scope
-        self._pod_level = pod_level
-        self._closest = closest
-        self._users = users
-        self._decided = decided
-        self._elapsed = elapsed
+    def __post_init__(self) -> None:
+        self._providers = tuple(self.providers)
+        self._nodes = tuple(self.nodes)
 
     def admit(self, pod: Pod) -> Callable[[], Awaitable[None]] | None:
         """Reserve all that a pod requests of the machine; it keeps what it already has.
@@ -82,11 +69,11 @@ class TopologyManager:
             AllocationRefused: it can't be allocated; what was booked so far is taken back with the
                 next call, when the pod no longer uses the node.
         """
-        self._metrics.topology_requests.inc()
-        began = self._elapsed()
+        self.metrics.topology_requests.inc()
+        began = self.elapsed()
         booked: list[model.ResourceProvider] = []
         try:
-            if self._policy is not model.Policy.NONE or any(
+            if self.policy is not model.Policy.NONE or any(
                 provider.is_requested_by(pod) for provider in self._providers
             ):
                 self.release()
@@ -109,10 +96,10 @@ class TopologyManager:
             AllocationRefused: nowhere; the message has all resources that could not agree.
             ValueError: an invalid quantity.
         """
-        if self._policy is model.Policy.NONE:
+        if self.policy is model.Policy.NONE:
             return []
         found = []
-        for container in (None,) if self._scope == POD else model.containers_in_order(pod):
+        for container in (None,) if self.scope == POD else model.containers_in_order(pod):
             merged, why = self._merge(pod, container)
             if not merged.admitted:
                 raise model.AllocationRefused(f"{self._refusal(pod)}: {why}", AFFINITY)
@@ -122,7 +109,7 @@ class TopologyManager:
 
     def release(self) -> None:
         """Have all providers take back what is held by pods that no longer use the node."""
-        users = self._users()
+        users = self.users()
         if users is None:
             return
         for provider in self._providers:
@@ -132,10 +119,10 @@ class TopologyManager:
         """Book with all providers; return those that have something to settle."""
         booked: dict[str, model.ResourceProvider] = {}
         hint = model.NOT_PREFERRED  # policy none: there is no hint
-        if self._scope == POD and self._policy is not model.Policy.NONE:
+        if self.scope == POD and self.policy is not model.Policy.NONE:
             hint = self._merged(pod, None)
         for container in model.containers_in_order(pod):
-            if self._scope != POD and self._policy is not model.Policy.NONE:
+            if self.scope != POD and self.policy is not model.Policy.NONE:
                 hint = self._merged(pod, container)
             for provider in self._providers:
                 with self._recorded(pod, provider, container["name"]):
@@ -163,25 +150,25 @@ class TopologyManager:
         except model.AllocationRefused as refused:
             name = container or refused.container
             what = f"refused: no {provider.name}" + (f" for container {name}" if name else "")
-            self._decided(pod.uid, [Decision(what, str(refused))])
+            self.decided(pod.uid, [Decision(what, str(refused))])
             log.info("no place for a pod", extra={"pod": pod.key, "why": f"{what}: {refused}"})
             raise
 
     def _merged(self, pod: Pod, container: api.Container | None) -> model.Hint:
         merged, why = self._merge(pod, container)
         whose = _whose(container)
-        guaranteed = self._policy is model.Policy.SINGLE_NUMA_NODE
+        guaranteed = self.policy is model.Policy.SINGLE_NUMA_NODE
         if not merged.admitted:
-            self._metrics.topology_errors.inc()
+            self.metrics.topology_errors.inc()
             if guaranteed:
-                self._metrics.not_aligned.labels(self._scope, NUMA_NODE).inc()
-            self._decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
+                self.metrics.not_aligned.labels(self.scope, NUMA_NODE).inc()
+            self.decided(pod.uid, [Decision(f"refused: no place for {whose}", why)])
             log.info("no place for a pod", extra={"pod": pod.key, "why": why})
             raise model.AllocationRefused(self._refusal(pod), AFFINITY)
         if guaranteed:
-            self._metrics.aligned.labels(self._scope, NUMA_NODE).inc()
+            self.metrics.aligned.labels(self.scope, NUMA_NODE).inc()
         if why:
-            self._decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
+            self.decided(pod.uid, [Decision(f"{whose} goes {_where(merged.hint)}", why)])
         return merged.hint
 
     def _merge(self, pod: Pod, container: api.Container | None) -> tuple[model.MergedHints, str]:
@@ -191,19 +178,19 @@ class TopologyManager:
         without hints.
         """
         provided = [provider.hints(pod, container) for provider in self._providers]
-        merged = model.merge(provided, self._nodes, self._policy, self._closest)
+        merged = model.merge(provided, self._nodes, self.policy, self.closest)
         if not merged.admitted:
             offered = _offered(self._providers, provided, merged.against)
-            return merged, f"topologyManagerPolicy {self._policy} finds no NUMA nodes: {offered}"
+            return merged, f"topologyManagerPolicy {self.policy} finds no NUMA nodes: {offered}"
         hinted = any(any(hints.values()) for hints in provided)
         return merged, _offered(self._providers, provided) if hinted else ""
 
     def _refusal(self, pod: Pod) -> str:
-        pod_level = POD_LEVEL_TEXTS.get(self._pod_level, "") if pod_level_set(pod) else ""
+        pod_level = POD_LEVEL_TEXTS.get(self.pod_level, "") if pod_level_set(pod) else ""
         return pod_level or AFFINITY_TEXT
 
     def _took(self, began: float) -> None:
-        self._metrics.topology_duration.observe((self._elapsed() - began) * 1000)
+        self.metrics.topology_duration.observe((self.elapsed() - began) * 1000)
 
 
 def _whose(container: api.Container | None) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.host.inotify import DirectoryWatches
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.connection import EndpointError, socket_path
@@ -93,16 +93,17 @@ def find_sockets(directory: str) -> SocketListing:
     return SocketListing(sockets, directories, cut)
 
 
-class PluginSockets:
+class PluginSockets(Component):
     """Follows the sockets of a directory, without connecting to any.
 
     The directory is read again after every change and once a minute; the kernel only reports when.
     """
 
-    def __init__(self, directory: Path, listener: Callable[[dict[str, model.Stamp]], None]) -> None:
-        """Call ``listener`` with all current sockets after each change."""
-        self._directory = directory
-        self._listener = listener
+    directory: Path
+    listener: Callable[[dict[str, model.Stamp]], None]
+    """Called with all current sockets after each change."""
+
+    def __post_init__(self) -> None:
         self._watches = DirectoryWatches()
         self._ends: dict[tuple[str, int], Callable[[], None]] = {}
         self._changed = asyncio.Event()
@@ -111,7 +112,7 @@ class PluginSockets:
 
     async def run(self) -> None:
         """Follow the directory until cancelled."""
-        log.debug("watching for plugins", extra={"directory": str(self._directory)})
+        log.debug("watching for plugins", extra={"directory": str(self.directory)})
         try:
             while True:
                 self._changed.clear()
@@ -139,12 +140,12 @@ class PluginSockets:
                 break
         if seen.sockets != self._reported:
             self._reported = seen.sockets
-            self._listener(dict(seen.sockets))
+            self.listener(dict(seen.sockets))
         return not failed
 
     def _find_sockets(self) -> SocketListing:
-        self._directory.mkdir(0o750, parents=True, exist_ok=True)
-        return find_sockets(str(self._directory))
+        self.directory.mkdir(0o750, parents=True, exist_ok=True)
+        return find_sockets(str(self.directory))
 
     def _watch(self, directories: dict[str, int]) -> tuple[bool, bool]:
         """Watch exactly these directories; return whether a watch is new, or has failed."""
@@ -163,26 +164,22 @@ class PluginSockets:
 
     def _log_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
-            extra = {"directory": str(self._directory), "why": problem}
+            extra = {"directory": str(self.directory), "why": problem}
             log.warning("not all plugin sockets are seen", extra=extra)
         self._problem = problem
 
 
-class PluginManager:
+class PluginManager(Component):
     """The plugins of a node. Make it inside a running event loop."""
 
-    def __init__(
-        self,
-        directory: Path,
-        handlers: model.Handlers,
-        registrations: model.Registrations,
-        counts: model.PluginCounts,
-    ) -> None:
-        """Manage the plugins with sockets in ``directory``, ``{root}/plugins_registry``."""
-        self._sockets = PluginSockets(directory, self.update_sockets)
-        self._handlers = handlers
-        self._registrations = registrations
-        self._counts = counts
+    directory: Path
+    """``{root}/plugins_registry``, which has the sockets."""
+    handlers: model.Handlers
+    registrations: model.Registrations
+    counts: model.PluginCounts
+
+    def __post_init__(self) -> None:
+        self._sockets = PluginSockets(self.directory, self.update_sockets)
         self._found: dict[str, model.Stamp] = {}
         self._known: dict[str, model.Known] = {}
         self._steps: set[asyncio.Task[None]] = set()
@@ -234,7 +231,7 @@ class PluginManager:
             self._again.cancel()
         self._again = None if todo.again_at is None else loop.call_at(todo.again_at, self._run_due)
         registered = sorted(path for path, state in self._known.items() if state.registered)
-        self._counts.show(sorted(self._found), registered)
+        self.counts.show(sorted(self._found), registered)
 
     def _begin(self, socket: str, step: Coroutine[Any, Any, None]) -> None:
         self._known[socket] = replace(self._known.get(socket, model.Known()), busy=True)
@@ -246,7 +243,7 @@ class PluginManager:
         info = step.info
         log.info("plugin deregistered", extra={"plugin": info.name, "reason": step.reason})
         try:
-            await self._handlers[info.type].deregister(info)
+            await self.handlers[info.type].deregister(info)
         except model.PluginRefused as error:
             log.warning(
                 "plugin could not be deregistered", extra={"plugin": info.name, "why": str(error)}
@@ -261,7 +258,7 @@ class PluginManager:
     async def _register(self, step: model.Register) -> None:
         socket, name = step.socket, ""
         try:
-            async with self._registrations.open(socket, step.stamp) as conversation:
+            async with self.registrations.open(socket, step.stamp) as conversation:
                 info = await conversation.info()
                 name = info.name
                 await self._hand_over(info, conversation)
@@ -292,9 +289,9 @@ class PluginManager:
             raise
 
     def _handler(self, info: model.PluginInfo) -> model.PluginHandler:
-        handler = self._handlers.get(info.type)
+        handler = self.handlers.get(info.type)
         if handler is None:
-            known = ", ".join(sorted(self._handlers)) or "none"
+            known = ", ".join(sorted(self.handlers)) or "none"
             raise model.PluginRefused(
                 f"no handler registered for plugin type: {info.type} at socket {info.socket} "
                 f"(this node has: {known})"
@@ -357,18 +354,17 @@ class SocketRegistrations:
         yield _PluginConversation(path, socket, stamp, self._turns)
 
 
-class _PluginConversation:
-    def __init__(self, path: str, socket: str, stamp: model.Stamp, turns: Turns) -> None:
-        self._path = path
-        self._socket = socket
-        self._stamp = stamp
-        self._turns = turns
+class _PluginConversation(Component):
+    path: str
+    address: str
+    stamp: model.Stamp
+    turns: Turns
 
     async def info(self) -> model.PluginInfo:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 
         answer = await self._call("GetInfo", pb.InfoRequest(), pb.PluginInfo, INFO_S)
-        return read_info(answer, self._socket, self._stamp)
+        return read_info(answer, self.address, self.stamp)
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
         from kubeletpy.remote.generated import pluginregistration_pb2 as pb
@@ -396,11 +392,11 @@ class _PluginConversation:
             "localhost",
             f"/{_SERVICE}/{method}",
             _AGENT,
-            self._turns,
+            self.turns,
             bounds=Bounds(bytes=MAX_ANSWER),
             greeted=greeted,
         )
-        what = f"{method} of plugin at {self._socket}"
+        what = f"{method} of plugin at {self.address}"
         try:
             async with limit:
                 data = await call.answer(request.SerializeToString(), CONNECT_S + within)
@@ -409,7 +405,7 @@ class _PluginConversation:
             if call.connected:
                 raise model.PluginRefused(f"{what}: no answer within {within:g}s") from None
             why = f" ({call.problem})" if call.problem else ""
-            text = f"connecting to plugin at {self._socket}: no answer within {CONNECT_S:g}s{why}"
+            text = f"connecting to plugin at {self.address}: no answer within {CONNECT_S:g}s{why}"
             raise model.PluginRefused(text) from None
         except CallFailed as error:
             details = scrub(error.details)
@@ -422,7 +418,7 @@ class _PluginConversation:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.setblocking(False)
         try:
-            await asyncio.get_running_loop().sock_connect(sock, self._path)
+            await asyncio.get_running_loop().sock_connect(sock, self.path)
         except BaseException:
             sock.close()
             raise

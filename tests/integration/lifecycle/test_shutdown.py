@@ -45,7 +45,7 @@ async def test_locks_properties_and_signals_over_a_real_bus(work_dir: Path) -> N
 async def test_only_logind_announces_a_shutdown(work_dir: Path) -> None:
     with FakeLogind(work_dir) as fake:
         logind = await Logind.connect(fake.address)
-        us = str(logind._bus._bus.unique_name)
+        us = str(logind._bus.bus.unique_name)
         for _ in range(MAX_SIGNALS + 1):
             fake.forge()
             fake.forge(f"--dest={us}")

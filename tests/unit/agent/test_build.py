@@ -202,7 +202,7 @@ async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between: float) -> None:
     keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).component(EvictionKeeper)
-    assert keeper._limits._meter._from.disks._between == between
+    assert keeper.meter.sources.disks.seconds_between == between
 
 
 @pytest.mark.parametrize("on", [False, True])

@@ -371,7 +371,7 @@ async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
     requests = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     node.loop.deliver("api", [pod_object("slow", containers=requests)])
     await settle()
-    state = node.loop._allocations._state
+    state = node.loop._allocations.state
     assert state.find("uid-slow") is None
     node.loop.deliver_event("api", "ADDED", pod_object("web"))
     await settle()

@@ -58,7 +58,7 @@ from kubeletpy.agent.takeover.preflight.unit_command import UnitCommand, is_kube
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, SystemClock
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import run_together
 from kubeletpy.config.load import Check
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
@@ -77,11 +77,10 @@ MAX_BYTES = 1 << 20
 """A longer record becomes FILE.old."""
 
 
-class Journal:
+class Journal(Component):
     """The record in a file."""
 
-    def __init__(self, path: Path = PATH) -> None:
-        self.path = path
+    path: Path = PATH
 
     def write(self, at: float, what: str, **details: Any) -> None:
         """Append an entry; flushed before this returns."""
@@ -156,15 +155,17 @@ class AdoptionTask(Struct, frozen=True):
     limits: WatchLimits
 
 
-class Runner:
+class Runner(Component):
     """Takes a node over, or gives it back."""
 
-    def __init__(
-        self, host: SystemdHost, answers: Answers, journal: Journal, clock: Clock, say: Say
-    ) -> None:
-        """``say`` shows progress to a person."""
-        self._host, self._answers = host, answers
-        self._journal, self._clock, self._say = journal, clock, say
+    host: SystemdHost
+    answers: Answers
+    journal: Journal
+    clock: Clock
+    say: Say
+    """Shows progress to a person."""
+
+    def __post_init__(self) -> None:
         self._switched = 0.0
 
     async def adopt(self, task: AdoptionTask) -> WatchVerdict:
@@ -173,10 +174,10 @@ class Runner:
         Raises:
             HostError: a step failed, and returning the node to its kubelet failed, too.
         """
-        state = await asyncio.to_thread(self._host.state)
+        state = await asyncio.to_thread(self.host.state)
         steps = plan_adopt(state)
         self._note("adopt", state=_state_text(state))
-        self._switched = self._clock.now()
+        self._switched = self.clock.now()
         verdict = WatchVerdict(WatchOutcome.CONFIRM, "the agent had this node already")
         try:
             for step in steps:
@@ -198,7 +199,7 @@ class Runner:
 
     async def give_back(self, why: str, *, unconfirmed: bool = False) -> tuple[AdoptionStep, ...]:
         """Give the node back; the steps that were needed. Raises HostError."""
-        state = await asyncio.to_thread(self._host.state)
+        state = await asyncio.to_thread(self.host.state)
         steps = plan_give_back(state, unconfirmed=unconfirmed)
         self._note("give back", why=why, state=_state_text(state))
         for step in steps:
@@ -206,19 +207,19 @@ class Runner:
         return steps
 
     async def _back(self, why: str) -> None:
-        self._say(f"giving the node back: {why}")
+        self.say(f"giving the node back: {why}")
         await self.give_back(why)
 
     async def _carry_out(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
         self._note(str(step))
         if step is AdoptionStep.RESTART:
-            self._switched = self._clock.now()
+            self._switched = self.clock.now()
         await asyncio.to_thread(self._change, step, task)
         if step is AdoptionStep.RESTART:
             await self._measure_gap()
 
     def _change(self, step: AdoptionStep, task: AdoptionTask | None) -> None:
-        host = self._host
+        host = self.host
         match step:
             case AdoptionStep.ARM:
                 assert task is not None, "only adopting arms the timer"
@@ -244,16 +245,16 @@ class Runner:
         if not await self._answers_in_time():
             self._note("the new program does not answer its health check")
             return
-        gap = self._clock.now() - self._switched
+        gap = self.clock.now() - self._switched
         self._note("answers", seconds=round(gap, 1))
-        self._say(f"{gap:.1f} s from the stop of the one program to an answer of the other")
+        self.say(f"{gap:.1f} s from the stop of the one program to an answer of the other")
 
     async def _answers_in_time(self) -> bool:
         """Whether the new program answers, without having exited before."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WatchLimits(0).ready):
                 for attempt in itertools.count(1):
-                    if await self._answers():
+                    if await self.answers():
                         return True
                     if attempt % EXIT_POLL == 0 and await self._has_exited():
                         return False
@@ -261,11 +262,11 @@ class Runner:
         return False
 
     async def _has_exited(self) -> bool:
-        seen = await asyncio.to_thread(self._host.unit)
+        seen = await asyncio.to_thread(self.host.unit)
         return seen.running is UnitProgram.NOTHING or bool(seen.restarts)
 
     async def _watch(self, task: AdoptionTask) -> WatchVerdict:
-        self._say(f"watching the node for {task.limits.watch:.0f} s")
+        self.say(f"watching the node for {task.limits.watch:.0f} s")
         while True:
             now = await task.observer.observe()
             verdict = judge(task.before, now, self._switched, task.limits)
@@ -274,7 +275,7 @@ class Runner:
             await asyncio.sleep(POLL_S)
 
     def _note(self, what: str, **details: str | float) -> None:
-        self._journal.write(self._clock.now(), what, **details)
+        self.journal.write(self.clock.now(), what, **details)
 
 
 def _interrupted(error: BaseException) -> bool:
@@ -296,45 +297,49 @@ Refused = Callable[[Sequence[str]], tuple[str, ...]]
 """Returns those pods (namespace/name) whose status the API does not accept, with the reason."""
 
 
-class NodeObserver:
+class NodeObserver(Component):
     """Observes one node through the API, the agent and systemd."""
 
-    def __init__(
-        self, kube_api: KubeApi, node_name: str, host: SystemdHost, clock: Clock, refused: Refused
-    ) -> None:
-        self._kube_api, self._name, self._host = kube_api, node_name, host
-        self._clock, self._refused = clock, refused
+    kube_api: KubeApi
+    node_name: str
+    host: SystemdHost
+    clock: Clock
+    refused: Refused
+
+    def __post_init__(self) -> None:
         self._last: tuple[float, JSON, JSON, Mapping[str, PodSeen]] = (0.0, {}, {}, {})
 
     async def pods(self) -> Mapping[str, PodSeen]:
         """The pods of the node. Raises ApiError or TimeoutError."""
         async with asyncio.timeout(ANSWER_S):
-            listed = await self._kube_api.list(PODS, field_selector=f"spec.nodeName={self._name}")
+            listed = await self.kube_api.list(
+                PODS, field_selector=f"spec.nodeName={self.node_name}"
+            )
         return pods_seen(listed.get("items") or ())
 
     async def observe(self) -> WatchObservation:
         """Everything that is watched. Raises HostError."""
-        unit = await asyncio.to_thread(self._host.unit)
+        unit = await asyncio.to_thread(self.host.unit)
         try:
             async with asyncio.timeout(ANSWER_S):
                 node, lease, pods = await run_together(
-                    self._kube_api.get(NODES, self._name),
-                    self._kube_api.get(LEASES, self._name, NAMESPACE),
+                    self.kube_api.get(NODES, self.node_name),
+                    self.kube_api.get(LEASES, self.node_name, NAMESPACE),
                     self.pods(),
                 )
-            self._last = self._clock.now(), node, lease, pods
+            self._last = self.clock.now(), node, lease, pods
         except (ApiError, TimeoutError):
             pass  # the last answer stays; its age is judged
         answered, node, lease, pods = self._last
         return WatchObservation(
-            self._clock.now(),
+            self.clock.now(),
             unit.running,
             unit.restarts,
             is_ready(node),
             renewed_at(lease),
             pods,
             answered,
-            await asyncio.to_thread(self._refused, [each.key for each in pods.values()]),
+            await asyncio.to_thread(self.refused, [each.key for each in pods.values()]),
         )
 
 

@@ -174,7 +174,7 @@ async def test_a_stop_waits_until_no_pod_is_being_ended(tmp_path: Path) -> None:
         node.logind.parts.put_nowait(True)
         await asyncio.sleep(1)
 
-    node.manager._kill = kill
+    node.manager.kill = kill
     await during(node, work)
     assert ended == ["a"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -265,7 +265,7 @@ async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplo
     async def none() -> Any:
         raise NoLogind("there is no system bus")
 
-    node.manager._connect = none
+    node.manager.connect = none
     await node.manager.run()
     assert caplog.text.count("graceful node shutdown is off") == 1
 

@@ -221,7 +221,7 @@ def test_searches_follow_connections_and_repeat_while_a_container_is_outside(
 
     async def live() -> None:
         changed = asyncio.Event()
-        node.check._on_change = changed.set
+        node.check.on_change = changed.set
         task = asyncio.create_task(node.check.run())
         node.container(outside)
         node.check.connection_changed(True)
