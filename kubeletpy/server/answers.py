@@ -123,15 +123,13 @@ def object_handlers(view: NodeView) -> Mapping[str, Handler]:
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
         logs = await view.stats.log_metrics() if view.stats is not None else b""
-        body = view.render_metrics() + logs
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return _samples(view.render_metrics() + logs)
 
     async def probe_metrics(_request: web.Request) -> web.StreamResponse:
-        body = view.render_probe_metrics()
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+        return _samples(view.render_probe_metrics())
 
     async def sli_metrics(_request: web.Request) -> web.StreamResponse:
-        return web.Response(body=view.render_slis(), headers={"Content-Type": CONTENT_TYPE})
+        return _samples(view.render_slis())
 
     return {
         "pods": pods,
@@ -168,6 +166,10 @@ def _without_status(pod: Pod) -> JSON:
     return {**pod.object, "status": {}}
 
 
+def _samples(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+
 def _json(value: JSON) -> web.Response:
     body = json.dumps(value, separators=(",", ":")).encode()
     return web.Response(body=body, content_type="application/json")
@@ -191,10 +193,10 @@ def optional_handlers(
     """Return the handlers of endpoints that settings switch on by route name."""
 
     def node_logs() -> Handler:
-        from kubeletpy.server.node_logs import handler
+        from kubeletpy.server.node_logs.handler import NodeLogs
 
         queries = settings.system_log_query
-        return handler.handler(settings.log_dir, queries=queries, write_timeout=write_timeout)
+        return NodeLogs(settings.log_dir, queries=queries, write_timeout=write_timeout).handle
 
     def pprof() -> Handler:
         from kubeletpy.server.debug import pprof
@@ -269,20 +271,16 @@ def stats_handlers(stats: StatsViews) -> Mapping[str, Handler]:
         return web.Response(body=body, content_type="application/json")
 
     async def cadvisor_metrics(_request: web.Request) -> web.StreamResponse:
-        return _scrape(await stats.cadvisor_metrics())
+        return _samples(await stats.cadvisor_metrics())
 
     async def resource_metrics(_request: web.Request) -> web.StreamResponse:
-        return _scrape(await stats.resource_metrics())
+        return _samples(await stats.resource_metrics())
 
     return {
         "stats_summary": summary,
         "cadvisor_metrics": cadvisor_metrics,
         "resource_metrics": resource_metrics,
     }
-
-
-def _scrape(body: bytes) -> web.Response:
-    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 class Explained(Protocol):

@@ -93,7 +93,7 @@ class AgentServer:
         if tls is None and self._access is not None:
             raise ValueError("credentials are not accepted over plain HTTP")
         self._tls = tls
-        await self._http.start(sock, tls.context if tls is not None else None)
+        await self._http.start(sock, tls.newest if tls is not None else None)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
@@ -145,7 +144,7 @@ def files_problem(pair: KeyPair, node_name: str, addresses: Sequence[str], now: 
 
 
 class ServingTls:
-    """Provides the SSL context to listen with (``context``), which follows the files."""
+    """Provides the SSL context of each new connection, which follows the files."""
 
     def __init__(
         self,
@@ -171,7 +170,6 @@ class ServingTls:
         self._ciphers = openssl_names(ciphers)
         self._seen = self._reload_changed(pair())
         self._current = self._load(pair())
-        self.context: ssl.SSLContext = _Following(self._newest)
 
     def trusts(self, connection: ssl.SSLObject | None) -> bool:
         """Return whether a client's certificate was verified against the current CAs.
@@ -181,12 +179,12 @@ class ServingTls:
         """
         if connection is None or self._client_ca is None:
             return True
-        newest = self._newest()
+        newest = self.newest()
         used = connection.context
-        return isinstance(used, _Loaded) and used.authorities == newest.authorities
+        return isinstance(used, LoadedTls) and used.authorities == newest.authorities
 
-    def _load(self, pair: KeyPair | None) -> _Loaded:
-        context = _Loaded(ssl.PROTOCOL_TLS_SERVER)
+    def _load(self, pair: KeyPair | None) -> LoadedTls:
+        context = LoadedTls(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
         limit_key_exchange(context)
         # a resumed session is not verified again. Tickets are off; sessions that TLS 1.2 keeps by
@@ -204,7 +202,8 @@ class ServingTls:
             context.authorities = hashlib.sha256(text).digest()
         return context
 
-    def _newest(self) -> _Loaded:
+    def newest(self) -> LoadedTls:
+        """Return the context of the files as they are now."""
         pair = self._pair()
         seen = self._reload_changed(pair)
         if seen != self._seen:
@@ -228,26 +227,11 @@ class ServingTls:
         return tuple(stamp(path) for path in paths)
 
 
-class _Loaded(ssl.SSLContext):
+class LoadedTls(ssl.SSLContext):
     """The contents of the files at one time. Never changed afterwards."""
 
     authorities = b""
     """Digest of the client CA file."""
-
-
-class _Following(ssl.SSLContext):
-    """Stands for the newest context, which each new connection uses from the start."""
-
-    _newest: Callable[[], ssl.SSLContext]
-
-    def __new__(cls, newest: Callable[[], ssl.SSLContext]) -> _Following:
-        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
-        made._newest = newest
-        return made
-
-    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """Return a connection of the newest context."""
-        return self._newest().wrap_bio(*args, **kwargs)
 
 
 def openssl_names(suites: Sequence[str]) -> str:

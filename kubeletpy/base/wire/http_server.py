@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from aiohttp import ClientConnectionResetError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from kubeletpy.base.wire.listener import ConnectionLimiter, Listener
+from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, TlsInUse
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class HttpServer:
         }
         self._listener: Listener | None = None
 
-    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, sock: socket.socket, tls: TlsInUse | None = None) -> None:
         """Serve a listening socket, which is closed together with this server."""
         await self._runner.setup()
         server = self._runner.server

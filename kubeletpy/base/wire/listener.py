@@ -243,6 +243,8 @@ class Connection(asyncio.Protocol):
         self.sock.close()
 
 
+TlsInUse = Callable[[], ssl.SSLContext]
+"""Returns the context for the next connection."""
 MakeProtocol = Callable[[Callable[[], None]], asyncio.Protocol]
 """Makes the protocol of a connection. The protocol calls the argument once its connection is lost,
 or once the connection of the protocol that has replaced it is."""
@@ -312,7 +314,7 @@ class Listener:
         sock: socket.socket,
         limiter: ConnectionLimiter,
         make: MakeProtocol,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsInUse | None = None,
     ) -> None:
         """Serve connections once :meth:`start` is called.
 
@@ -320,7 +322,7 @@ class Listener:
             sock: closed together with this listener.
             limiter: counts and ends the connections.
             make: called once a connection's TLS is made.
-            tls: None: plain connections.
+            tls: called when a handshake begins; None: plain connections.
         """
         if tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
@@ -479,7 +481,7 @@ class Listener:
 
     async def _connect(self, connection: Connection) -> None:
         try:
-            await connection.serve(self._make, self._tls)
+            await connection.serve(self._make, self._tls() if self._tls is not None else None)
         except BaseException as error:
             self._loop.call_soon(connection.close)  # after the transport, if there is one
             if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are

@@ -237,4 +237,4 @@ async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.
 
 
 def _text(text: str, status: int = 200) -> web.Response:
-    return web.Response(status=status, text=text, headers={"X-Content-Type-Options": "nosniff"})
+    return web.Response(status=status, text=text)

@@ -23,7 +23,6 @@ from aiohttp import web
 from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
-from kubeletpy.server.app import Handler
 from kubeletpy.server.node_logs import query as node_logs_query
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
@@ -185,7 +184,6 @@ QUERIES_AT_ONCE = 4
 READERS = 4
 """Threads that read files for clients; separate from those that start pods."""
 _TEXT = "text/plain; charset=utf-8"
-_SAFE = {"X-Content-Type-Options": "nosniff"}
 
 
 class NodeLogs:
@@ -231,7 +229,7 @@ class NodeLogs:
                     last = request.raw_path.partition("?")[0].rpartition("/")[2]
                     return web.Response(status=301, headers={"Location": f"./{last}/"})
                 page = await self._threads.run(entry.listing)
-                return web.Response(text=page, content_type="text/html", headers=_SAFE)
+                return web.Response(text=page, content_type="text/html")
             return await self._send(request, entry, path)
         finally:
             entry.close()
@@ -253,7 +251,6 @@ class NodeLogs:
         self, request: web.Request, entry: NodeLogFile, path: str
     ) -> web.StreamResponse:
         headers = {
-            **_SAFE,
             "Accept-Ranges": "bytes",
             "Content-Type": _content_type(path),
             "Last-Modified": formatdate(entry.modified, usegmt=True),
@@ -266,9 +263,7 @@ class NodeLogs:
         if byte_range.start is not None:
             start, end, _ = byte_range.indices(entry.size)
             if start >= end:
-                return web.Response(
-                    status=416, headers={**_SAFE, "Content-Range": f"bytes */{entry.size}"}
-                )
+                return web.Response(status=416, headers={"Content-Range": f"bytes */{entry.size}"})
             status = 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{entry.size}"
         response = web.StreamResponse(status=status, headers=headers)
@@ -297,7 +292,7 @@ class NodeLogs:
                 text="too many log queries at once\n", headers={"Retry-After": "10"}
             )
         self._under_way += 1
-        response = web.StreamResponse(headers={**_SAFE, "Content-Type": _TEXT})
+        response = web.StreamResponse(headers={"Content-Type": _TEXT})
         response.enable_chunked_encoding()
         try:
             await response.prepare(request)
@@ -356,11 +351,6 @@ class NodeLogs:
             finally:
                 entry.close()
         await response.write(f"\nlog not found for {service}\n".encode())
-
-
-def handler(root: str, *, queries: bool, write_timeout: float) -> Handler:
-    """Return the handler of ``/logs/``."""
-    return NodeLogs(root, queries=queries, write_timeout=write_timeout).handle
 
 
 def _content_type(path: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import pytest
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
+from kubeletpy.base.wire.listener import ConnectionLimiter, Listener
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import ServingTls, files_problem, self_signed
+from tests.unit.base.wire.echo import Echo
 from tests.unit.server.helpers import PROGRAM, Pki, make_view, serving
 
 
@@ -32,6 +36,19 @@ async def common_name(port: int, authority: KeyPair) -> str:
     return str(name)
 
 
+@asynccontextmanager
+async def listening(tls: ServingTls) -> AsyncIterator[int]:
+    """A port that is served with the TLS in use."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    limiter = ConnectionLimiter(10)
+    listener = Listener(sock, limiter, lambda on_lost: Echo(limiter, on_lost), tls.newest)
+    listener.start()
+    try:
+        yield int(sock.getsockname()[1])
+    finally:
+        listener.close()
+
+
 async def test_a_certificate_that_comes_later_and_changes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -44,41 +61,32 @@ async def test_a_certificate_that_comes_later_and_changes(
 
     in_use: list[KeyPair | None] = [None]
     tls = ServingTls(lambda: in_use[0])
-    server = await asyncio.start_server(
-        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls.context
-    )
-    port = server.sockets[0].getsockname()[1]
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        await common_name(port, authority)
-    one = in_use[0] = made("one", KeyPair.named(tmp_path, "one"))
-    assert await common_name(port, authority) == "one"
-    made("again", one)
-    assert await common_name(port, authority) == "again"
-    two = in_use[0] = made("two", KeyPair.named(tmp_path, "two"))
-    assert await common_name(port, authority) == "two"
-    two.certificate.write_text("garbage")
-    assert await common_name(port, authority) == "two"
-    assert "can't be used" in caplog.text
-    in_use[0] = None
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        await common_name(port, authority)
-    server.close()
+    async with listening(tls) as port:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await common_name(port, authority)
+        one = in_use[0] = made("one", KeyPair.named(tmp_path, "one"))
+        assert await common_name(port, authority) == "one"
+        made("again", one)
+        assert await common_name(port, authority) == "again"
+        two = in_use[0] = made("two", KeyPair.named(tmp_path, "two"))
+        assert await common_name(port, authority) == "two"
+        two.certificate.write_text("garbage")
+        assert await common_name(port, authority) == "two"
+        assert "can't be used" in caplog.text
+        in_use[0] = None
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await common_name(port, authority)
 
 
 async def test_a_certificate_that_has_ended_is_not_shown(tmp_path: Path) -> None:
     pair = KeyPair.named(tmp_path, "node")
     x509.make_self_signed(pair, Names("node", (), ("node",)))
     in_use: list[KeyPair | None] = [pair]
-    tls = ServingTls(lambda: in_use[0])
-    server = await asyncio.start_server(
-        lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls.context
-    )
-    port = server.sockets[0].getsockname()[1]
-    assert await common_name(port, pair) == "node"
-    in_use[0] = None
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        await common_name(port, pair)
-    server.close()
+    async with listening(ServingTls(lambda: in_use[0])) as port:
+        assert await common_name(port, pair) == "node"
+        in_use[0] = None
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await common_name(port, pair)
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
@@ -162,14 +170,14 @@ def test_versions_and_ciphers_are_kept_to(
     pki: Pki, minimum: str, ciphers: tuple[str, ...], version: str, expected: str
 ) -> None:
     tls = ServingTls(lambda: pki.server, None, minimum, ciphers)
-    got = spoken(tls.context, ssl.TLSVersion[version], ssl.TLSVersion[version])
+    got = spoken(tls.newest(), ssl.TLSVersion[version], ssl.TLSVersion[version])
     assert (expected in got) if expected else got == ""
 
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
 def test_old_versions_are_not_spoken(pki: Pki, version: str) -> None:
     tls = ServingTls(lambda: pki.server, None, "VersionTLS10")
-    assert spoken(tls.context, ssl.TLSVersion[version], ssl.TLSVersion[version]) == ""
+    assert spoken(tls.newest(), ssl.TLSVersion[version], ssl.TLSVersion[version]) == ""
 
 
 NOW = 1_800_000_000.0

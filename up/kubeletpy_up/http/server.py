@@ -77,7 +77,8 @@ class Server:
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", r"/{path:[\s\S]*}", self._handler.handle)
         self._http = HttpServer(app, limiter, idle_s=IDLE_S, max_line=MAX_LINE)
-        await self._http.start(sock, self._tls)
+        tls = self._tls
+        await self._http.start(sock, None if tls is None else lambda: tls)
         return port
 
     async def stop(self) -> None:

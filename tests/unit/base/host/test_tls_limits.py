@@ -23,7 +23,7 @@ _FINITE_FIELD = range(0x0100, 0x0105)
 def _node(directory: Path) -> ssl.SSLContext:
     pair = KeyPair.named(directory, "node")
     x509.make_self_signed(pair, Names("node"))
-    return ServingTls(lambda: pair).context
+    return ServingTls(lambda: pair).newest()
 
 
 def _embedded_api(directory: Path) -> ssl.SSLContext:
