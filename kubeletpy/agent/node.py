@@ -14,9 +14,8 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.node.build import RuntimeInfo, initial_node
 from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.guards.at_start import DaemonCgroups, MachineAtStart, StartSettings
-from kubeletpy.node.guards.iptables import IPTablesChains
-from kubeletpy.node.guards.kernel_settings import PROGRAMS, system_oom
-from kubeletpy.node.guards.oom_watch import MARK, OOMWatch
+from kubeletpy.node.guards.iptables import PROGRAMS, IPTablesChains
+from kubeletpy.node.guards.oom_watch import MARK, OOMWatch, system_oom
 from kubeletpy.node.lease import LeaseKeeper
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, image_summaries
 from kubeletpy.node.own_node import OwnNode

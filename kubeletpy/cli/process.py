@@ -15,8 +15,7 @@ from pathlib import Path
 from kubeletpy import config
 from kubeletpy.base.text import lines
 from kubeletpy.config.rules import parse_cpuset
-from kubeletpy.node.guards.at_start import read_sysctls
-from kubeletpy.node.guards.kernel_settings import compare, refusal
+from kubeletpy.node.guards.at_start import compare, read_sysctls, refusal
 
 OLDEST_GENERATION = 2
 EVERYTHING_EVERY_S = 3600.0

@@ -15,7 +15,7 @@ import os
 import re
 import resource
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.guards.iptables import Run, run_command
-from kubeletpy.node.guards.kernel_settings import DESIRED, WrongSetting, compare
 from kubeletpy.node.guards.oom_watch import open_kernel_log
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
 from kubeletpy.resources.cgroups.values import CgroupError
@@ -114,6 +113,51 @@ def mounts_noswap(root: Path) -> bool:
 # Kernel settings below a directory such as /proc/sys.
 
 log = logging.getLogger(__name__)
+
+
+DESIRED: Mapping[str, int] = {
+    "vm.overcommit_memory": 1,
+    "vm.panic_on_oom": 0,
+    "kernel.panic": 10,
+    "kernel.panic_on_oops": 1,
+    "kernel.keys.root_maxkeys": 1_000_000,
+    "kernel.keys.root_maxbytes": 25_000_000,
+}
+"""Memory is overcommitted, since limits are enforced elsewhere. Running out of it kills a process,
+not the machine. A kernel that panicked reboots after 10 s. Root, and so every container, has enough
+keys."""
+
+
+class WrongSetting(Struct, frozen=True):
+    """A setting that differs from what a node needs."""
+
+    name: str
+    desired: int
+    found: str
+    """The kernel's value; empty: it can't be read."""
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.found or 'not readable'}, must be {self.desired}"
+
+
+def compare(found: Mapping[str, str]) -> list[WrongSetting]:
+    """The settings that differ from ``DESIRED``; ``found``: what the kernel reports, by name."""
+    return [
+        WrongSetting(name, desired, found.get(name, "").strip()[:40])
+        for name, desired in DESIRED.items()
+        if number(found.get(name)) != desired
+    ]
+
+
+def refusal(wrong: list[WrongSetting]) -> str:
+    """Why an agent with protectKernelDefaults does not start, and what to do; empty: it does."""
+    if not wrong:
+        return ""
+    settings = " ".join(f"{each.name}={each.desired}" for each in wrong)
+    return (
+        f"kernel settings differ: {'; '.join(map(str, wrong))}: "
+        f"set them (sysctl -w {settings}), or set protectKernelDefaults to false"
+    )
 
 
 def read_sysctls(directory: Path, names: Iterable[str] = DESIRED) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.base.host import mount_table
 from kubeletpy.base.text import sizes
-from kubeletpy.node.guards import kernel_settings
+from kubeletpy.node.guards import oom_watch
 from kubeletpy.node.stats import cgroup_text, proc_text
 from tests.fuzz.target import target, text
 
@@ -49,11 +49,11 @@ def mountinfo(data: bytes) -> None:
 @target(seeds=(KILL,), parts=(b";", b"Killed process ", b"oom-kill:constraint=", b"\n", b"("))
 def kmsg(data: bytes) -> None:
     """Records of the kernel's log."""
-    kills = kernel_settings.Kills()
+    kills = oom_watch.Kills()
     for piece in data.split(b"\0"):
-        record = kernel_settings.parse_kernel_record(piece)
+        record = oom_watch.parse_kernel_record(piece)
         if record is not None and (kill := kills.add(record)) is not None:
-            assert kernel_settings.system_oom(kill).isprintable()
+            assert oom_watch.system_oom(kill).isprintable()
 
 
 @target(seeds=(CGROUP,), parts=(b"some ", b"full ", b"avg10=", b"total=", b"1e999", b"\n", b"max"))

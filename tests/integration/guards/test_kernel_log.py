@@ -16,8 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.kernel_settings import KernelRecord, Kill, parse_kernel_record
-from kubeletpy.node.guards.oom_watch import MARK, RECORD_BYTES, OOMWatch, open_kernel_log
+from kubeletpy.node.guards.oom_watch import (
+    MARK,
+    RECORD_BYTES,
+    KernelRecord,
+    Kill,
+    OOMWatch,
+    open_kernel_log,
+    parse_kernel_record,
+)
 from tools.env import kernel_limits as kernel
 
 KMSG = Path("/dev/kmsg")

@@ -14,10 +14,10 @@ from kubeletpy.node.guards.at_start import (
     GuardedHost,
     MachineAtStart,
     StartSettings,
+    compare,
     read_sysctls,
     supports_noswap,
 )
-from kubeletpy.node.guards.kernel_settings import compare
 from tests.unit.node.guards.test_kernel_settings import RIGHT, look_alike
 from tests.virtual_time import on_virtual_time
 

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 import pytest
 
 from kubeletpy.base.host.program import ProgramFailed
-from kubeletpy.node.guards.iptables import Ended, IPTablesChains, run_command
-from kubeletpy.node.guards.kernel_settings import (
+from kubeletpy.node.guards.iptables import (
     CANARY,
     FIREWALL,
     HINT,
-    IptablesExit,
-    answer,
+    Ended,
+    IPTablesChains,
+    IPTablesError,
     required_rules,
+    run_command,
 )
 from tests.virtual_time import on_virtual_time
 
@@ -70,9 +71,17 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(("code", "stated"), [(0, "YES"), (1, "NO"), (2, "FAILED"), (-9, "FAILED")])
-def test_answers(code: int, stated: str) -> None:
-    assert answer(code) is IptablesExit[stated]
+@pytest.mark.parametrize(("code", "is_done"), [(0, True), (1, False), (2, None), (-9, None)])
+async def test_exit_codes(code: int, is_done: bool | None) -> None:
+    async def run(parts: Sequence[str]) -> Ended:
+        return Ended(code, "")
+
+    chains = IPTablesChains(4, run)
+    if is_done is not None:
+        assert await chains._run_check(["iptables"]) is is_done
+        return
+    with pytest.raises(IPTablesError, match=f"iptables ended with {code}"):
+        await chains._run_check(["iptables"])
 
 
 def test_the_rule_that_kube_proxy_makes_too() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.node.guards.kernel_settings import (
+from kubeletpy.node.guards.oom_watch import (
     KernelRecord,
     Kill,
     Kills,

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.at_start import read_sysctls, settle
-from kubeletpy.node.guards.kernel_settings import DESIRED, WrongSetting, compare, refusal
+from kubeletpy.node.guards.at_start import (
+    DESIRED,
+    WrongSetting,
+    compare,
+    read_sysctls,
+    refusal,
+    settle,
+)
 
 RIGHT = {name: f"{value}\n" for name, value in DESIRED.items()}
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.node.guards.kernel_settings import Kill
-from kubeletpy.node.guards.oom_watch import MARK, OOMWatch
+from kubeletpy.node.guards.oom_watch import MARK, Kill, OOMWatch
 from tests.unit.node.guards.test_kernel_log import BEGIN, IN_GROUP, KILLED
 from tests.virtual_time import on_virtual_time
 
