@@ -15,7 +15,7 @@ from msgspec import to_builtins
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import Component, Outside, Task
-from kubeletpy.agent.core import Core, build_core
+from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, Upkeep, build_eviction
 from kubeletpy.agent.served import served, serving_certificate
 from kubeletpy.base.structs import Struct
@@ -138,7 +138,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         problems=[
             core.cgroups.problem,
             *core.node.problems(),
-            *core.manifest_problems,
+            *core.sources.problems,
             *(each.problem for each in local_apis),
         ],
     )
@@ -223,7 +223,8 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         ConfigError: the credential providers that the flags name can't be used.
         ServerError: the server can't work with these settings.
     """
-    core = build_core(settings, flags, outside)
+    core = Core(settings, flags, outside)
+    outside.metrics.node.node_name.labels(core.node_name).set(1)
     upkeep = Upkeep(
         core.runtime.collector,
         core.images.gc,
@@ -263,7 +264,7 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
 
 def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observers) -> None:
     """Connect each signal to its listeners, in the order in which they are called."""
-    signals, loop, gate, monitor = core.signals, core.loop, core.admission.gate, core.monitor
+    signals, loop, monitor = core.signals, core.loop, core.monitor
     own_node, shutdown, storage = core.node.own, core.admission.shutdown, core.storage
     pressure, certificate = eviction.pressure, observers.certificate
     signals.pod_changed.connect(loop.sync_pod)
@@ -319,10 +320,7 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         *([certificate.node_changed] if certificate is not None else []),
         *([csi_writer.node_answered] if csi_writer is not None else []),
     )
-    signals.api_back.connect(*core.api_back)
-    signals.node_health.connect(core.health.node_health)
-    signals.newest_node.connect(own_node.current)
-    signals.fits.connect(lambda pod: gate.fits(pod, loop.admitted_pods(but=pod.uid)))
+    signals.api_back.connect(*core.sources.api_back)
     if (on_connection := core.outside.on_connection) is not None:
         on_connection(monitor.connection_changed)
         on_connection(core.runtime_upkeep.connection_changed)

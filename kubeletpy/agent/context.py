@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubeletpy.agent.signals import Signals
-from kubeletpy.base.clock import Clock
+from kubeletpy.base.api import types as api
+from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings, NodeFlags, Notice
@@ -25,6 +28,7 @@ from kubeletpy.node.facts import MachineFacts, NodeAddresses, NodeOptions
 from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.devices.plugin import OpenPlugin
@@ -174,22 +178,61 @@ class Outside(Struct, frozen=True):
     """Whether the agent may listen for explain and for health checks."""
 
 
-class BuildContext(Struct, frozen=True, kw_only=True):
-    """Settings, surroundings and signals of one agent; ``started_at`` is in Unix seconds.
-
-    ``backlog`` are the pods that wait for their turn to start or stop. ``cloud_ips`` are the
-    addresses that a cloud controller has set in the Node object; None: the agent sets them.
-    """
+class BuildContext(Struct, frozen=True, dict=True, eq=False):
+    """Settings, surroundings and signals of one agent: what every part needs."""
 
     settings: KubeletSettings
     flags: NodeFlags
     outside: Outside
-    options: NodeOptions
-    recorder: KeptEvents
-    signals: Signals
-    started_at: float
-    backlog: Backlog
-    cloud_ips: NodeAddresses | None
+
+    @cached_property
+    def options(self) -> NodeOptions:
+        """The node as it is registered."""
+        ports, info = self.outside.ports, self.outside.runtime_info
+        features = NodeConfiguration(self.gates, info.features, self.settings.cpu_manager_policy)
+        return NodeOptions.from_settings(
+            self.settings,
+            self.flags,
+            hostname=self.outside.machine.facts.hostname,
+            port=self.settings.port if ports is None else ports.port,
+            declared_features=declared(features),
+        )
+
+    @cached_property
+    def signals(self) -> Signals:
+        """The signals between components."""
+        return Signals()
+
+    @cached_property
+    def life(self) -> SteadyClock:
+        """The time of this agent."""
+        return SteadyClock(self.outside.clock)
+
+    @cached_property
+    def started_at(self) -> float:
+        """When the agent was built, in Unix seconds."""
+        return self.life.now()
+
+    @cached_property
+    def backlog(self) -> Backlog:
+        """The pods that wait for their turn to start or stop."""
+        return Backlog()
+
+    @cached_property
+    def cloud_ips(self) -> NodeAddresses | None:
+        """The addresses that a cloud controller has set in the Node object; None: the agent sets
+        them."""
+        from_cloud = self.options.external_cloud_provider and self.outside.api is not None
+        return NodeAddresses(()) if from_cloud else None
+
+    @property
+    @abstractmethod
+    def recorder(self) -> KeptEvents:
+        """The recorder of events."""
+
+    @abstractmethod
+    def newest_node(self) -> api.Node:
+        """The newest known version of the node's object, whatever its source."""
 
     @property
     def host_ips(self) -> Sequence[str]:
@@ -205,6 +248,11 @@ class BuildContext(Struct, frozen=True, kw_only=True):
         return Path(self.flags.root_dir)
 
     @property
+    def pods_dir(self) -> Path:
+        """The directories of pods."""
+        return self.root / "pods"
+
+    @property
     def gates(self) -> FeatureGates:
         """The feature gates of the settings."""
         return self.settings.feature_gates
@@ -216,7 +264,7 @@ class BuildContext(Struct, frozen=True, kw_only=True):
 
     def node_uid(self) -> str:
         """The uid of the Node object; empty: the API has not shown it yet."""
-        return ((self.signals.newest_node() or {}).get("metadata") or {}).get("uid") or ""
+        return (self.newest_node().get("metadata") or {}).get("uid") or ""
 
     @property
     def kube_api(self) -> KubeApi | None:

@@ -1,22 +1,23 @@
-"""The core of an agent: what is built from what, in order, until a pod can run.
+"""The core of an agent: what is built from what, until a pod can run.
 
-One function, read from top to bottom. Each object is constructed from what stands above it;
-``components`` then has its hooks for the agent: its tasks, how it starts and how it ends. A part
-of one subject has a module of its own in this package, built by one call here. Must never decide
-anything about a pod, nor import code that only observes pods: the observers are built from the
-finished :class:`Core`.
+Each component is a member of :class:`Core`, made when it is first needed, by its constructor and
+from other members. ``components`` lists them in the order in which they start, with their hooks for
+the agent: tasks, start and end. A part of one subject has a module of its own in this package,
+built by one call here. Must never decide anything about a pod, nor import code that only observes
+pods: the observers are built from the finished core.
 
-Build a new component where everything it needs exists, and add it to ``components`` next to it; a
-new capability of a pod gets an entry in ``steps``.
+Add a new component as a member, and to ``components``; a new capability of a pod gets an entry in
+``steps``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 
-from kubeletpy.agent import resources as agent_resources
+from kubeletpy.agent import resources
 from kubeletpy.agent.agent import AgentHealth
-from kubeletpy.agent.context import BuildContext, Component, Outside, Task
+from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.node import (
     Admission,
     ApiNode,
@@ -24,17 +25,22 @@ from kubeletpy.agent.node import (
     build_guards,
     build_node,
     build_version,
+    version_components,
 )
 from kubeletpy.agent.placement import Placed, build_placement
-from kubeletpy.agent.pod_state import PodState, build_events, source_tasks
+from kubeletpy.agent.pod_state import (
+    Events,
+    PodSources,
+    PodState,
+    build_events,
+    build_sources,
+)
 from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
-from kubeletpy.agent.signals import Signals
-from kubeletpy.agent.storage import Storage, build_storage
-from kubeletpy.base.clock import SteadyClock
-from kubeletpy.base.tasks import Backlog
-from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.agent.storage import Storage
+from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import metric_label
-from kubeletpy.node.facts import NodeAddresses, NodeOptions
+from kubeletpy.kubeapi.events.writer import KeptEvents
+from kubeletpy.node.build import NodeHealth
 from kubeletpy.node.runtime import RuntimeClassHandlers, RuntimeMonitor, RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.pods.pod import Pod
@@ -48,12 +54,17 @@ from kubeletpy.podworkers.syncer import KubePodSyncer, SyncStep, TerminatingUpda
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.probes.prober import Prober
-from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.registration import DevicePluginHandler
-from kubeletpy.resources.plugins.model import DEVICE, DRA
+from kubeletpy.resources.plugins.model import DEVICE, DRA, Handlers
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
+from kubeletpy.runtime_manager.act.user_namespaces import (
+    UserNamespaceRanges,
+    settle_unknown_ranges,
+)
+from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
@@ -66,406 +77,483 @@ DRAIN_S = 1.5
 """How long a stopping agent waits for the runtime to finish the calls under way."""
 
 
-class Core(BuildContext, frozen=True, kw_only=True):
-    """The components that run pods. Observers are built from it; it refers to none of them.
+class Core(BuildContext, frozen=True, dict=True, eq=False):
+    """The components that run pods. Observers are built from it; it refers to none of them."""
 
-    Attributes:
-        components: in the order in which they start.
-        api_back: called when the API answers again.
-        manifest_problems: which manifests of static pods can't be used.
-    """
+    # -- shared state: the pods, what runs of them, what is reported about them -----------------
 
-    components: Sequence[Component]
-    state: PodState
-    admission: Admission
-    allocations: AllocationManager
-    api_back: Sequence[Callable[[], None]]
-    cgroups: agent_resources.Cgroups
-    claims: agent_resources.ClaimParts
-    devices: DeviceManager
-    health: AgentHealth
-    housekeeping: Housekeeping
-    images: Images
-    loop: SyncLoop
-    manifest_problems: Sequence[Callable[[], str]]
-    monitor: RuntimeMonitor
-    node: ApiNode
-    placement: Placed
-    probes: KubeProbeManager
-    pull_secrets: PullSecrets
-    runtime: KubeRuntimeManager
-    runtime_upkeep: RuntimeUpkeep
-    storage: Storage
-    version: VersionFollower | None
-    workers: PodWorkers
+    @cached_property
+    def events(self) -> Events:
+        """The recorder of events, and what sends them."""
+        return build_events(self.outside, self.node_name, self.backlog, self.node_uid)
+
+    @property
+    def recorder(self) -> KeptEvents:
+        """The recorder of all components."""
+        return self.events.recorder
+
+    @cached_property
+    def version(self) -> VersionFollower | None:
+        """Follows the version of the API server."""
+        return build_version(self)
+
+    @cached_property
+    def state(self) -> PodState:
+        """The state of all pods."""
+        return PodState(self)
 
     def running(self) -> list[Pod]:
         """The pods that use the node, with the resources allocated to them."""
         return [self.allocations.allocated(pod) for pod in self.state.active()]
 
-
-def build_core(  # noqa: PLR0915 - one page, read from top to bottom
-    settings: KubeletSettings, flags: NodeFlags, outside: Outside
-) -> Core:
-    """Build what runs pods. Raises ConfigError if credential providers can't be used."""
-    machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
-    info, gates, life = outside.runtime_info, settings.feature_gates, SteadyClock(clock)
-    options = NodeOptions.from_settings(
-        settings,
-        flags,
-        hostname=machine.facts.hostname,
-        port=settings.port if outside.ports is None else outside.ports.port,
-        declared_features=declared(
-            NodeConfiguration(gates, info.features, settings.cpu_manager_policy)
-        ),
-    )
-    metrics.node.node_name.labels(options.name).set(1)
-    backlog = Backlog()
-    events = build_events(outside, options.name, backlog)
-    signals, recorder = Signals(), events.recorder
-    from_cloud = options.external_cloud_provider and outside.api is not None
-    context = BuildContext(
-        settings=settings,
-        flags=flags,
-        outside=outside,
-        options=options,
-        recorder=recorder,
-        signals=signals,
-        started_at=life.now(),
-        backlog=backlog,
-        cloud_ips=NodeAddresses(()) if from_cloud else None,
-    )
-    kube_api, root, pods_dir = context.kube_api, context.root, context.root / "pods"
-    version, following = build_version(context)
-    components = [
-        Component(outside, tuple(outside.credentials)),
-        *events.components,
-        *following,
-        *build_guards(context),
-    ]
-
-    # -- shared state: the pods, what runs of them, what is reported about them -----------------
-    state = PodState(context)
-    pods, cache, active, remains = state.pods, state.cache, state.active, state.remains
-    statuses, flight = state.statuses, state.flight
-    components += state.components
-
     # -- what has been allocated to pods --------------------------------------------------------
-    rules = runtime_settings(settings, flags, machine, root, context.host_ips)
-    allocated = agent_resources.build_allocations(context, state, rules)
-    allocations = allocated.manager
-    devices, device_component = agent_resources.build_devices(context, state)
-    components += [*allocated.components, device_component]
+
+    @cached_property
+    def rules(self) -> RuntimeSettings:
+        """The settings of containers."""
+        machine = self.outside.machine
+        return runtime_settings(self.settings, self.flags, machine, self.root, self.host_ips)
+
+    @cached_property
+    def allocated(self) -> resources.Allocations:
+        """The resources allocated to pods, and those that they were last given."""
+        return resources.build_allocations(self, self.state, self.rules, self._fits)
+
+    def _fits(self, pod: Pod) -> Rejection | None:
+        """Why a resized pod would not fit next to the others; None: it does."""
+        return self.admission.gate.fits(pod, self.loop.admitted_pods(but=pod.uid))
+
+    @property
+    def allocations(self) -> AllocationManager:
+        """The resources allocated to pods."""
+        return self.allocated.manager
+
+    @cached_property
+    def devices(self) -> DeviceManager:
+        """The devices of plugins."""
+        return resources.build_devices(self, self.state)
+
+    @cached_property
+    def claims(self) -> resources.ClaimParts:
+        """The resource claims of pods, and their drivers."""
+        return resources.build_claims(self)
+
+    @cached_property
+    def placement(self) -> Placed:
+        """The positions of pods on the machine."""
+        return build_placement(self, self.state, before=(self.devices,))
+
+    @cached_property
+    def cgroups(self) -> resources.Cgroups:
+        """The cgroups of pods."""
+        return resources.build_cgroups(
+            self,
+            self.state,
+            has_no_quota=self.placement.cpus.has_no_quota,
+            active_pods=self.running,
+            has_volumes=self.directories.has_volumes,
+        )
+
+    @cached_property
+    def user_namespaces(self) -> UserNamespaceRanges:
+        """The ids that pods are mapped to."""
+        return resources.build_user_namespaces(self, self.runtime_upkeep.info)
 
     # -- volumes, and what else containers see --------------------------------------------------
-    runtime_upkeep = RuntimeUpkeep(
-        outside.runtime,
-        info,
-        read=outside.read_runtime_info,
-        changed=signals.node_changed,
-        pod_cidr=settings.pod_cidr if outside.api is None else "",
-    )
-    claims = agent_resources.build_claims(context)
-    storage = build_storage(
-        context,
-        pod=pods.get,
-        plugins={DRA: claims.drivers, DEVICE: DevicePluginHandler(devices.plugins)},
-    )
-    components += [*claims.components, *storage.components]
 
-    def recursive_read_only() -> frozenset[str]:
-        return runtime_upkeep.info().handlers_with("recursiveReadOnlyMounts")
+    @cached_property
+    def storage(self) -> Storage:
+        """The volumes of pods."""
+        drivers, plugins = self.claims.drivers, self.devices.plugins
+        handlers: Handlers = {DRA: drivers, DEVICE: DevicePluginHandler(plugins)}
+        return Storage(self, self.state.pods.get, handlers)
 
-    def options_refused() -> str:
-        if not gates.enabled(OPTIONS_GATE):
-            return f"the feature gate {OPTIONS_GATE} is off"
-        return "" if "mount_options" in runtime_upkeep.info().features else NO_OPTIONS
+    @cached_property
+    def handlers(self) -> RuntimeClassHandlers:
+        """Resolves RuntimeClasses."""
+        return RuntimeClassHandlers(self.kube_api)
 
-    handlers = RuntimeClassHandlers(kube_api)
-    mounts = ContainerMounts(
-        pods_dir,
-        cluster_domain=settings.cluster_domain,
-        recursive_read_only=recursive_read_only,
-        options_refused=options_refused,
-        handler=handlers.handler,
-        rights=storage.rights,
-    )
-
-    placement = build_placement(context, state, before=(devices,))
-    components += placement.components
-    directories = PodDirectories(
-        pods_dir,
-        release=storage.volumes.release_orphan,
-        again=signals.republish_pods,
-        swept=metrics.pods.orphan_directories,
-        desired=remains.needs_directory,
-    )
-    components.append(
-        Component(
-            directories,
-            keep=lambda found: directories.sweep_soon(found.existing),
-            close=directories.close,
+    @cached_property
+    def mounts(self) -> ContainerMounts:
+        """What is mounted into containers."""
+        return ContainerMounts(
+            self.pods_dir,
+            cluster_domain=self.settings.cluster_domain,
+            recursive_read_only=self._recursive_read_only,
+            options_refused=self._options_refused,
+            handler=self.handlers.handler,
+            rights=self.storage.rights,
         )
-    )
-    cgroups = agent_resources.build_cgroups(
-        context,
-        state,
-        has_no_quota=placement.cpus.has_no_quota,
-        active_pods=lambda: [allocations.allocated(pod) for pod in active()],
-        has_volumes=directories.has_volumes,
-    )
-    user_namespaces, namespace_component = agent_resources.build_user_namespaces(
-        context, runtime_upkeep.info
-    )
-    components += [*cgroups.components, namespace_component]
+
+    def _recursive_read_only(self) -> frozenset[str]:
+        return self.runtime_upkeep.info().handlers_with("recursiveReadOnlyMounts")
+
+    def _options_refused(self) -> str:
+        if not self.gates.enabled(OPTIONS_GATE):
+            return f"the feature gate {OPTIONS_GATE} is off"
+        return "" if "mount_options" in self.runtime_upkeep.info().features else NO_OPTIONS
+
+    @cached_property
+    def directories(self) -> PodDirectories:
+        """Removes the directories of pods that have ended."""
+        return PodDirectories(
+            self.pods_dir,
+            release=self.storage.volumes.release_orphan,
+            again=self.signals.republish_pods,
+            swept=self.outside.metrics.pods.orphan_directories,
+            desired=self.state.remains.needs_directory,
+        )
 
     # -- the runtime ----------------------------------------------------------------------------
-    images = build_images(context, state, storage.tokens)
-    components += images.components
-    runtime = KubeRuntimeManager(
-        outside.runtime,
-        images.manager,
-        recorder,
-        clock,
-        metrics.starts,
-        root_dir=str(root),
-        settings=rules,
-        # what goes into containers besides their spec, in this order
-        providers=(storage.environment, mounts, claims.manager, devices, *placement.providers),
-        runtime_handler=user_namespaces.checked(handlers.handler),
-        cgroup_parent=cgroups.parent,
-        user_namespace=user_namespaces.pod_range,
-        host_dns=lambda: host_dns(settings.resolv_conf),
-        hooks=LifecycleHookRunner(
-            outside.runtime, recorder, metrics.hooks, context.host_ips, gates.version
-        ),
-        actuated=allocated.actuated,
-        pod_limits=cgroups.limits,
-        resize_volume=storage.volumes.resize,
-        placement=placement.cpus.placement,
-        max_crash_loop_delay=settings.crash_loop_back_off.max_container_restart_period,
-        concurrent_starts=machine.concurrent_starts,
-        backlog=backlog,
-        gc_policy=GCPolicy.from_flags(flags),
-        plan_log=flight.plan,
-        sandbox_watch=cgroups.driver_check,
-    )
-    monitor = RuntimeMonitor(runtime.source.health, signals.runtime_health_changed)
-    components += [
-        Component(runtime, close=lambda: runtime.drain(DRAIN_S)),
-        Component(monitor, (Task("runtime-monitor", monitor.run),), start=monitor.check),
-    ]
+
+    @cached_property
+    def runtime_upkeep(self) -> RuntimeUpkeep:
+        """Keeps the runtime and the Node object in sync."""
+        return RuntimeUpkeep(
+            self.outside.runtime,
+            self.outside.runtime_info,
+            read=self.outside.read_runtime_info,
+            changed=self.signals.node_changed,
+            pod_cidr=self.settings.pod_cidr if self.outside.api is None else "",
+        )
+
+    @cached_property
+    def images(self) -> Images:
+        """Pulls images, and removes those that nothing uses."""
+        return build_images(self, self.state, self.storage.tokens)
+
+    @cached_property
+    def runtime(self) -> KubeRuntimeManager:
+        """Makes the runtime run what pods request, and reads back what runs."""
+        outside, cpus = self.outside, self.placement.cpus
+        mounts, claims, placed = self.mounts, self.claims.manager, self.placement.providers
+        return KubeRuntimeManager(
+            outside.runtime,
+            self.images.manager,
+            self.recorder,
+            outside.clock,
+            outside.metrics.starts,
+            root_dir=str(self.root),
+            settings=self.rules,
+            # what goes into containers besides their spec, in this order
+            providers=(self.storage.environment, mounts, claims, self.devices, *placed),
+            runtime_handler=self.user_namespaces.checked(self.handlers.handler),
+            cgroup_parent=self.cgroups.parent,
+            user_namespace=self.user_namespaces.pod_range,
+            host_dns=lambda: host_dns(self.settings.resolv_conf),
+            hooks=LifecycleHookRunner(
+                outside.runtime,
+                self.recorder,
+                outside.metrics.hooks,
+                self.host_ips,
+                self.gates.version,
+            ),
+            actuated=self.allocated.actuated,
+            pod_limits=self.cgroups.limits,
+            resize_volume=self.storage.volumes.resize,
+            placement=cpus.placement,
+            max_crash_loop_delay=self.settings.crash_loop_back_off.max_container_restart_period,
+            concurrent_starts=outside.machine.concurrent_starts,
+            backlog=self.backlog,
+            gc_policy=GCPolicy.from_flags(self.flags),
+            plan_log=self.state.flight.plan,
+            sandbox_watch=self.cgroups.driver_check,
+        )
+
+    @cached_property
+    def monitor(self) -> RuntimeMonitor:
+        """Checks the runtime's health."""
+        return RuntimeMonitor(self.runtime.source.health, self.signals.runtime_health_changed)
+
+    # -- the node -------------------------------------------------------------------------------
+
+    @cached_property
+    def node(self) -> ApiNode:
+        """The Node object, its lease, and mirror pods."""
+        return build_node(
+            self,
+            runtime_info=self.runtime_upkeep.info,
+            desired=lambda pod: self.state.pods.current(pod.uid) is not None,
+            health=self._node_health,
+            volumes_in_use=self.storage.claims.volumes_in_use,
+            volumes_in_use_written=self.storage.claims.volumes_in_use_written,
+            devices=self.devices.counts,
+        )
+
+    def _node_health(self) -> NodeHealth:
+        return self.health.node_health()
+
+    def newest_node(self) -> api.Node:
+        """The newest known version of the node's object, whatever its source."""
+        return self.node.own.current()
 
     # -- a pod's worker -------------------------------------------------------------------------
-    probes = KubeProbeManager(
-        Prober(
-            outside.runtime,
-            recorder,
-            http2=gates.enabled("H2CContainerProbe"),
-            grpc_tls=gates.enabled("GRPCContainerProbeTLS"),
-            version=gates.version,
-        ),
-        clock=clock,
-        get_status=statuses.get_status,
-        on_result=signals.probe_settled,
-        metrics=metrics.probes,
-        agent_started_at=life.beginning,
-        rng=rng,
-    )
-    components.append(
-        Component(
-            probes,
-            keep=lambda found: probes.forget_except(found.possibly_running),
-            close=probes.close,
-        )
-    )
 
-    composer = StatusComposer(
-        statuses,
-        cache,
-        recorder,
-        clock,
-        probes=probes,
-        reasons=state.reasons,
-        resizes=allocations,
-        actuated=allocated.actuated,
-        runtime_name=info.name,
-        recursive_read_only=recursive_read_only,
-        host_ips=context.host_ips,
-        on_compose=state.starts.observe_runtime,
-        holds_claims=claims.manager.holds,
-        mirror_of=pods.mirror_of,
-        device_health=agent_resources.device_health(gates, devices, claims.device_health),
-        volume_health=storage.volume_health,
-        metrics=metrics.workers,
-        status_log=flight.status,
-    )
-    components.append(Component(runtime_upkeep, (Task("runtime-upkeep", runtime_upkeep.run),)))
-    node = build_node(
-        context,
-        runtime_info=runtime_upkeep.info,
-        desired=lambda pod: pods.current(pod.uid) is not None,
-        volumes_in_use=storage.claims.volumes_in_use,
-        volumes_in_use_written=storage.claims.volumes_in_use_written,
-        devices=devices.counts,
-    )
-    mirrors, own_node = node.mirrors, node.own
-    events.of_node.lookup = own_node.uid
-    if mirrors is not None:
-        components.append(Component(mirrors, close=mirrors.close))
-    pull_secrets = PullSecrets(kube_api, recorder)
-    steps: list[SyncStep | None] = [
-        NetworkGate(monitor.network_error, recorder),
-        PodCgroup(cgroups.pods, runtime.killer.kill_pod, cache, recorder)
-        if cgroups.pods is not None
-        else None,
-        MirrorPod(mirrors) if mirrors is not None else None,
-        Directories(pods_dir, recorder),
-        Volumes(
-            storage.volumes,
-            recorder,
-            rejected=lambda reason: metrics.workers.admission_rejections.labels(
-                metric_label(reason)
-            ).inc(),
-        ),
-        pull_secrets,
-        ClaimsStep(claims.manager, recorder, clock),
-        Probes(probes),
-        RuntimeSync(
-            runtime.executor.sync_pod,
-            composer,
-            cache,
-            probes=probes,
+    @cached_property
+    def probes(self) -> KubeProbeManager:
+        """Probes containers."""
+        outside = self.outside
+        prober = Prober(
+            outside.runtime,
+            self.recorder,
+            http2=self.gates.enabled("H2CContainerProbe"),
+            grpc_tls=self.gates.enabled("GRPCContainerProbeTLS"),
+            version=self.gates.version,
+        )
+        return KubeProbeManager(
+            prober,
+            clock=outside.clock,
+            get_status=self.state.statuses.get_status,
+            on_result=self.signals.probe_settled,
+            metrics=outside.metrics.probes,
+            agent_started_at=self.life.beginning,
+            rng=outside.rng,
+        )
+
+    @cached_property
+    def composer(self) -> StatusComposer:
+        """Composes the API status of pods."""
+        state, outside, claims = self.state, self.outside, self.claims
+        return StatusComposer(
+            state.statuses,
+            state.cache,
+            self.recorder,
+            outside.clock,
+            probes=self.probes,
             reasons=state.reasons,
-            resizes=allocations,
-            is_reported=statuses.is_reported,
-            decided=state.decided,
-        ),
-    ]
-    made_steps = [step for step in steps if step is not None]
-    updates = TerminatingUpdates(made_steps, settings.sync_frequency, rng)
-    syncer = KubePodSyncer(
-        made_steps,
-        composer,
-        cache,
-        read_pod=runtime.source.read_pod_status,
-        kill_pod=runtime.killer.kill_pod,
-        probes=probes,
-        recorder=recorder,
-        clock=clock,
-        updates=updates,
-        traces=state.traces,
-    )
-    workers = PodWorkers(
-        state.machine,
-        syncer,
-        composer,
-        cache,
-        recorder=recorder,
-        clock=clock,
-        rng=rng,
-        current_pod=pods.current,
-        allocated=allocations.allocated,
-        history=state.history,
-        traces=state.traces,
-        metrics=metrics.workers,
-        on_finished=signals.pod_finished,
-        on_update=updates.touch,
-        event_log=flight.event,
-    )
-    components.append(Component(workers, close=workers.close))
+            resizes=self.allocations,
+            actuated=self.allocated.actuated,
+            runtime_name=outside.runtime_info.name,
+            recursive_read_only=self._recursive_read_only,
+            host_ips=self.host_ips,
+            on_compose=state.starts.observe_runtime,
+            holds_claims=claims.manager.holds,
+            mirror_of=state.pods.mirror_of,
+            device_health=resources.device_health(self.gates, self.devices, claims.device_health),
+            volume_health=self.storage.volume_health,
+            metrics=outside.metrics.workers,
+            status_log=state.flight.status,
+        )
+
+    @cached_property
+    def pull_secrets(self) -> PullSecrets:
+        """The step that reads pull secrets."""
+        return PullSecrets(self.kube_api, self.recorder)
+
+    @cached_property
+    def steps(self) -> list[SyncStep]:
+        """The steps of a pod's sync, in order."""
+        state, recorder, clock = self.state, self.recorder, self.outside.clock
+        runtime, mirrors, groups = self.runtime, self.node.mirrors, self.cgroups.pods
+        kill, rejections = (
+            runtime.killer.kill_pod,
+            self.outside.metrics.workers.admission_rejections,
+        )
+        steps: list[SyncStep | None] = [
+            NetworkGate(self.monitor.network_error, recorder),
+            PodCgroup(groups, kill, state.cache, recorder) if groups is not None else None,
+            MirrorPod(mirrors) if mirrors is not None else None,
+            Directories(self.pods_dir, recorder),
+            Volumes(
+                self.storage.volumes,
+                recorder,
+                rejected=lambda reason: rejections.labels(metric_label(reason)).inc(),
+            ),
+            self.pull_secrets,
+            ClaimsStep(self.claims.manager, recorder, clock),
+            Probes(self.probes),
+            RuntimeSync(
+                runtime.executor.sync_pod,
+                self.composer,
+                state.cache,
+                probes=self.probes,
+                reasons=state.reasons,
+                resizes=self.allocations,
+                is_reported=state.statuses.is_reported,
+                decided=state.decided,
+            ),
+        ]
+        return [step for step in steps if step is not None]
+
+    @cached_property
+    def workers(self) -> PodWorkers:
+        """A worker for each pod."""
+        state, outside = self.state, self.outside
+        clock, rng, recorder = outside.clock, outside.rng, self.recorder
+        updates = TerminatingUpdates(self.steps, self.settings.sync_frequency, rng)
+        syncer = KubePodSyncer(
+            self.steps,
+            self.composer,
+            state.cache,
+            read_pod=self.runtime.source.read_pod_status,
+            kill_pod=self.runtime.killer.kill_pod,
+            probes=self.probes,
+            recorder=recorder,
+            clock=clock,
+            updates=updates,
+            traces=state.traces,
+        )
+        return PodWorkers(
+            state.machine,
+            syncer,
+            self.composer,
+            state.cache,
+            recorder=recorder,
+            clock=clock,
+            rng=rng,
+            current_pod=state.pods.current,
+            allocated=self.allocations.allocated,
+            history=state.history,
+            traces=state.traces,
+            metrics=outside.metrics.workers,
+            on_finished=self.signals.pod_finished,
+            on_update=updates.touch,
+            event_log=state.flight.event,
+        )
 
     # -- what drives the workers ----------------------------------------------------------------
-    admission = build_admission(
-        context, state, workers, node=own_node, place=placement.place, devices=devices
-    )
-    gate, shutdown = admission.gate, admission.shutdown
-    dead = DeadContainers(
-        runtime.remover.container, cache, remains.removable, backlog, statuses.is_reported
-    )
-    relists = RelistHealth()
-    health = AgentHealth(
-        monitor,
-        relists,
-        cache,
-        shutdown,
-        pressures=signals.pressures,
-        storage=lambda: storage.csi.writer.problem if storage.csi is not None else "",
-        cgroups=cgroups.problem,
-    )
-    housekeeping = Housekeeping(
-        pods,
-        workers,
-        statuses,
-        cache,
-        active=active,
-        queries=state.queries,
-        delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
-        reconcile_mirror=mirrors.reconcile if mirrors is not None else lambda pod, mirror: None,
-        found=signals.pods_counted,
-        metrics=metrics.pods,
-    )
-    loop = SyncLoop(
-        state.sources,
-        merge=state.merge,
-        unread=state.unread,
-        pods=pods,
-        active=active,
-        workers=workers,
-        queries=state.queries,
-        cache=cache,
-        housekeeping=housekeeping,
-        dead_containers=dead,
-        recorder=recorder,
-        clock=clock,
-        admit=gate,
-        allocations=allocations,
-        runtime_error=health.runtime_error,
-        on_api_object=signals.pod_reported,
-        show_held=composer.show_held,
-        on_updated=gate.updated,
-        on_admitted=lambda pod: metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod)),
-    )
-    pod_tasks, manifest_problems, api_back = source_tasks(context, loop, own_node, state.decided)
-    components += [
-        *build_runtime_changes(context, state, runtime, loop, relists),
-        Component(dead, (Task("dead-containers", dead.run),)),
-        Component(gate, close=gate.close),
-        Component(loop, (Task("sync-loop", loop.run),)),
-        Component(state.sources, tuple(pod_tasks)),
-        Component(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
-    ]
-    return Core(
-        settings=settings,
-        flags=flags,
-        outside=outside,
-        options=options,
-        recorder=recorder,
-        signals=signals,
-        started_at=context.started_at,
-        backlog=backlog,
-        cloud_ips=context.cloud_ips,
-        components=components,
-        state=state,
-        admission=admission,
-        allocations=allocations,
-        api_back=api_back,
-        cgroups=cgroups,
-        claims=claims,
-        devices=devices,
-        health=health,
-        housekeeping=housekeeping,
-        images=images,
-        loop=loop,
-        manifest_problems=manifest_problems,
-        monitor=monitor,
-        node=node,
-        placement=placement,
-        probes=probes,
-        pull_secrets=pull_secrets,
-        runtime=runtime,
-        runtime_upkeep=runtime_upkeep,
-        storage=storage,
-        version=version,
-        workers=workers,
-    )
+
+    @cached_property
+    def admission(self) -> Admission:
+        """Decides which pods the node runs."""
+        return build_admission(
+            self,
+            self.state,
+            self.workers,
+            node=self.node.own,
+            place=self.placement.place,
+            devices=self.devices,
+        )
+
+    @cached_property
+    def relists(self) -> RelistHealth:
+        """Whether the runtime is relisted."""
+        return RelistHealth()
+
+    @cached_property
+    def health(self) -> AgentHealth:
+        """Combines the health of the parts."""
+        csi = self.storage.csi
+        return AgentHealth(
+            self.monitor,
+            self.relists,
+            self.state.cache,
+            self.admission.shutdown,
+            pressures=self.signals.pressures,
+            storage=lambda: csi.writer.problem if csi is not None else "",
+            cgroups=self.cgroups.problem,
+        )
+
+    @cached_property
+    def dead(self) -> DeadContainers:
+        """Removes dead containers."""
+        state, remove = self.state, self.runtime.remover.container
+        removable, reported = state.remains.removable, state.statuses.is_reported
+        return DeadContainers(remove, state.cache, removable, self.backlog, reported)
+
+    @cached_property
+    def housekeeping(self) -> Housekeeping:
+        """Cleans up after pods."""
+        state, mirrors = self.state, self.node.mirrors
+        return Housekeeping(
+            state.pods,
+            self.workers,
+            state.statuses,
+            state.cache,
+            active=state.active,
+            queries=state.queries,
+            delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
+            reconcile_mirror=mirrors.reconcile if mirrors is not None else lambda pod, mirror: None,
+            found=self.signals.pods_counted,
+            metrics=self.outside.metrics.pods,
+        )
+
+    @cached_property
+    def loop(self) -> SyncLoop:
+        """Dispatches to the workers."""
+        state, metrics = self.state, self.outside.metrics.workers
+        return SyncLoop(
+            state.sources,
+            merge=state.merge,
+            unread=state.unread,
+            pods=state.pods,
+            active=state.active,
+            workers=self.workers,
+            queries=state.queries,
+            cache=state.cache,
+            housekeeping=self.housekeeping,
+            dead_containers=self.dead,
+            recorder=self.recorder,
+            clock=self.outside.clock,
+            admit=self.admission.gate,
+            allocations=self.allocations,
+            runtime_error=self.health.runtime_error,
+            on_api_object=self.signals.pod_reported,
+            show_held=self.composer.show_held,
+            on_updated=self.admission.gate.updated,
+            on_admitted=lambda pod: metrics.pod_admitted(resource_levels(pod), qos_class(pod)),
+        )
+
+    @cached_property
+    def sources(self) -> PodSources:
+        """The sources of pods."""
+        return build_sources(self, self.loop, self.node.own, self.state.decided)
+
+    # -- the order of starting ------------------------------------------------------------------
+
+    @cached_property
+    def components(self) -> Sequence[Component]:
+        """The components with their hooks, in the order in which they start."""
+        outside, state, runtime, shutdown = (
+            self.outside,
+            self.state,
+            self.runtime,
+            self.admission.shutdown,
+        )
+        return [
+            Component(outside, tuple(outside.credentials)),
+            *self.events.components,
+            *version_components(self, self.version),
+            *build_guards(self),
+            *state.components,
+            *self.allocated.components,
+            Component(
+                self.devices,
+                (Task("devices", self.devices.plugins.run),),
+                start=self.devices.start,
+                close=self.devices.close,
+            ),
+            *self.claims.components,
+            *self.storage.components,
+            *self.placement.components,
+            Component(
+                self.directories,
+                keep=lambda found: self.directories.sweep_soon(found.existing),
+                close=self.directories.close,
+            ),
+            *self.cgroups.components,
+            Component(
+                self.user_namespaces,
+                start=lambda: settle_unknown_ranges(self.user_namespaces, outside.runtime),
+                keep=lambda found: self.user_namespaces.release_others(found.existing),
+            ),
+            *self.images.components,
+            Component(runtime, close=lambda: runtime.drain(DRAIN_S)),
+            Component(
+                self.monitor, (Task("runtime-monitor", self.monitor.run),), start=self.monitor.check
+            ),
+            Component(
+                self.probes,
+                keep=lambda found: self.probes.forget_except(found.possibly_running),
+                close=self.probes.close,
+            ),
+            Component(self.runtime_upkeep, (Task("runtime-upkeep", self.runtime_upkeep.run),)),
+            *([Component(each, close=each.close)] if (each := self.node.mirrors) else []),
+            Component(self.workers, close=self.workers.close),
+            *build_runtime_changes(self, state, runtime, self.loop, self.relists),
+            Component(self.dead, (Task("dead-containers", self.dead.run),)),
+            Component(self.admission.gate, close=self.admission.gate.close),
+            Component(self.loop, (Task("sync-loop", self.loop.run),)),
+            Component(state.sources, tuple(self.sources.tasks)),
+            Component(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
+        ]

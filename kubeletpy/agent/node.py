@@ -11,7 +11,7 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
-from kubeletpy.node.build import RuntimeInfo, initial_node
+from kubeletpy.node.build import NodeHealth, RuntimeInfo, initial_node
 from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.guards.at_start import DaemonCgroups, MachineAtStart, StartSettings
 from kubeletpy.node.guards.iptables import PROGRAMS, IPTablesChains
@@ -63,21 +63,28 @@ class ApiNode(Struct, frozen=True):
         return [Component(node, tasks)]
 
 
-def build_version(context: BuildContext) -> tuple[VersionFollower | None, list[Component]]:
-    """None, and no component: the agent's version was not resolved from anything."""
-    outside, kube_api = context.outside, context.kube_api
+def build_version(context: BuildContext) -> VersionFollower | None:
+    """None: the agent's version was not resolved from anything."""
+    outside = context.outside
     if outside.kubernetes is None:
-        return None, []
+        return None
 
     def version_differs(text: str, warning: bool) -> None:
         kind, node = WARNING if warning else NORMAL, node_reference(context.node_name)
         context.recorder.event(node, kind, Reason.KUBERNETES_VERSION_DIFFERS, text)
 
-    version = VersionFollower(
-        kube_api, outside.kubernetes, context.root, notify=version_differs, rng=outside.rng
+    kube_api, root = context.kube_api, context.root
+    return VersionFollower(
+        kube_api, outside.kubernetes, root, notify=version_differs, rng=outside.rng
     )
-    tasks = (Task("kubernetes-version", version.run),) if kube_api is not None else ()
-    return version, [Component(version, tasks)]
+
+
+def version_components(context: BuildContext, version: VersionFollower | None) -> list[Component]:
+    """The component of the follower, which has a task if there is an API."""
+    if version is None:
+        return []
+    run = version.run if context.kube_api is not None else None
+    return [Component(version, (Task("kubernetes-version", run),) if run is not None else ())]
 
 
 def build_node(
@@ -85,6 +92,7 @@ def build_node(
     *,
     runtime_info: Callable[[], RuntimeInfo],
     desired: Callable[[Pod], bool],
+    health: Callable[[], NodeHealth],
     volumes_in_use: Callable[[], list[str] | None],
     volumes_in_use_written: Callable[[], None],
     devices: Callable[[Mapping[str, str]], DeviceCounts],
@@ -120,7 +128,7 @@ def build_node(
             machine.facts,
             node_ips=node_ips,
             recorder=recorder,
-            health=signals.node_health,
+            health=health,
             runtime_info=runtime_info,
             list_images=lambda: image_summaries(outside.images),
             startup=NodeStartup(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kubeletpy.agent.context import BuildContext, Component, Outside, Task
 from kubeletpy.agent.flight_recorder import build_flight_recorder
@@ -76,16 +76,26 @@ def expected_sources(
     )
 
 
-def source_tasks(
-    context: BuildContext, loop: SyncLoop, own_node: OwnNode, decided: Decided
-) -> tuple[list[Task], list[Callable[[], str]], list[Callable[[], None]]]:
-    """A task for each source, a function that returns which manifests can't be used, for explain,
-    and what to call when the API answers again. ``decided`` records a decision about a pod (uid).
+class PodSources(NamedTuple):
+    """The sources of pods for the rest of the composition root.
+
+    Attributes:
+        tasks: one for each source.
+        problems: which manifests of static pods can't be used.
+        api_back: called when the API answers again.
     """
+
+    tasks: list[Task]
+    problems: list[Callable[[], str]]
+    api_back: list[Callable[[], None]]
+
+
+def build_sources(
+    context: BuildContext, loop: SyncLoop, own_node: OwnNode, decided: Decided
+) -> PodSources:
+    """``decided`` records a decision about a pod (uid)."""
     settings, kube_api, name = context.settings, context.kube_api, own_node.name
-    tasks: list[Task] = []
-    problems: list[Callable[[], str]] = []
-    hurry: list[Callable[[], None]] = []
+    tasks, problems, api_back = sources = PodSources([], [], [])
     if kube_api is not None:
         # the pods that the cluster has bound to this node, and the mirrors; not those of other
         # nodes: the Node authorizer would refuse
@@ -99,7 +109,7 @@ def source_tasks(
             field_selector=f"spec.nodeName={name}",
             rng=context.outside.rng,
         )
-        hurry.append(reflector.hurry)
+        api_back.append(reflector.hurry)
 
         async def follow() -> None:
             # running pods are admitted again: not before the node's labels and taints are known
@@ -140,7 +150,7 @@ def source_tasks(
         from kubeletpy.syncloop.sources.file import SuppliedSource  # few programs bring one
 
         tasks.append(Task(f"source-{source.name}", SuppliedSource(source, name, loop.deliver).run))
-    return tasks, problems, hurry
+    return sources
 
 
 class PodState:
@@ -225,15 +235,19 @@ class PodState:
 
 
 class Events(Struct, frozen=True):
-    """The recorder of all components; ``of_node`` needs a ``lookup`` of the Node object's uid."""
+    """The recorder of all components."""
 
     recorder: KeptEvents
-    of_node: NodeUidRecorder
     components: list[Component]
 
 
-def build_events(outside: Outside, node_name: str, backlog: Backlog) -> Events:
-    """Events are sent to the API, or logged without one."""
+def build_events(
+    outside: Outside, node_name: str, backlog: Backlog, node_uid: Callable[[], str]
+) -> Events:
+    """Events are sent to the API, or logged without one.
+
+    ``node_uid`` returns the uid of the Node object, for events about it.
+    """
     to: AnnotatingRecorder = LogRecorder()
     components: list[Component] = []
     if outside.api is not None:
@@ -242,11 +256,10 @@ def build_events(outside: Outside, node_name: str, backlog: Backlog) -> Events:
         )
         tasks = Task("events", writer.write_normal), Task("event-warnings", writer.write_warnings)
         components.append(Component(writer, tasks))
-    of_node = NodeUidRecorder(to, node_name)
-    recorder = KeptEvents(of_node, outside.clock)
+    recorder = KeptEvents(NodeUidRecorder(to, node_name, node_uid), outside.clock)
 
     async def announce() -> None:
         recorder.event(node_reference(node_name), NORMAL, Reason.STARTING, "Starting kubelet.")
 
     components.append(Component(recorder, start=announce))
-    return Events(recorder, of_node, components)
+    return Events(recorder, components)

@@ -19,6 +19,7 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.facts import capacity, unreserved
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
+from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import ResizeRules
@@ -35,7 +36,6 @@ from kubeletpy.resources.placement.state import StateError
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
     UserNamespaceRanges,
-    settle_unknown_ranges,
     subordinate_ids,
 )
 from kubeletpy.runtime_manager.config.resources import has_swap
@@ -91,9 +91,9 @@ def build_cgroups(
         return Cgroups(None, None, lambda pod: "", NoPodCgroupLimits(), [])
     if not isinstance(found, CgroupTree):
         return Cgroups(None, None, found.parent, found, [])
-    found.has_no_quota = has_no_quota
+    tree = CgroupTree(found.files, found.options, has_no_quota)
     pods = PodCgroups(
-        found,
+        tree,
         recorder,
         outside.metrics.node,
         node_name=context.node_name,
@@ -112,7 +112,7 @@ def build_cgroups(
         return next((pod.key for pod in active_pods() if pod.uid == uid), uid)
 
     check = DriverCheck(
-        found,
+        tree,
         recorder,
         node_name=context.node_name,
         runtime_name=outside.runtime_info.name,
@@ -120,7 +120,7 @@ def build_cgroups(
         on_change=context.signals.node_changed,
     )
     components = [component, Component(check, (Task("cgroup-driver", check.run),))]
-    return Cgroups(found, pods, pods.parent, KernelPodLimits(found, pods), components, check)
+    return Cgroups(tree, pods, pods.parent, KernelPodLimits(tree, pods), components, check)
 
 
 # Resource claims and DRA drivers.
@@ -234,11 +234,11 @@ class _Health:
 # Device plugins.
 
 
-def build_devices(context: BuildContext, state: PodState) -> tuple[DeviceManager, Component]:
-    """The manager of devices, and its component."""
+def build_devices(context: BuildContext, state: PodState) -> DeviceManager:
+    """The manager of devices."""
     outside, signals = context.outside, context.signals
     topology = outside.machine.topology
-    devices = DeviceManager(
+    return DeviceManager(
         Path(context.flags.device_plugins_dir),
         outside.metrics.devices,
         nodes=tuple(topology.nodes) or (0,) if topology is not None else (0,),
@@ -249,13 +249,6 @@ def build_devices(context: BuildContext, state: PodState) -> tuple[DeviceManager
         open_plugin=outside.device_plugins or over_socket,
         listen=outside.sockets,
     )
-    component = Component(
-        devices,
-        (Task("devices", devices.plugins.run),),
-        start=devices.start,
-        close=devices.close,
-    )
-    return devices, component
 
 
 def device_health(
@@ -288,9 +281,15 @@ class Allocations(Struct, frozen=True):
 
 
 def build_allocations(
-    context: BuildContext, state: PodState, rules: RuntimeSettings
+    context: BuildContext,
+    state: PodState,
+    rules: RuntimeSettings,
+    fits: Callable[[Pod], Rejection | None],
 ) -> Allocations:
-    """``rules`` are the settings of containers."""
+    """``rules`` are the settings of containers.
+
+    ``fits`` states why a resized pod would not fit next to the others; None: it does.
+    """
     volumes = context.gates.enabled(MEMORY_VOLUMES)
     allocated = ResourceState(context.root / "allocated_pods_state", memory_volumes=volumes)
     actuated = ResourceState(context.root / "actuated_pods_state", memory_volumes=volumes)
@@ -305,7 +304,7 @@ def build_allocations(
             cgroup_v2=rules.cgroup_v2,
         ),
         metrics=context.outside.metrics.resizes,
-        judge=context.signals.fits,
+        judge=fits,
         current=state.pods.get,
         sync=context.signals.pod_changed,
         sources_ready=state.sources.all,
@@ -330,7 +329,7 @@ def build_allocations(
 
 def build_user_namespaces(
     context: BuildContext, runtime_info: Callable[[], RuntimeInfo]
-) -> tuple[UserNamespaceRanges, Component]:
+) -> UserNamespaceRanges:
     """``runtime_info``: what the runtime reports about itself now.
 
     Raises:
@@ -338,7 +337,7 @@ def build_user_namespaces(
     """
     settings = context.settings
     try:
-        ranges = UserNamespaceRanges(
+        return UserNamespaceRanges(
             context.root / "pods",
             supporting=lambda: runtime_info().handlers_with("userNamespaces"),
             max_pods=settings.max_pods,
@@ -347,9 +346,3 @@ def build_user_namespaces(
         )
     except UnusableIds as error:
         raise ConfigError([Problem(error.source, "", str(error))]) from error
-    component = Component(
-        ranges,
-        start=lambda: settle_unknown_ranges(ranges, context.outside.runtime),
-        keep=lambda found: ranges.release_others(found.existing),
-    )
-    return ranges, component

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 
-from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.node.build import NodeHealth
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.resources.admission.checks import Rejection
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,10 +81,5 @@ class Signals(Struct, frozen=True):
     """Somebody has created the Node object anew, with another uid: the node serves that one."""
     api_back: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API answers again: the node's lease is renewed after it could not be."""
-    node_health: Question[[], NodeHealth] = field(default_factory=Question)
     pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
     """The pressure conditions that the node reports."""
-    newest_node: Question[[], api.Node | None] = field(default_factory=Question)
-    """The newest known version of the node's object, whatever its source."""
-    fits: Question[[Pod], Rejection | None] = field(default_factory=Question)
-    """Why a resized pod would not fit next to the others; None: it does."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,233 +43,292 @@ if TYPE_CHECKING:
     from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 
 
-class Storage(Struct, frozen=True):
-    """The storage objects for the rest of the composition root.
+class Storage(Struct, frozen=True, dict=True, eq=False):
+    """The storage objects, each made when it is first needed."""
 
-    Attributes:
-        objects: the configMaps and secrets of pods; connect it (``on_change``).
-        csi: None: no plugins are registered.
-        failing_watches: those that keep failing, of services and of objects that a pod (by uid)
-            uses and that were never read.
-        volume_health: of the volumes of a pod (by uid).
-    """
+    context: BuildContext
+    pod: Callable[[str], Pod | None]
+    """Finds a pod by uid."""
+    other_plugins: Handlers
+    """Handle plugin types other than CSI drivers."""
 
-    components: list[Component]
-    objects: PodObjects
-    volumes: NodeVolumes
-    claims: VolumeManager
-    meter: VolumeMeter
-    environment: ContainerEnvironment
-    tokens: PodTokens
-    rights: MountRights
-    csi: Csi | None
-    failing_watches: Callable[[str], Sequence[FailingWatch]]
-    volume_health: Callable[[str], Sequence[api.PodVolumeHealth]]
+    @cached_property
+    def slots(self) -> WatchSlots:
+        """The watches of single objects."""
+        return WatchSlots()
 
-
-def build_storage(
-    context: BuildContext, *, pod: Callable[[str], Pod | None], plugins: Handlers
-) -> Storage:
-    """``pod`` finds a pod by uid; ``plugins`` handle plugin types other than CSI drivers."""
-    settings, outside, options = context.settings, context.outside, context.options
-    recorder, signals, root = context.recorder, context.signals, context.root
-    machine, clock, rng, metrics = outside.machine, outside.clock, outside.rng, outside.metrics
-    kube_api, gates, pods_dir = context.kube_api, context.gates, root / "pods"
-    node_allocatable = allocatable(capacity(machine.facts, options), options)
-    slots = WatchSlots()
-    objects: PodObjects = WatchedObjects(kube_api, rng=rng, slots=slots)
-    strategy = settings.config_map_and_secret_change_detection_strategy
-    if kube_api is not None and strategy != "Watch":
+    @cached_property
+    def objects(self) -> PodObjects:
+        """The configMaps and secrets of pods; connect it (``on_change``)."""
+        context, kube_api = self.context, self.context.kube_api
+        strategy = context.settings.config_map_and_secret_change_detection_strategy
+        if kube_api is None or strategy == "Watch":
+            return WatchedObjects(kube_api, rng=context.outside.rng, slots=self.slots)
         from kubeletpy.kubeapi.objects_on_request import ObjectsOnRequest, object_ttl
 
         cached = strategy == "Cache"
-        objects = ObjectsOnRequest(
-            kube_api, ttl=(lambda: object_ttl(signals.newest_node() or {})) if cached else None
-        )
-    tokens = PodTokens(kube_api, clock, rng=rng)
-    tokens.on_due(signals.pod_changed)
+        ttl = (lambda: object_ttl(context.newest_node())) if cached else None
+        return ObjectsOnRequest(kube_api, ttl=ttl)
+
+    @cached_property
+    def tokens(self) -> PodTokens:
+        """The tokens of pods' service accounts."""
+        outside = self.context.outside
+        tokens = PodTokens(self.context.kube_api, outside.clock, rng=outside.rng)
+        tokens.on_due(self.context.signals.pod_changed)
+        return tokens
 
     # -- volume kinds ---------------------------------------------------------------------------
-    attaches = kube_api is not None and options.controller_attach_detach
-    kinds: list[VolumePlugin] = [
-        LatePlugin("kubernetes.io/local-volume", "local", root, lambda: _local(root)),
-        HostPathPlugin(root),
-        NfsPlugin(root),
-        LatePlugin("kubernetes.io/iscsi", "iscsi", root, lambda: _iscsi(root, kube_api, attaches)),
-        LatePlugin("kubernetes.io/fc", "fc", root, lambda: _fc(root, attaches)),
-    ]
-    plugin_components: list[Component] = []
-    csi: Csi | None = None
-    if outside.plugins is not None:
+
+    @cached_property
+    def csi(self) -> Csi | None:
+        """The plugin of CSI drivers; None: no plugins are registered."""
+        context, outside = self.context, self.context.outside
+        if outside.plugins is None:
+            return None
         csi = Csi(
-            root,
-            options.name,
-            kube_api,
-            tokens,
-            metrics.csi,
-            rng=rng,
+            context.root,
+            context.node_name,
+            context.kube_api,
+            self.tokens,
+            outside.metrics.csi,
+            rng=outside.rng,
             calls=outside.driver_calls,
         )
-        csi.writer.on_ready(signals.node_changed)
-        kinds.append(csi.plugin)
-        manager = PluginManager(
-            root / "plugins_registry",
-            {CSI: csi.handler, **plugins},
-            outside.plugins,
-            metrics.plugins,
-        )
-        plugin_components = [
-            Component(
-                csi,
-                (Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)),
-                close=csi.close,
-            ),
-            Component(manager, (Task("plugins", manager.run),)),
+        csi.writer.on_ready(context.signals.node_changed)
+        return csi
+
+    @cached_property
+    def kinds(self) -> list[VolumePlugin]:
+        """The plugins of volumes that claims are bound to."""
+        root, kube_api = self.context.root, self.context.kube_api
+        attaches = kube_api is not None and self.context.options.controller_attach_detach
+        iscsi, fc = "kubernetes.io/iscsi", "kubernetes.io/fc"
+        return [
+            LatePlugin("kubernetes.io/local-volume", "local", root, lambda: _local(root)),
+            HostPathPlugin(root),
+            NfsPlugin(root),
+            LatePlugin(iscsi, "iscsi", root, lambda: _iscsi(root, kube_api, attaches)),
+            LatePlugin(fc, "fc", root, lambda: _fc(root, attaches)),
+            *([self.csi.plugin] if self.csi is not None else []),
         ]
 
     # -- volumes of claims, volumes of pods -----------------------------------------------------
-    claims, reporter = _volume_manager(context, kinds, csi, slots)
-    meter = VolumeMeter(
-        claims.mounted,
-        claims.measure,
-        UsageReporter(recorder, metrics.volume_stats, pod),
-        clock,
-        period=settings.volume_stats_agg_period,
-        health=gates.enabled("CSIVolumeHealth"),
-        rng=rng,
-    )
-    reporter.on_change(meter.poke)
-    bundles: TrustBundles | None = None
-    if kube_api is not None and gates.enabled("ClusterTrustBundleProjection"):
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        """Reports the operations on volumes of claims."""
+        return Reporter(self.context.recorder, self.context.outside.metrics.volumes)
+
+    @cached_property
+    def claims(self) -> VolumeManager:
+        """The volumes of claims."""
+        context, outside, csi = self.context, self.context.outside, self.csi
+        options, kube_api, rng = context.options, context.kube_api, outside.rng
+        watched = WatchedObjects(
+            kube_api, rng=rng, slots=self.slots, keep=kept, read_when_forbidden=True
+        )
+        label, gate = outside.machine.kernel.selinux_label, context.gates.enabled("SELinuxMount")
+        objects = ClaimObjects(
+            watched,
+            self.kinds,
+            options.name,
+            context.newest_node,
+            controller_attaches=options.controller_attach_detach,
+            selinux=SELinux(label, gate),
+        )
+        expander = Expander(kube_api, context.recorder, outside.clock, options.name)
+        return VolumeManager(
+            self.kinds,
+            objects,
+            VolumeActs(expander, self.reporter),
+            self.reporter,
+            changed=context.signals.pod_changed,
+            in_use_changed=context.signals.node_changed,
+            full=csi.handler.full if csi is not None else lambda driver: False,
+        )
+
+    @cached_property
+    def meter(self) -> VolumeMeter:
+        """Measures how full volumes are."""
+        context, outside = self.context, self.context.outside
+        meter = VolumeMeter(
+            self.claims.mounted,
+            self.claims.measure,
+            UsageReporter(context.recorder, outside.metrics.volume_stats, self.pod),
+            outside.clock,
+            period=context.settings.volume_stats_agg_period,
+            health=context.gates.enabled("CSIVolumeHealth"),
+            rng=outside.rng,
+        )
+        self.reporter.on_change(meter.poke)
+        return meter
+
+    @cached_property
+    def bundles(self) -> TrustBundles | None:
+        """The trust bundles of projected volumes; None: there is no API, or the gate is off."""
+        context, kube_api = self.context, self.context.kube_api
+        if kube_api is None or not context.gates.enabled("ClusterTrustBundleProjection"):
+            return None
         from kubeletpy.volumes.projected.trust_bundles import TrustBundles
 
-        bundles = TrustBundles(kube_api, rng=rng)
-        bundles.on_change(signals.pod_changed)
-    certificates: PodCertificates | None = None
-    if kube_api is not None and gates.enabled("PodCertificateRequest"):
+        bundles = TrustBundles(kube_api, rng=context.outside.rng)
+        bundles.on_change(context.signals.pod_changed)
+        return bundles
+
+    @cached_property
+    def certificates(self) -> PodCertificates | None:
+        """The certificates of projected volumes; None: there is no API, or the gate is off."""
+        context, outside, kube_api = self.context, self.context.outside, self.context.kube_api
+        if kube_api is None or not context.gates.enabled("PodCertificateRequest"):
+            return None
         from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
 
         certificates = PodCertificates(
             kube_api,
-            options.name,
+            context.node_name,
             context.node_uid,
-            recorder,
-            clock,
-            metrics=metrics.pod_certificates,
-            rng=rng,
+            context.recorder,
+            outside.clock,
+            metrics=outside.metrics.pod_certificates,
+            rng=outside.rng,
         )
-        certificates.on_change(signals.pod_changed)
-    rights = MountRights(required=outside.mounts)
-    volumes = NodeVolumes(
-        pods_dir,
-        objects,
-        tokens,
-        recorder,
-        clock,
-        allocatable=node_allocatable,
-        metrics=metrics.volumes,
-        claims=claims,
-        bundles=bundles,
-        certificates=certificates,
-        features=VolumeFeatures(
-            empty_dir_mode=gates.enabled(MODE_GATE), file_owners=gates.enabled(OWNERS_GATE)
-        ),
-        rights=rights,
-    )
+        certificates.on_change(context.signals.pod_changed)
+        return certificates
 
-    # -- what container environments take from the API --------------------------------------------
-    services = ServiceList(kube_api, rng=rng) if kube_api is not None else None
-    environment = ContainerEnvironment(
-        pods_dir,
-        objects,
-        # static pods start without an API, and thus without services
-        services=None
-        if services is None
-        else lambda pod: services.of_namespace(pod.namespace, wait=not pod.is_static),
-        host_ips=context.host_ips,
-        allocatable=node_allocatable,
-    )
-    components = [
-        Component(objects, close=objects.close),
-        Component(
-            claims,
-            (Task("volumes", claims.run),),
-            keep=lambda found: claims.pods_known(),
-            close=claims.close,
-        ),
-        Component(meter, (Task("volume-usage", meter.run),)),
-        Component(tokens, close=tokens.close),
-        *([Component(bundles, close=bundles.close)] if bundles is not None else []),
-        *([Component(certificates, close=certificates.close)] if certificates is not None else []),
-        *([Component(services, (Task("services", services.run),))] if services is not None else []),
-        *plugin_components,
-    ]
+    @cached_property
+    def rights(self) -> MountRights:
+        """What the machine allows to mount."""
+        return MountRights(required=self.context.outside.mounts)
 
-    def failing_watches(uid: str) -> Sequence[FailingWatch]:
+    @cached_property
+    def allocatable(self) -> Mapping[str, str]:
+        """What the node has for pods."""
+        options = self.context.options
+        return allocatable(capacity(self.context.outside.machine.facts, options), options)
+
+    @cached_property
+    def volumes(self) -> NodeVolumes:
+        """All volumes of pods."""
+        context, gates = self.context, self.context.gates
+        return NodeVolumes(
+            context.pods_dir,
+            self.objects,
+            self.tokens,
+            context.recorder,
+            context.outside.clock,
+            allocatable=self.allocatable,
+            metrics=context.outside.metrics.volumes,
+            claims=self.claims,
+            bundles=self.bundles,
+            certificates=self.certificates,
+            features=VolumeFeatures(
+                empty_dir_mode=gates.enabled(MODE_GATE), file_owners=gates.enabled(OWNERS_GATE)
+            ),
+            rights=self.rights,
+        )
+
+    # -- what container environments take from the API ------------------------------------------
+
+    @cached_property
+    def services(self) -> ServiceList | None:
+        """The services of the cluster; None: there is no API."""
+        kube_api = self.context.kube_api
+        return None if kube_api is None else ServiceList(kube_api, rng=self.context.outside.rng)
+
+    @cached_property
+    def environment(self) -> ContainerEnvironment:
+        """Variables of containers."""
+        services = self.services
+        return ContainerEnvironment(
+            self.context.pods_dir,
+            self.objects,
+            # static pods start without an API, and thus without services
+            services=None
+            if services is None
+            else lambda pod: services.of_namespace(pod.namespace, wait=not pod.is_static),
+            host_ips=self.context.host_ips,
+            allocatable=self.allocatable,
+        )
+
+    def failing_watches(self, uid: str) -> Sequence[FailingWatch]:
+        """The watches that keep failing: of services, and of objects that a pod uses and that were
+        never read."""
+        kube_api = self.context.kube_api
         if kube_api is None:
             return ()
-        unread = [(key.resource.plural, key.namespace, key.name) for key in objects.unread(uid)]
-        return kube_api.failing_watches.of_objects({(SERVICES.plural, "", ""), *unread})
+        unread = self.objects.unread(uid)
+        keys = {(key.resource.plural, key.namespace, key.name) for key in unread}
+        return kube_api.failing_watches.of_objects({(SERVICES.plural, "", ""), *keys})
 
-    health = _health(context, csi, claims)
-    components += health.components if health is not None else ()
+    # -- health, with gate CSIVolumeHealth ------------------------------------------------------
 
-    def volume_health(uid: str) -> Sequence[api.PodVolumeHealth]:
-        return health.of_pod(uid) if health is not None else ()
+    @cached_property
+    def health(self) -> VolumeHealthMonitor | None:
+        """The health of volumes, each queried every volumeStatsAggPeriod."""
+        context, csi, gates = self.context, self.csi, self.context.gates
+        reported = version_facts(gates.version).reports_volume_health
+        if csi is None or not gates.enabled("CSIVolumeHealth") or not reported:
+            return None
+        return VolumeHealthMonitor(
+            lambda: [each for each in self.claims.mounted() if each.left.plugin == csi.plugin.name],
+            csi.plugin.health,
+            context.signals.pod_changed,
+            context.outside.clock,
+            period=context.settings.volume_stats_agg_period,
+        )
 
-    return Storage(
-        components,
-        objects,
-        volumes,
-        claims,
-        meter,
-        environment,
-        tokens,
-        rights,
-        csi,
-        failing_watches,
-        volume_health,
-    )
+    def volume_health(self, uid: str) -> Sequence[api.PodVolumeHealth]:
+        """The health of a pod's volumes."""
+        return self.health.of_pod(uid) if self.health is not None else ()
 
+    @cached_property
+    def components(self) -> list[Component]:
+        """The components, in the order in which they start."""
+        claims, services = self.claims, self.services
+        closed = (each for each in (self.bundles, self.certificates) if each is not None)
+        return [
+            Component(self.objects, close=self.objects.close),
+            Component(
+                claims,
+                (Task("volumes", claims.run),),
+                keep=lambda found: claims.pods_known(),
+                close=claims.close,
+            ),
+            Component(self.meter, (Task("volume-usage", self.meter.run),)),
+            Component(self.tokens, close=self.tokens.close),
+            *(Component(each, close=each.close) for each in closed),
+            *([Component(services, (Task("services", services.run),))] if services else []),
+            *self._plugin_components(),
+        ]
 
-def _volume_manager(
-    context: BuildContext, kinds: Sequence[VolumePlugin], csi: Csi | None, slots: WatchSlots
-) -> tuple[VolumeManager, Reporter]:
-    """The manager of claim-backed volumes, and the reporter of its operations."""
-    options, outside, signals = context.options, context.outside, context.signals
-    kube_api, recorder = context.kube_api, context.recorder
-    gate = context.gates.enabled("SELinuxMount")
-    objects = ClaimObjects(
-        WatchedObjects(kube_api, rng=outside.rng, slots=slots, keep=kept, read_when_forbidden=True),
-        kinds,
-        options.name,
-        lambda: signals.newest_node() or {},
-        controller_attaches=options.controller_attach_detach,
-        selinux=SELinux(outside.machine.kernel.selinux_label, gate),
-    )
-    reporter = Reporter(recorder, outside.metrics.volumes)
-    expander = Expander(kube_api, recorder, outside.clock, options.name)
-    manager = VolumeManager(
-        kinds,
-        objects,
-        VolumeActs(expander, reporter),
-        reporter,
-        changed=signals.pod_changed,
-        in_use_changed=signals.node_changed,
-        full=csi.handler.full if csi is not None else lambda driver: False,
-    )
-    return manager, reporter
-
-
-def _health(context: BuildContext, csi: Csi | None, claims: VolumeManager) -> StorageHealth | None:
-    gates = context.gates
-    desired = (
-        gates.enabled("CSIVolumeHealth") and version_facts(gates.version).reports_volume_health
-    )
-    if csi is None or not desired:
-        return None
-
-    return build_storage_health(context, csi, claims)
+    def _plugin_components(self) -> list[Component]:
+        context, outside, csi = self.context, self.context.outside, self.csi
+        if csi is None or outside.plugins is None:
+            return []
+        handlers = {CSI: csi.handler, **self.other_plugins}
+        registry, metrics = context.root / "plugins_registry", outside.metrics.plugins
+        manager = PluginManager(registry, handlers, outside.plugins, metrics)
+        tasks = Task("csi-drivers", csi.objects.run), Task("csi-node", csi.writer.run)
+        components = [
+            Component(csi, tasks, close=csi.close),
+            Component(manager, (Task("plugins", manager.run),)),
+        ]
+        if (health := self.health) is not None:
+            storage = StorageHealthMonitor(
+                context.node_name,
+                context.node_uid,
+                csi.drivers,
+                context.kube_api,
+                outside.metrics.csi,
+                clock=outside.clock,
+                period=context.settings.volume_stats_agg_period,
+            )
+            components += [
+                Component(health, (Task("volume-health", health.run),)),
+                Component(storage, (Task("storage-health", storage.run),)),
+            ]
+        return components
 
 
 def _local(root: Path) -> VolumePlugin:
@@ -287,42 +347,3 @@ def _fc(root: Path, controller: bool) -> VolumePlugin:
     from kubeletpy.volumes.intree.fc.plugin import FcPlugin
 
     return FcPlugin(root, controller=controller)
-
-
-# The health of volumes and of drivers' storage, loaded with gate CSIVolumeHealth.
-
-
-class StorageHealth(Struct, frozen=True):
-    """The health checks of storage; ``of_pod`` returns the health of a pod's volumes, by its
-    uid."""
-
-    components: list[Component]
-    of_pod: Callable[[str], Sequence[api.PodVolumeHealth]]
-
-
-def build_storage_health(context: BuildContext, csi: Csi, claims: VolumeManager) -> StorageHealth:
-    """Each volume and driver is queried every volumeStatsAggPeriod."""
-    outside, signals, plugin = context.outside, context.signals, csi.plugin
-    period, clock = context.settings.volume_stats_agg_period, outside.clock
-
-    volumes = VolumeHealthMonitor(
-        lambda: [each for each in claims.mounted() if each.left.plugin == plugin.name],
-        plugin.health,
-        signals.pod_changed,
-        clock,
-        period=period,
-    )
-    storage = StorageHealthMonitor(
-        context.node_name,
-        context.node_uid,
-        csi.drivers,
-        context.kube_api,
-        outside.metrics.csi,
-        clock=clock,
-        period=period,
-    )
-    components = [
-        Component(volumes, (Task("volume-health", volumes.run),)),
-        Component(storage, (Task("storage-health", storage.run),)),
-    ]
-    return StorageHealth(components, volumes.of_pod)

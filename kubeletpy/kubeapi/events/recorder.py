@@ -81,12 +81,12 @@ class NodeUidRecorder:
     first uid in its events.
     """
 
-    def __init__(self, to: AnnotatingRecorder, node_name: str) -> None:
+    def __init__(self, to: AnnotatingRecorder, node_name: str, lookup: Callable[[], str]) -> None:
+        """``lookup`` returns the uid of the Node object, which is empty before registration."""
         self._to = to
         self._name = node_name
+        self._lookup = lookup
         self._uid = ""
-        self.lookup: Callable[[], str] = str
-        """Returns the uid of the Node object; empty before registration."""
 
     def event(
         self,
@@ -99,7 +99,7 @@ class NodeUidRecorder:
     ) -> None:
         """Record an event; a node reference that has only the name gets the uid."""
         if involved.get("kind") == "Node" and involved.get("name") == self._name:
-            self._uid = self._uid or self.lookup()
+            self._uid = self._uid or self._lookup()
             if self._uid:
                 involved = {**involved, "uid": self._uid}
         self._to.event(involved, event_type, reason, message, annotations=annotations)

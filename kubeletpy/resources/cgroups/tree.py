@@ -59,12 +59,12 @@ class CgroupTree(Component):
 
     files: CgroupFilesystem
     options: TreeOptions
+    has_no_quota: Callable[[Pod], bool] = lambda pod: False
+    """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
 
     def __post_init__(self) -> None:
         self.names = self.options.names
         self._burstable_shares: int | None = None
-        self.has_no_quota: Callable[[Pod], bool] = lambda pod: False
-        """Whether a pod has exclusive CPUs, so that its CPU time is not limited."""
 
     def prepare(self) -> None:
         """Create the groups; existing ones keep everything but their fixed settings.

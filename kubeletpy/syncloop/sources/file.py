@@ -1,7 +1,7 @@
 """The sources of static pods but for a URL: manifest files, and a program's own source.
 
 Each delivers its full set to the sync loop. The source *api* is a reflector, which calls the loop
-itself (:func:`kubeletpy.agent.pod_state.source_tasks`).
+itself (:func:`kubeletpy.agent.pod_state.build_sources`).
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ class _Seen:
 
 def test_a_uid_is_resolved_once_and_only_for_this_node() -> None:
     seen, known = _Seen(), [""]
-    recorder = NodeUidRecorder(seen, "n1")
-    recorder.lookup = lambda: known[0]
+    recorder = NodeUidRecorder(seen, "n1", lambda: known[0])
     pod: api.ObjectReference = {"kind": "Pod", "name": "n1", "uid": "p"}
     for uid in ("", "u1", "u2"):
         known[0] = uid
