@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import mul
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -22,9 +22,9 @@ if str(ROOT) not in sys.path:
 
 from kubeletpy.base.text import snake_case  # noqa: E402
 from tools.rulebook.differences import allowed, listed  # noqa: E402
-from tools.rulebook.tables import REFERENCE, rows  # noqa: E402
+from tools.rulebook.tables import REFERENCE, document, rows  # noqa: E402
 
-Rows = Sequence[dict[str, str]]
+Rows = Sequence[dict[str, Any]]
 
 
 def buckets_of(text: str) -> tuple[float, ...]:
@@ -343,6 +343,40 @@ def counted_rejections(table: Rows) -> Iterator[str]:
     yield '"""Reasons that are labels of kubelet_admission_rejections_total."""'
 
 
+def operations(table: Rows) -> Iterator[str]:
+    """The name of each call of the CRI in metrics."""
+    named = {row["name"]: row["operation"] for row in table if "operation" in row}
+    yield f"OPERATIONS = {named!r}"
+    yield '"""The kubelet\'s operation_type of each call. Streams count as lists."""'
+
+
+def supported(table: Rows) -> Iterator[str]:
+    """The minor versions that the tables have columns for."""
+    minors = (int(name.partition(".")[2]) for name in filter(_VERSIONS.fullmatch, table[0]))
+    yield f"MINORS = {tuple(minors)}"
+
+
+def version_facts(table: Rows) -> Iterator[str]:
+    """A class of the facts in which versions differ, and their values."""
+    yield "from kubeletpy.base.structs import Struct"
+    yield "class VersionFacts(Struct, frozen=True):"
+    yield '    """The facts of one version: a row of versions.csv each."""'
+    yield from (f"    {row['fact']}: bool" for row in table)
+    yield "FACTS = ("
+    for name in filter(_VERSIONS.fullmatch, table[0]):
+        values = ", ".join(f"{row['fact']}={row[name] == 'yes'}" for row in table)
+        yield f"VersionFacts({values}),"
+    yield ")"
+
+
+def declared_features(table: Rows) -> Iterator[str]:
+    """A line for each feature that a node declares, with its condition in each version."""
+    yield 'DECLARED_FEATURES = """'
+    for row in table:
+        yield " ".join((row["feature"], *(row[name] for name in filter(_VERSIONS.fullmatch, row))))
+    yield '"""'
+
+
 class Module(NamedTuple):
     """A module, and the fact tables that it is written from, each with the function that does."""
 
@@ -352,6 +386,20 @@ class Module(NamedTuple):
 
 
 MODULES = (
+    Module(
+        "kubeletpy/base/generated/versions.py",
+        "The supported Kubernetes versions, and how they differ. Pure.",
+        (
+            ("features.csv", supported),
+            ("versions.csv", version_facts),
+            ("declared-features.csv", declared_features),
+        ),
+    ),
+    Module(
+        "kubeletpy/remote/generated/operations.py",
+        "The calls of the CRI in metrics. Pure.",
+        (("cri-v1.json", operations),),
+    ),
     Module(
         "kubeletpy/kubeapi/events/generated/reasons.py",
         "The reasons of events and of rejections. Pure.",
@@ -379,6 +427,11 @@ MODULES = (
 )
 
 
+def _methods(name: str) -> Rows:
+    """The calls of a protocol."""
+    return [method for service in document(name)["services"] for method in service["methods"]]
+
+
 def generated(module: Module) -> str:
     """The text of a module."""
     names = "; ".join(f"{REFERENCE.relative_to(ROOT)}/{name}" for name, _ in module.tables)
@@ -386,7 +439,8 @@ def generated(module: Module) -> str:
     head = f'"""{module.docstring}\n\n{source}\n"""\n\nfrom __future__ import annotations\n'
     body: list[str] = []
     for name, lines in module.tables:
-        body += lines([{key: cell or "" for key, cell in row.items()} for row in rows(name)])
+        table = rows(name) if name.endswith(".csv") else _methods(name)
+        body += lines([{key: cell or "" for key, cell in row.items()} for row in table])
     imports = [line for line in body if line.startswith("from ")]
     text = "\n".join((head, *imports, *(line for line in body if line not in imports)))
     for command in (["check", "--fix-only", "--select", "I"], ["format"]):

@@ -30,6 +30,7 @@ BESIDE = ("LICENSE", "README.md", "deploy", "docs", "test.sh", "tests", "tools",
 LEFT_OUT = (
     "kubeletpy/base/api/types.py",
     "kubeletpy/base/api/pod_fields.py",
+    "kubeletpy/base/generated/",
     "kubeletpy/config/generated/",
     "kubeletpy/kubeapi/events/generated/",
     "kubeletpy/metrics/generated/",

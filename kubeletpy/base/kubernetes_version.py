@@ -9,8 +9,7 @@ Apart, because every wing reads it and a new version begins here.
 
 from __future__ import annotations
 
-from functools import cache
-
+from kubeletpy.base.generated.versions import FACTS, MINORS, VersionFacts
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.version import VERSION
 
@@ -46,7 +45,7 @@ class KubernetesVersion(Struct, frozen=True):
         return f"{self.release}+kubeletpy.{VERSION}"
 
 
-SUPPORTED = (KubernetesVersion(35), KubernetesVersion(36), KubernetesVersion(37))
+SUPPORTED = tuple(KubernetesVersion(minor) for minor in MINORS)
 """From the oldest to the newest: the columns of every table that depends on the version."""
 
 OLDEST, NEWEST = SUPPORTED[0], SUPPORTED[-1]
@@ -75,40 +74,10 @@ def within(version: KubernetesVersion, *, since: str = "", until: str = "") -> b
     return first <= SUPPORTED.index(version) <= last
 
 
-# Differences that no gate, field or flag describes. Source: docs/reference/versions.csv.
-# Decisions take a fact by its name. A fact that no decision needs is removed with its row.
-
-_TABLE = """
-reports_user_namespace no no yes
-reports_volume_health no no yes
-resize_bounded_by_node yes no no
-throttling_factor_needs_gate no no yes
-"""
-"""A line for each fact: its name, then its value in each of SUPPORTED."""
-
-
-class VersionFacts(Struct, frozen=True):
-    """The facts of one version.
-
-    Attributes:
-        resize_bounded_by_node: whether the kubelet, not the API server, finds a resize infeasible
-            that requests more than the node has without its reservations.
-        reports_user_namespace: whether ``status.nodeInfo.runningInUserNamespace`` is set while
-            gate KubeletInUserNamespace is on.
-        reports_volume_health: whether ``status.volumeHealth`` of pods and ``status.storageHealth``
-            of the CSINode are set while gate CSIVolumeHealth is on.
-        throttling_factor_needs_gate: whether a ``memoryThrottlingFactor`` other than the former
-            default is refused while gate MemoryQoS is off.
-    """
-
-    resize_bounded_by_node: bool
-    reports_user_namespace: bool
-    reports_volume_health: bool
-    throttling_factor_needs_gate: bool
-
-
-@cache
 def version_facts(version: KubernetesVersion = NEWEST) -> VersionFacts:
-    """The facts of a version."""
-    values = column(_TABLE, version)
-    return VersionFacts(**{name: value == "yes" for name, value in values.items()})
+    """The differences of a version that no gate, field or flag describes.
+
+    Decisions take a fact by its name. A fact that no decision needs is removed with its row.
+    Source: docs/reference/versions.csv.
+    """
+    return FACTS[SUPPORTED.index(version)]

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -26,52 +26,8 @@ from kubeletpy.remote import errors as remote_errors
 from kubeletpy.remote import verify
 from kubeletpy.remote.connection import MAX_RECEIVE, GrpcChannel, cancellation_requested, stubs
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.generated.operations import OPERATIONS
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-
-OPERATIONS: Final = {
-    "Version": "version",
-    "Status": "status",
-    "CreateContainer": "create_container",
-    "StartContainer": "start_container",
-    "StopContainer": "stop_container",
-    "RemoveContainer": "remove_container",
-    "ListContainers": "list_containers",
-    "StreamContainers": "list_containers",
-    "ContainerStatus": "container_status",
-    "UpdateContainerResources": "update_container",
-    "ReopenContainerLog": "reopen_container_log",
-    "ExecSync": "exec_sync",
-    "Exec": "exec",
-    "Attach": "attach",
-    "RunPodSandbox": "run_podsandbox",
-    "StopPodSandbox": "stop_podsandbox",
-    "RemovePodSandbox": "remove_podsandbox",
-    "PodSandboxStatus": "podsandbox_status",
-    "ListPodSandbox": "list_podsandbox",
-    "StreamPodSandboxes": "list_podsandbox",
-    "UpdatePodSandboxResources": "update_podsandbox_resources",
-    "ContainerStats": "container_stats",
-    "ListContainerStats": "list_container_stats",
-    "StreamContainerStats": "list_container_stats",
-    "PodSandboxStats": "podsandbox_stats",
-    "ListPodSandboxStats": "list_podsandbox_stats",
-    "StreamPodSandboxStats": "list_podsandbox_stats",
-    "PortForward": "port_forward",
-    "UpdateRuntimeConfig": "update_runtime_config",
-    "CheckpointContainer": "checkpoint_container",
-    "GetContainerEvents": "get_container_events",
-    "ListMetricDescriptors": "list_metric_descriptors",
-    "ListPodSandboxMetrics": "list_podsandbox_metrics",
-    "StreamPodSandboxMetrics": "list_podsandbox_metrics",
-    "RuntimeConfig": "runtime_config",
-    "ListImages": "list_images",
-    "StreamImages": "list_images",
-    "ImageStatus": "image_status",
-    "PullImage": "pull_image",
-    "RemoveImage": "remove_image",
-    "ImageFsInfo": "image_fs_info",
-}
-"""The kubelet's operation_type of each call. Stream calls count as the lists they replace."""
 
 Answer = TypeVar("Answer", bound=Message)
 

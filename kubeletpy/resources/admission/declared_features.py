@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.base.api.quantity import parse
+from kubeletpy.base.generated.versions import DECLARED_FEATURES
 from kubeletpy.base.kubernetes_version import KubernetesVersion, column
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.gates import FeatureGates
@@ -19,23 +20,7 @@ from kubeletpy.pods.pod import Pod, is_sidecar
 
 GATE = "NodeDeclaredFeatures"
 _ABSENT = "-"
-_TABLE = """
-DRANodeAllocatableResources - - gate
-DRAOptionalNodeOperations - - gate
-ExtendWebSocketsToKubelet - gate gate
-GuaranteedQoSPodCPUResize cpus - -
-InPlacePodLevelResourcesVerticalScaling gate gate gate
-InPlacePodVerticalScalingInitContainers - gate gate
-InPlacePodVerticalScalingMemoryBackedVolumes - - gate
-RestartAllContainersOnContainerExits gate gate gate
-UserNamespacesHostNetworkSupport - user_namespaces_host_network user_namespaces_host_network
-VolumeBindMountOptions - - mount_options
-"""
-"""A line for each feature: its name, then its condition in each of SUPPORTED.
-
-``gate`` is the gate of the same name, and ``cpus`` is :func:`_resizes_exclusive_cpus`. Any other
-word is that gate and that field of the CRI's RuntimeFeatures. "-": the version lacks the feature.
-"""
+"""A version lacks the feature. Other conditions: see docs/reference/README.md."""
 
 
 class NodeConfiguration(Struct, frozen=True):
@@ -121,7 +106,7 @@ NEEDED_BY_UPDATE: Mapping[str, Callable[[Pod, Pod], bool]] = MappingProxyType(
 @cache
 def features_of(version: KubernetesVersion) -> Mapping[str, str]:
     """The features that a version has, sorted by name, each with what declares it."""
-    found = {name: by for name, by in column(_TABLE, version).items() if by != _ABSENT}
+    found = {name: by for name, by in column(DECLARED_FEATURES, version).items() if by != _ABSENT}
     return MappingProxyType(dict(sorted(found.items())))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from kubeletpy import config
-from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion, version_facts
+from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion
 from kubeletpy.config.fields import FIELDS, known_fields
 from kubeletpy.config.flags import FLAGS
 from tools.rulebook.tables import rows
@@ -50,14 +49,9 @@ def test_fields_and_defaults_of_a_version(version: KubernetesVersion) -> None:
             assert in_document(document, path) == float(default)
 
 
-@pytest.mark.parametrize("version", SUPPORTED, ids=str)
-def test_facts_of_a_version(version: KubernetesVersion) -> None:
-    desired = {row["fact"]: row[str(version)] == "yes" for row in rows("versions.csv")}
-    assert structs.asdict(version_facts(version)) == desired
-
-
-def test_the_table_has_a_column_for_each_version_and_no_other() -> None:
-    columns = [column for column in rows("features.csv")[0] if column[0].isdigit()]
+@pytest.mark.parametrize("table", ["declared-features.csv", "features.csv", "versions.csv"])
+def test_a_table_has_a_column_for_each_version_and_no_other(table: str) -> None:
+    columns = [column for column in rows(table)[0] if column[0].isdigit()]
     assert columns == [str(version) for version in SUPPORTED]
 
 

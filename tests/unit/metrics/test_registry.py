@@ -12,7 +12,7 @@ from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.metrics.families import MAX_SERIES
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.resources import size_bucket
-from kubeletpy.remote.calls import OPERATIONS
+from kubeletpy.remote.generated.operations import OPERATIONS
 
 MEGABYTE = 1024 * 1024
 

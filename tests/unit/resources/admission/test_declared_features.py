@@ -38,11 +38,7 @@ def version_of(text: str) -> KubernetesVersion:
     return found
 
 
-@pytest.mark.parametrize("version", SUPPORTED, ids=str)
-def test_the_registry_is_that_of_the_table(version: KubernetesVersion) -> None:
-    table = {row["feature"]: row[str(version)] for row in rows("declared-features.csv")}
-    assert dict(features_of(version)) == {name: by for name, by in table.items() if by != "-"}
-    assert list(features_of(version)) == sorted(features_of(version))
+def test_features_are_needed_where_the_table_says_so() -> None:
     needed = {
         row["feature"]
         for row in rows("declared-features.csv")
