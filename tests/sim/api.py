@@ -30,7 +30,7 @@ from kubeletpy.kubeapi.protocol import (
 )
 from kubeletpy.kubeapi.transport import Inflater
 from kubeletpy_up import errors as refusals
-from kubeletpy_up.registry.list_options import NOT_OLDER, ListOptions
+from kubeletpy_up.registry.reading import NOT_OLDER, ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy_up.storage.watch import Subscription

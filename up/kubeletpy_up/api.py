@@ -19,11 +19,10 @@ from kubeletpy.base.host import files
 from kubeletpy.base.tasks import Lasting, cancel_tasks, run_all
 from kubeletpy_up.controllers.binder import Binder
 from kubeletpy_up.controllers.csr_controller import LIFETIME_S, CertificateController
-from kubeletpy_up.controllers.device_claims import DeviceClaims
-from kubeletpy_up.controllers.ephemeral_claims import EphemeralClaims
 from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.local_provisioner import LocalProvisioner
 from kubeletpy_up.controllers.node_lifecycle import NodeLifecycle
+from kubeletpy_up.controllers.pod_claims import DeviceClaims, EphemeralClaims
 from kubeletpy_up.controllers.scheduler import Scheduler
 from kubeletpy_up.controllers.service_notices import ServiceNotices
 from kubeletpy_up.controllers.volume_protection import VolumeProtection

@@ -6,25 +6,16 @@ gives the reason and an alternative. Must never name a kind that something here 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from kubeletpy_up.data import load_json
 
 PAGE = 'docs/embedded-api.md, "Kinds of a cluster"'
 """Where the refusals are explained."""
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 WRITES = frozenset({"create", "patch", "update"})
-
-_POD = "apply the pod template ({}) as a Pod"
-_CONTROLLERS = "runs no controllers"
-_RBAC = ("has no RBAC", "use the administrator's kubeconfig")
-_TRAFFIC = ("routes and filters no traffic", "connect to the addresses of Pods")
-_EXTENSIONS = ("serves built-in kinds only", "")
-_ADMISSION = ("calls no webhooks and evaluates no policies", "")
-_QUOTAS = ("enforces no quotas", "set requests and limits in the Pods")
-
-
-def _workload(path: str = "spec.template") -> tuple[str, str]:
-    return _CONTROLLERS, _POD.format(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +34,8 @@ class ClusterKind:
     why: str
     instead: str = ""
     namespaced: bool = True
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
+    short_names: Sequence[str] = ()
+    categories: Sequence[str] = ()
 
     @property
     def refusal(self) -> str:
@@ -78,112 +69,7 @@ def second_node(own: str) -> str:
     return refusal("The Node is not registered", f'serves only its own node "{own}"')
 
 
-_ALL = ("all",)
-_APPS = ("apps", "v1")
-_POLICIES = "admissionregistration.k8s.io"
-_RBAC_GROUP = ("rbac.authorization.k8s.io", "v1")
-_NETWORK = ("networking.k8s.io", "v1")
-
-CLUSTER_KINDS = (
-    ClusterKind(
-        "",
-        "v1",
-        "ReplicationController",
-        "replicationcontrollers",
-        *_workload(),
-        True,
-        ("rc",),
-        _ALL,
-    ),
-    ClusterKind("", "v1", "PodTemplate", "podtemplates", *_workload("template")),
-    ClusterKind("", "v1", "ResourceQuota", "resourcequotas", *_QUOTAS, True, ("quota",)),
-    ClusterKind("", "v1", "LimitRange", "limitranges", *_QUOTAS, True, ("limits",)),
-    ClusterKind(*_APPS, "ControllerRevision", "controllerrevisions", _CONTROLLERS),
-    ClusterKind(*_APPS, "DaemonSet", "daemonsets", *_workload(), True, ("ds",), _ALL),
-    ClusterKind(*_APPS, "Deployment", "deployments", *_workload(), True, ("deploy",), _ALL),
-    ClusterKind(*_APPS, "ReplicaSet", "replicasets", *_workload(), True, ("rs",), _ALL),
-    ClusterKind(*_APPS, "StatefulSet", "statefulsets", *_workload(), True, ("sts",), _ALL),
-    ClusterKind(
-        "batch",
-        "v1",
-        "CronJob",
-        "cronjobs",
-        *_workload("spec.jobTemplate.spec.template"),
-        True,
-        ("cj",),
-        _ALL,
-    ),
-    ClusterKind("batch", "v1", "Job", "jobs", *_workload(), True, (), _ALL),
-    ClusterKind(
-        "autoscaling",
-        "v2",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        _CONTROLLERS,
-        "apply as many Pods as are needed",
-        True,
-        ("hpa",),
-        _ALL,
-    ),
-    ClusterKind(
-        "autoscaling",
-        "v1",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        _CONTROLLERS,
-        "apply as many Pods as are needed",
-        True,
-        ("hpa",),
-        _ALL,
-    ),
-    ClusterKind(
-        "policy",
-        "v1",
-        "PodDisruptionBudget",
-        "poddisruptionbudgets",
-        "limits no evictions",
-        "evict Pods one by one",
-        True,
-        ("pdb",),
-    ),
-    ClusterKind(*_NETWORK, "Ingress", "ingresses", *_TRAFFIC, True, ("ing",)),
-    ClusterKind(*_NETWORK, "IngressClass", "ingressclasses", *_TRAFFIC, False),
-    ClusterKind(*_NETWORK, "NetworkPolicy", "networkpolicies", *_TRAFFIC, True, ("netpol",)),
-    ClusterKind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", *_TRAFFIC),
-    ClusterKind(*_RBAC_GROUP, "ClusterRole", "clusterroles", *_RBAC, False),
-    ClusterKind(*_RBAC_GROUP, "ClusterRoleBinding", "clusterrolebindings", *_RBAC, False),
-    ClusterKind(*_RBAC_GROUP, "Role", "roles", *_RBAC),
-    ClusterKind(*_RBAC_GROUP, "RoleBinding", "rolebindings", *_RBAC),
-    ClusterKind(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-        *_EXTENSIONS,
-        False,
-        ("crd", "crds"),
-    ),
-    ClusterKind("apiregistration.k8s.io", "v1", "APIService", "apiservices", *_EXTENSIONS, False),
-    *(
-        ClusterKind(_POLICIES, "v1", kind, plural, *_ADMISSION, False)
-        for kind, plural in (
-            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
-        )
-    ),
-    ClusterKind(
-        "storage.k8s.io",
-        "v1",
-        "VolumeAttributesClass",
-        "volumeattributesclasses",
-        "changes no attributes of volumes",
-        "",
-        False,
-        ("vac",),
-    ),
-)
+CLUSTER_KINDS = tuple(ClusterKind(*row) for row in load_json("cluster-kinds.json"))
 
 
 def definitions() -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from kubeletpy_up import errors
 from kubeletpy_up.http import bodies
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.writing import APPLY
 from kubeletpy_up.requests import WriteOptions, is_dry_run
 

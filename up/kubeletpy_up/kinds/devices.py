@@ -1,4 +1,4 @@
-"""Rules of the API for device claims and slices, beyond storing them. Pure.
+"""Rules of the API for device claims, beyond storing them. Pure.
 
 Source: strategies of resource.k8s.io/v1 of an API server.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.errors import Cause, invalid
 from kubeletpy_up.resources import ResourceInfo
@@ -22,24 +21,6 @@ _ADMIN_PARTS = (
     f"Forbidden: admin access to devices requires the `{ADMIN_LABEL}: true` label on the "
     "containing namespace"
 )
-
-
-def with_added_taints(resource_slice: JSON, now: float) -> JSON:
-    """A slice whose taints have the time at which they were added."""
-    spec = resource_slice.get("spec") or {}
-    if not any(device.get("taints") for device in spec.get("devices") or ()):
-        return resource_slice
-    devices = [
-        {**device, "taints": [_since(taint, now) for taint in device["taints"]]}
-        if device.get("taints")
-        else device
-        for device in spec["devices"]
-    ]
-    return {**resource_slice, "spec": {**spec, "devices": devices}}
-
-
-def _since(taint: JSON, now: float) -> JSON:
-    return {**taint, "timeAdded": taint.get("timeAdded") or format_time(now)}
 
 
 def claim_status(new: JSON, old: JSON) -> JSON:

@@ -108,8 +108,6 @@ def after_defaults(info: ResourceInfo, obj: JSON, context: Context) -> JSON:
         return {**obj, "status": storage.volume_status(obj, {}, context.now)}
     if info.key in (devices.CLAIMS, devices.TEMPLATES):
         _check_admin(info, obj, "", context)
-    if info.key == devices.SLICES:
-        return devices.with_added_taints(obj, context.now)
     return obj
 
 
@@ -158,8 +156,6 @@ def changed(info: ResourceInfo, new: JSON, old: JSON, subresource: str, context:
         return fold_string_data(new)
     if info.plural == "services":
         return _service_update(new, old, context)
-    if info.key == devices.SLICES:
-        return devices.with_added_taints(new, context.now)
     return new
 
 

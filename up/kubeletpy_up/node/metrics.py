@@ -24,7 +24,7 @@ from kubeletpy_up.node.usage_samples import (
     pod_usages,
     used,
 )
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import CONTROLLER, Caller, Route
 from kubeletpy_up.resources import ResourceInfo
 

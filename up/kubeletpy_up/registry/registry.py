@@ -22,8 +22,8 @@ from kubeletpy_up.auth.authorizer import Request, named_in
 from kubeletpy_up.cluster_kinds import WRITES, second_node
 from kubeletpy_up.registry import namespaces, reading
 from kubeletpy_up.registry.cluster import Cluster
-from kubeletpy_up.registry.list_options import EVERYTHING, ListOptions
 from kubeletpy_up.registry.namespaces import NamespaceController
+from kubeletpy_up.registry.reading import EVERYTHING, ListOptions
 from kubeletpy_up.registry.removal import Remover
 from kubeletpy_up.registry.subresources import Subresources
 from kubeletpy_up.registry.writing import Writer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, DeleteOptions, node_caller
 from tests.unit.kubeletpy_up.helpers import NODE, bound_pod, make_registry, node, pod, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy_up.controllers.binder import Binder
-from kubeletpy_up.controllers.ephemeral_claims import EphemeralClaims
+from kubeletpy_up.controllers.pod_claims import EphemeralClaims
 from kubeletpy_up.controllers.scheduler import Scheduler
 from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kubeletpy_up.controllers.device_claims import POD_CLAIM, DeviceClaims
 from kubeletpy_up.controllers.garbage_collector import GarbageCollector
+from kubeletpy_up.controllers.pod_claims import POD_CLAIM, DeviceClaims
 from kubeletpy_up.controllers.pod_devices import FINALIZER, NOT_ALLOCATED
 from kubeletpy_up.controllers.scheduler import Scheduler
 from kubeletpy_up.errors import ApiError

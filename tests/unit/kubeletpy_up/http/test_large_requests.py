@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.http.workshop import Workshop
+from kubeletpy_up.http.handler import Workshop
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN

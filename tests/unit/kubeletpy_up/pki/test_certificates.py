@@ -26,7 +26,7 @@ from kubeletpy_up.controllers.csr_controller import CertificateController
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.pki import csr_rules
 from kubeletpy_up.pki.csr_rules import REQUESTS
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, WriteOptions, node_caller
 from kubeletpy_up.storage.store import Store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions, WriteOptions
 from tests.unit.kubeletpy_up.helpers import (
     NODE,

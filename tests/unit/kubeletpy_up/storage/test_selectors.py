@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.storage.selectors import parse_fields, parse_labels
 from tests.unit.kubeletpy_up.helpers import make_registry

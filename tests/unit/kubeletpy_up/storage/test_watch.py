@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy_up.registry.list_options import ListOptions
+from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription

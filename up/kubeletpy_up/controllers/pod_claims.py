@@ -1,8 +1,9 @@
-"""Creates pods' device claims from their templates, and deallocates claims that nobody uses.
+"""Creates the claims of pods from templates: claims of devices, and of ephemeral volumes.
 
-Another program allocates them. A claim's ``status.reservedFor`` lists its users: the scheduler adds
-pods, this controller removes those that have ended, and the allocation with the last one. The
-garbage collector deletes claims of removed pods. Source: a cluster's resource claim controller.
+The garbage collector deletes the claims of removed pods. Another program allocates devices. A
+device claim's ``status.reservedFor`` lists its users: the scheduler adds pods, the controller here
+removes those that have ended, and the allocation with the last one. Source: a cluster's resource
+claim controller.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kubeletpy_up.auth.node_restriction import device_claim_names
 from kubeletpy_up.controllers.claim_matching import owner_of
 from kubeletpy_up.controllers.pod_devices import FINALIZER, owned_by, reserved
 from kubeletpy_up.controllers.reconciler import Key, Reconciler, key_of
+from kubeletpy_up.kinds import storage
 from kubeletpy_up.kinds.devices import CLAIMS, TEMPLATES
 from kubeletpy_up.kinds.meta import with_metadata
 from kubeletpy_up.requests import CONTROLLER
@@ -166,3 +168,55 @@ class DeviceClaims(Reconciler):
 
 def _has_ended(pod: JSON) -> bool:
     return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
+
+
+def claim_for(pod: JSON, volume: JSON) -> JSON:
+    """The claim of a pod's ephemeral volume: the pod is its controller. Pure."""
+    about = pod["metadata"]
+    template = (volume["ephemeral"] or {}).get("volumeClaimTemplate") or {}
+    supplied = template.get("metadata") or {}
+    owner = {**owned_by(pod), "blockOwnerDeletion": True}
+    kept = {key: supplied[key] for key in ("labels", "annotations") if supplied.get(key)}
+    name = f"{about['name']}-{volume['name']}"
+    metadata = {**kept, "name": name, "ownerReferences": [owner]}
+    return {"metadata": metadata, "spec": template.get("spec") or {}}
+
+
+class EphemeralClaims(Reconciler):
+    """Creates the claims of ephemeral volumes while it runs."""
+
+    component = "ephemeral_volume"
+
+    def everything(self) -> Iterable[Key]:
+        """All pods: each may have ephemeral volumes."""
+        return [key_of("pods", pod) for pod in self.all_of("pods")]
+
+    def concerned(self, change: Change) -> Iterable[Key]:
+        """A new pod, and the pod of a deleted claim."""
+        if change.resource == "pods" and change.type == "ADDED":
+            yield key_of("pods", change.object)
+        elif change.resource == storage.CLAIMS and change.type == "DELETED":
+            owner = owner_of(change.object)
+            if owner is not None:
+                yield "pods", change.object["metadata"]["namespace"], owner["name"]
+
+    def check(self, key: Key) -> None:
+        """Create the claims that a pod lacks."""
+        pod = self.find(key)
+        if pod is None:
+            return
+        about = pod["metadata"]
+        if about.get("deletionTimestamp") or _has_ended(pod):
+            return
+        for volume in (pod.get("spec") or {}).get("volumes") or ():
+            if not volume.get("ephemeral"):
+                continue
+            claim = claim_for(pod, volume)
+            name = claim["metadata"]["name"]
+            known = self.registry.find(storage.CLAIMS, about["namespace"], name)
+            if known is None:
+                self.registry.create(CONTROLLER, storage.CLAIMS, claim, about["namespace"])
+            elif (owner_of(known) or {}).get("uid") != about["uid"]:
+                where = f"{about['namespace']}/{name}"
+                message = f"PVC {where} was not created for the pod: the pod is not its owner"
+                self.report("Pod", pod, "Warning", "FailedBinding", message)
