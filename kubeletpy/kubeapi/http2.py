@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import h2.config
 import h2.connection
@@ -19,29 +19,31 @@ import h2.exceptions
 import h2.settings
 from h2.errors import ErrorCodes
 
-from kubeletpy.base.wire.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway
+from kubeletpy.base.wire.http2 import (
+    BROKEN,
+    MAX_FRAME_BYTES,
+    FrameError,
+    Frames,
+    GoAway,
+    Headers,
+    Http2Client,
+    broken,
+    error_name,
+    status_of,
+)
 from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.http2_limits import Load
 from kubeletpy.kubeapi.transport import Response, StreamRefused, TransportError
 
-Headers = Sequence[tuple[bytes, bytes]]
-_MALFORMED = (h2.exceptions.H2Error, ValueError, LookupError, TypeError, AssertionError)
-"""Exceptions of h2 for bytes of a server: its own, and those of cases that it does not foresee."""
 _FLOOD = "too many frames that carry no answer"
 _PING = b"kubelet?"
-_SETTINGS = {
-    h2.settings.SettingCodes.ENABLE_PUSH: 0,
-    h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: limits.STREAM_WINDOW,
-    h2.settings.SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
-    h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: limits.MAX_HEADER_BYTES,
-}
 
 
 class _State(h2.connection.H2Connection):
     MAX_CLOSED_STREAMS = 1024  # 65,536 of them would take 10 MB
 
 
-class Http2Connection(asyncio.Protocol):
+class Http2Connection(Http2Client, asyncio.Protocol):
     """An open connection; :attr:`load` states what it can take."""
 
     def __init__(
@@ -53,14 +55,19 @@ class Http2Connection(asyncio.Protocol):
             changed: called when a stream has ended, or when the connection is lost.
             lost: called once with the reason when it breaks, or when the server ends it.
         """
+        super().__init__(
+            limits.MAX_HEADER_BYTES,
+            INITIAL_WINDOW_SIZE=limits.STREAM_WINDOW,
+            MAX_FRAME_SIZE=MAX_FRAME_BYTES,
+        )
         self._loop = asyncio.get_running_loop()
         self._changed = changed
         self._streams: dict[int, Stream] = {}
         self._senders: set[Stream] = set()
-        self._splitter = FrameSplitter()
         self._transport: asyncio.Transport | None = None
         self._error: TransportError | None = None
-        self._ending = False
+        self.ending = False
+        """It takes no new streams, and closes with its last one."""
         self._paused = False
         self._flushing = False
         self._allowed = limits.FIRST_STREAMS
@@ -76,35 +83,12 @@ class Http2Connection(asyncio.Protocol):
         """A request's time is up without a sign of the server; nothing has arrived since."""
         self._guard = limits.FloodGuard(self._heard)
         self._timer: asyncio.TimerHandle | None = None
-        self._h2 = _State(
-            h2.config.H2Configuration(
-                client_side=True,
-                header_encoding=None,
-                validate_outbound_headers=False,  # they are ours; a third of the time of sending
-                normalize_outbound_headers=False,
-            )
-        )
-        self._h2.local_settings = h2.settings.Settings(client=True, initial_values=_SETTINGS)
-        self._handlers: dict[type[h2.events.Event], Callable[[Any], None]] = {
-            h2.events.ResponseReceived: self._on_head,
-            h2.events.InformationalResponseReceived: self._on_informational,
-            h2.events.DataReceived: self._on_data,
-            h2.events.StreamEnded: self._on_end,
-            h2.events.StreamReset: self._on_reset,
-            h2.events.WindowUpdated: self._on_window,
-            h2.events.RemoteSettingsChanged: self._on_settings,
-        }
 
     @property
     def load(self) -> Load:
         """Its streams, and whether it takes more."""
-        usable = not self._ending and self._error is None and not self._suspect
+        usable = not self.ending and self._error is None and not self._suspect
         return Load(usable, len(self._streams), self._allowed)
-
-    @property
-    def ending(self) -> bool:
-        """Whether it closes with its last stream."""
-        return self._ending
 
     @property
     def lost(self) -> bool:
@@ -121,7 +105,7 @@ class Http2Connection(asyncio.Protocol):
             deadline: for the whole response, on the loop's clock.
 
         Raises:
-            Refused: the server has not begun with it.
+            StreamRefused: the server has not begun with it.
             TransportError: no response.
         """
         stream = self._open(head, data, deadline)
@@ -139,14 +123,14 @@ class Http2Connection(asyncio.Protocol):
             raise StreamRefused(str(self._error))
         try:
             number = self._h2.get_next_available_stream_id()
-            self._h2.send_headers(number, cast("Any", head), end_stream=not data)
+            self._h2.send_headers(number, head, end_stream=not data)
         except h2.exceptions.TooManyStreamsError:
             raise StreamRefused("the server allows no more streams") from None
         except h2.exceptions.NoAvailableStreamIDError:
             self.retire()
             raise StreamRefused("the connection has had all its streams") from None
-        except _MALFORMED as error:
-            raise self._give_up(_plain(error)) from None
+        except BROKEN as error:
+            raise self.abandon(broken(error)) from None
         if not self._streams:
             self._quiet_since = self._loop.time()
         stream = self._streams[number] = Stream(self, number, deadline)
@@ -161,30 +145,21 @@ class Http2Connection(asyncio.Protocol):
         at = 0
         try:
             while at < len(data) and not stream.closed:
-                size = 0
-                if not self._paused:
-                    window = self._h2.local_flow_control_window(stream.number)
-                    size = min(window, self._h2.max_outbound_frame_size, len(data) - at)
-                if size <= 0:
+                size = 0 if self._paused else self._send_part(stream.number, data, at)
+                if not size:
                     await stream.changed()
                     continue
-                last = at + size == len(data)
-                self._h2.send_data(stream.number, data[at : at + size], end_stream=last)
                 self._flush_soon()
                 at += size
-        except _MALFORMED as error:
-            raise self._give_up(_plain(error)) from None
+        except BROKEN as error:
+            raise self.abandon(broken(error)) from None
         finally:
             self._senders.discard(stream)
 
     def retire(self) -> None:
         """Take no new streams; close with the last one."""
-        self._ending = True
+        self.ending = True
         self._close_if_over()
-
-    def abandon(self, why: str) -> None:
-        """Close now; all streams fail."""
-        self._give_up(why)
 
     # asyncio's part
 
@@ -207,29 +182,15 @@ class Http2Connection(asyncio.Protocol):
             self._suspect = False
             self._changed()
         try:
-            for piece in self._splitter.split(data):
-                if isinstance(piece, GoAway):
-                    self._on_goaway(piece)
-                    continue
-                if self._guard.exceeded(piece.control, now):
-                    raise FrameError(_FLOOD)
-                for event in self._h2.receive_data(piece.data):
-                    handler = self._handlers.get(type(event))
-                    if handler is not None:
-                        handler(event)
-                if self._error is not None:
-                    return
-        except (FrameError, *_MALFORMED) as error:
-            self._give_up(_plain(error))
+            self.handle(data)
+        except BROKEN as error:
+            self.abandon(broken(error))
         else:
             self._flush()
 
-    def eof_received(self) -> None:
-        """The server sends no more: the connection closes."""
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Make all streams fail."""
-        self._give_up(str(exc) if exc is not None and str(exc) else "the server closed it")
+        self.abandon(str(exc) if exc is not None and str(exc) else "the server closed it")
 
     def pause_writing(self) -> None:
         """Stop sending bodies: the transport's buffer is full."""
@@ -242,17 +203,18 @@ class Http2Connection(asyncio.Protocol):
 
     # events from the server
 
-    def _on_head(self, event: h2.events.ResponseReceived) -> None:
-        stream = self._streams.get(event.stream_id or 0)
-        headers: Headers = cast("Any", event.headers)
-        status = next((value for name, value in headers if name == b":status"), b"")
-        if not (status.isdigit() and 200 <= int(status) <= 599):
-            raise FrameError("an answer without a status")
-        if stream is not None:
-            stream.answered(int(status), headers)
+    def _count(self, piece: Frames | GoAway) -> None:
+        if isinstance(piece, Frames) and self._guard.exceeded(piece.control, self._heard):
+            raise FrameError(_FLOOD)
 
-    def _on_informational(self, _event: h2.events.InformationalResponseReceived) -> None:
-        if self._guard.exceeded(1, self._loop.time()):
+    def _on_head(self, event: h2.events.ResponseReceived) -> None:
+        status = status_of(event.headers)
+        stream = self._streams.get(event.stream_id or 0)
+        if stream is not None:
+            stream.answered(status, event.headers)
+
+    def _on_interim(self, _event: h2.events.InformationalResponseReceived) -> None:
+        if self._guard.exceeded(1, self._heard):
             raise FrameError(_FLOOD)
 
     def _on_data(self, event: h2.events.DataReceived) -> None:
@@ -285,7 +247,9 @@ class Http2Connection(asyncio.Protocol):
         if event.error_code == ErrorCodes.REFUSED_STREAM:
             stream.fail(StreamRefused("the server refused the stream"))
         else:
-            stream.fail(TransportError(f"the server reset the stream: {_name(event.error_code)}"))
+            stream.fail(
+                TransportError(f"the server reset the stream: {error_name(event.error_code)}")
+            )
 
     def _on_window(self, _event: h2.events.WindowUpdated) -> None:
         self._wake_senders()
@@ -300,15 +264,25 @@ class Http2Connection(asyncio.Protocol):
         self._changed()
 
     def _on_goaway(self, event: GoAway) -> None:
-        self._ending = True
-        reason = f" ({_name(event.code)}{': ' if event.text else ''}{event.text})"
-        self._report_lost(f"the server ended it{reason}")
+        self.ending = True
+        self._report_lost(f"the server ended it ({event.reason})")
         for number in [each for each in self._streams if each > event.last_stream]:
             stream = self._forget(number)
             if stream is not None:
-                stream.fail(StreamRefused(f"the server ended the connection{reason}"))
+                stream.fail(StreamRefused(f"the server ended the connection ({event.reason})"))
         self._close_if_over()
         self._changed()
+
+    state = _State
+    handlers = {  # noqa: RUF012
+        h2.events.ResponseReceived: _on_head,
+        h2.events.InformationalResponseReceived: _on_interim,
+        h2.events.DataReceived: _on_data,
+        h2.events.StreamEnded: _on_end,
+        h2.events.StreamReset: _on_reset,
+        h2.events.WindowUpdated: _on_window,
+        h2.events.RemoteSettingsChanged: _on_settings,
+    }
 
     # requests from streams
 
@@ -317,8 +291,8 @@ class Http2Connection(asyncio.Protocol):
         if self._streams.get(stream.number) is stream:
             try:
                 self._h2.increment_flow_control_window(size, stream.number)
-            except _MALFORMED as error:
-                self._give_up(_plain(error))
+            except BROKEN as error:
+                self.abandon(broken(error))
                 return
             self._flush_soon()
 
@@ -328,8 +302,8 @@ class Http2Connection(asyncio.Protocol):
             return
         try:
             self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
-        except _MALFORMED as error:
-            self._give_up(_plain(error))
+        except BROKEN as error:
+            self.abandon(broken(error))
             return
         self._forget(stream.number)
         self._flush_soon()
@@ -348,8 +322,8 @@ class Http2Connection(asyncio.Protocol):
         self._requested = self._loop.time()
         try:
             self._h2.ping(_PING)
-        except _MALFORMED as error:
-            self._give_up(_plain(error))
+        except BROKEN as error:
+            self.abandon(broken(error))
             return
         self._flush()
         self._set_timer()
@@ -374,7 +348,7 @@ class Http2Connection(asyncio.Protocol):
         if self._loop.time() < self._due():
             self._set_timer()
         elif self._requested is not None:
-            self._give_up(f"the server did not answer a PING within {limits.PING_TIMEOUT_S:.0f} s")
+            self.abandon(f"the server did not answer a PING within {limits.PING_TIMEOUT_S:.0f} s")
         elif self._streams:
             self._ping()
         else:
@@ -410,19 +384,19 @@ class Http2Connection(asyncio.Protocol):
             return
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > limits.MAX_WRITE_BUFFER:
-            self._give_up("the server does not read what it is sent")
+            self.abandon("the server does not read what it is sent")
 
     def _close_if_over(self) -> None:
-        if not self._ending or self._streams or self._error is not None:
+        if not self.ending or self._streams or self._error is not None:
             return
-        with contextlib.suppress(*_MALFORMED):
+        with contextlib.suppress(*BROKEN):
             self._h2.close_connection()
         self._flush()
         if self._error is None:
             self._error = TransportError("the connection was closed")
             self._end(closing=True)
 
-    def _give_up(self, why: str) -> TransportError:
+    def abandon(self, why: str) -> TransportError:
         """Close at once; returns the error that all streams fail with."""
         if self._error is None:
             self._error = TransportError(f"HTTP/2 connection lost: {why}")
@@ -436,6 +410,7 @@ class Http2Connection(asyncio.Protocol):
             self._lost(why)
 
     def _end(self, *, closing: bool) -> None:
+        self.done = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -463,7 +438,7 @@ class Stream(Response):
         self._deadline = loop.call_at(deadline, self._expire)
         self.status = 0
         """The HTTP status code; 0 before the head is there."""
-        self._headers: Headers = ()
+        self._headers: Headers = []
         self._waiting: list[bytes] = []
         self._read = 0
         """Bytes that the reader has taken, not yet returned to the flow-control window."""
@@ -558,14 +533,3 @@ class Stream(Response):
         self._owner.unanswered(self)
         self._owner.cancel(self)
         self.fail(TransportError(f"no answer within {seconds:.0f} s"))
-
-
-def _name(code: Any) -> str:
-    try:
-        return ErrorCodes(code).name
-    except ValueError:
-        return f"code {code}"
-
-
-def _plain(error: BaseException) -> str:
-    return f"the server broke HTTP/2: {str(error)[:200] or type(error).__name__}"

@@ -14,7 +14,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from kubeletpy.base.wire.http2_exchange import (
+from kubeletpy.base.wire.http2 import (
     BOUNDS,
     Bounds,
     Exchange,

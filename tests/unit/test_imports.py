@@ -18,7 +18,7 @@ LAZY = {
     },
     "h2": {
         "kubeletpy.kubeapi.http2",
-        "kubeletpy.base.wire.http2_exchange",
+        "kubeletpy.base.wire.http2",
         "kubeletpy.remote.unary_call",
         "kubeletpy.probes.handlers.grpc_health",
         "kubeletpy.probes.handlers.http2",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 
-from kubeletpy.base.wire import http2_exchange
-from kubeletpy.base.wire.http2_exchange import Bounds
+from kubeletpy.base.wire import http2
+from kubeletpy.base.wire.http2 import Bounds
 from kubeletpy.probes.handlers.actions import (
     Answered,
     Exchange,
@@ -41,7 +41,7 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
         raise HandlerExchangeFailed(
             "a probe over HTTP/2 in the clear does not follow redirects to https"
         )
-    transfer = http2_exchange.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
+    transfer = http2.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
         sock = await connected(await resolver.address(request.host), request.port)
     except OSError as error:
@@ -49,7 +49,7 @@ async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> A
         raise HandlerExchangeFailed(f"dial tcp {where}: {error_text(error)}") from error
     try:
         await carry_out(transfer, sock, turns)
-    except http2_exchange.ExchangeFailed as error:
+    except http2.ExchangeFailed as error:
         raise HandlerExchangeFailed(str(error)) from error
     except OSError as error:
         raise HandlerExchangeFailed(f"read: {error_text(error)}") from error

@@ -377,7 +377,7 @@ class _PluginConversation(Component):
         self, method: str, request: Message, answer: type[Answer], within: float
     ) -> Answer:
         """Connect within CONNECT_S and call, for so many seconds more. Raises PluginRefused."""
-        from kubeletpy.base.wire.http2_exchange import Bounds
+        from kubeletpy.base.wire.http2 import Bounds
         from kubeletpy.remote.grpc_message import CallFailed
         from kubeletpy.remote.unary_call import UnaryCall
 

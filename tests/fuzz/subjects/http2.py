@@ -9,7 +9,7 @@ from typing import Any
 import h2.config
 import h2.connection
 
-from kubeletpy.base.wire.http2_exchange import BOUNDS, Exchange, ExchangeFailed
+from kubeletpy.base.wire.http2 import BOUNDS, Exchange, ExchangeFailed
 from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.http2 import Http2Connection, Stream
 from kubeletpy.kubeapi.transport import TransportError

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import hpack
 import pytest
 
-from kubeletpy.base.wire.http2_exchange import BOUNDS, Exchange
+from kubeletpy.base.wire.http2 import BOUNDS, Exchange
 from kubeletpy.probes.handlers import grpc_health
 from kubeletpy.probes.handlers.outcome import HandlerResult
 from kubeletpy.remote.unary_call import Turns

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.wire.http2_exchange import Exchange
+from kubeletpy.base.wire.http2 import Exchange
 from kubeletpy.resources.plugins import plugin_manager
 from kubeletpy.resources.plugins.model import Conversation, PluginRefused, Stamp
 from kubeletpy.resources.plugins.plugin_manager import (
