@@ -17,7 +17,7 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import Component, Outside, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, Upkeep, build_eviction
-from kubeletpy.agent.served import served, serving_certificate
+from kubeletpy.agent.served import Endpoints, serving_certificate
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.node.build import RuntimeStart
@@ -128,13 +128,13 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     resources_api = _pod_resources(core) if core.outside.sockets else None
     pods_api = _pods_api(core) if core.outside.sockets else None
     local_apis = [each for each in (resources_api, pods_api) if each is not None]
-    components = served(
+    endpoints = Endpoints(
         core,
         eviction,
         snapshots,
-        foresee=foresee,
-        removed=removed,
-        certificate=certificate,
+        foresee,
+        removed,
+        certificate,
         problems=[
             core.cgroups.problem,
             *core.node.problems(),
@@ -146,7 +146,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         [
             *certificate_components,
             *(Component(each, start=each.start, close=each.close) for each in local_apis),
-            *components,
+            *endpoints.components,
         ],
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
         removed,

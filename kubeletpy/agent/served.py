@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
 
 from msgspec import to_builtins
 
@@ -17,6 +17,7 @@ from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, new_collector
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.config import document, in_effect
 from kubeletpy.config.flags import flag_texts
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
@@ -46,23 +47,10 @@ RETRY_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Served(Protocol):
-    """One of the servers."""
-
-    @property
-    def code(self) -> Sequence[str]:
-        """The modules that it needs to serve."""
-        ...
-
-    async def serve(self) -> None:
-        """Begin to answer the clients that wait, as soon as the node is Ready."""
-        ...
-
-
 class Serving:
     """Has the servers answer, in order."""
 
-    def __init__(self, servers: Sequence[Served]) -> None:
+    def __init__(self, servers: Sequence[ExplainServer | HealthServer | KubeletServer]) -> None:
         self._servers = servers
 
     async def run(self) -> None:
@@ -139,97 +127,132 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Com
     return certificate, [Component(certificate, renewal, start=certificate.start)]
 
 
-def served(
-    core: Core,
-    eviction: Eviction,
-    snapshots: Snapshots,
-    *,
-    foresee: Foresee,
-    removed: RemovedPods,
-    certificate: ServingCertificate | None,
-    problems: Sequence[HealthCheck] = (),
-) -> list[Component]:
-    """The components that serve HTTP.
+class Endpoints(Struct, frozen=True, dict=True, eq=False):
+    """What serves HTTP, each object made when it is first needed."""
 
-    ``removed`` explains removed pods. ``certificate`` is None if the server's is in files.
-    ``problems`` are health checks of other parts, for explain.
-    """
-    settings, flags, outside, monitor = core.settings, core.flags, core.outside, core.monitor
-    troubles, device_plugins = core.workers.notes.troubles, core.devices.plugins.problem
-    pressure, version = eviction.pressure, core.version
-    machine, metrics = outside.machine, outside.metrics
-    scrape = MetricsRenderer(core)
-    components: list[Component] = [Component(scrape)]
-    servers: list[Served] = []
-    loop_health = SyncLoopHealth(core.loop, settings.sync_frequency)
-    if outside.sockets and settings.healthz_port:
-        health_server = HealthServer(
+    core: Core
+    eviction: Eviction
+    snapshots: Snapshots
+    foresee: Foresee
+    removed: RemovedPods
+    """Explains removed pods."""
+    certificate: ServingCertificate | None
+    """None: the server's is in files."""
+    problems: Sequence[HealthCheck] = ()
+    """Health checks of other parts, for explain."""
+
+    @cached_property
+    def scrape(self) -> MetricsRenderer:
+        """Renders the metrics."""
+        return MetricsRenderer(self.core)
+
+    @cached_property
+    def loop_health(self) -> SyncLoopHealth:
+        """Reports a sync loop that stands still."""
+        return SyncLoopHealth(self.core.loop, self.core.settings.sync_frequency)
+
+    def _checks(self, name: str, check: HealthCheck) -> Mapping[str, HealthCheck]:
+        """The health checks of a server, one of which only it has."""
+        return self.core.outside.metrics.health.counted(
+            {
+                "ping": lambda: "",
+                name: check,
+                "syncloop": self.loop_health.error,
+                "device-plugin": self.core.devices.plugins.problem,
+            }
+        )
+
+    @cached_property
+    def health_server(self) -> HealthServer | None:
+        """The server of health checks; None: it is off."""
+        settings, outside = self.core.settings, self.core.outside
+        if not (outside.sockets and settings.healthz_port):
+            return None
+        return HealthServer(
             settings.healthz_bind_address,
             settings.healthz_port,
-            checks=metrics.health.counted(
-                {
-                    "ping": lambda: "",
-                    "runtime": monitor.runtime_error,
-                    "syncloop": loop_health.error,
-                    "device-plugin": device_plugins,
-                }
+            checks=self._checks("runtime", self.core.monitor.runtime_error),
+            render_metrics=lambda: (self.scrape.render(), CONTENT_TYPE),
+            render_probe_metrics=lambda: (outside.metrics.render_probes(), CONTENT_TYPE),
+        )
+
+    @cached_property
+    def collector(self) -> StatsCollector | None:
+        """Collects the pods' usage; None: there is no server."""
+        return new_collector(self.core) if self.core.outside.ports is not None else None
+
+    @cached_property
+    def explain(self) -> ExplainServer:
+        """Explains pods on a socket, and through the server."""
+        core, outside, eviction = self.core, self.core.outside, self.eviction
+        pressure, version, collector = eviction.pressure, core.version, self.collector
+        return ExplainServer(
+            core.root / SOCKET_NAME,
+            self.snapshots,
+            core.state.traces,
+            lambda: to_builtins(pressure.report()) if pressure is not None else None,
+            outside.notices,
+            by_limit=eviction.by_limit,
+            evictions=eviction.order,
+            troubles=self._troubles,
+            foresee=self.foresee,
+            removed=lambda namespace, name: self.removed.find(namespace, name, outside.clock.now()),
+            elsewhere=partial(_in_api, core.kube_api) if core.kube_api is not None else None,
+            log_end=partial(_log_end, core.settings.pod_logs_dir),
+            node_name=core.node_name,
+            connections=partial(_connections, outside, in_effect(core.settings).content_type),
+            usage=partial(_usage, collector) if collector is not None else None,
+            events=core.recorder.events,
+            version=lambda: version.reported if version is not None else None,
+        )
+
+    def _troubles(self) -> list[str]:
+        """The troubles of the node, as sentences."""
+        core, monitor = self.core, self.core.monitor
+        stated = [
+            _runtime_problem(monitor, self.snapshots.runtime_start) or monitor.network_error(),
+            core.devices.plugins.problem(),
+            *(check() for check in self.problems),
+            self.server.certificate_problem if self.server is not None else "",
+        ]
+        return [*filter(None, stated), *_failing_watches(core.outside), *refused_at_start(core)]
+
+    @cached_property
+    def server(self) -> KubeletServer | None:
+        """The kubelet's own server; None: it has no ports."""
+        core, outside, certificate = self.core, self.core.outside, self.certificate
+        if outside.ports is None or self.collector is None:
+            return None
+        return KubeletServer(
+            outside.ports,
+            self._node_view(self.collector),
+            outside.api.reviews if outside.api is not None else None,
+            metrics=outside.metrics.http,
+            clock=outside.clock,
+            node_ips=outside.machine.node_ips,
+            serving_pair=certificate.in_use if certificate is not None else None,
+            node=partial(_reported_node, core),
+            program=RunningProgram(
+                flags=flag_texts(in_effect(core.settings), core.flags),
+                started_at=core.started_at,
+                version=core.options.version,
             ),
-            render_metrics=lambda: (scrape.render(), CONTENT_TYPE),
-            render_probe_metrics=lambda: (metrics.render_probes(), CONTENT_TYPE),
+            tracer=outside.tracer,
+            explained=self.explain,
         )
-        components.append(
-            Component(health_server, start=health_server.start, close=health_server.close)
-        )
-        servers.append(health_server)
-    if outside.watchdog is not None:
-        checks = {"log": log_problem, "syncloop": loop_health.error}
-        components.append(Component(checks, (Task("watchdog", partial(outside.watchdog, checks)),)))
-    of_node: list[HealthCheck] = [
-        lambda: _runtime_problem(monitor, snapshots.runtime_start) or monitor.network_error(),
-        device_plugins,
-        *problems,
-    ]
-    collector = new_collector(core) if outside.ports is not None else None
-    explain = ExplainServer(
-        core.root / SOCKET_NAME,
-        snapshots,
-        core.state.traces,
-        lambda: to_builtins(pressure.report()) if pressure is not None else None,
-        outside.notices,
-        by_limit=eviction.by_limit,
-        evictions=eviction.order,
-        troubles=lambda: [
-            *(stated for ask in of_node if (stated := ask())),
-            *_failing_watches(outside),
-            *refused_at_start(core),
-        ],
-        foresee=foresee,
-        removed=lambda namespace, name: removed.find(namespace, name, outside.clock.now()),
-        elsewhere=partial(_in_api, core.kube_api) if core.kube_api is not None else None,
-        log_end=partial(_log_end, settings.pod_logs_dir),
-        node_name=core.node_name,
-        connections=partial(_connections, outside, in_effect(settings).content_type),
-        usage=partial(_usage, collector) if collector is not None else None,
-        events=core.recorder.events,
-        version=lambda: version.reported if version is not None else None,
-    )
-    if outside.ports is not None and collector is not None:
+
+    def _node_view(self, collector: StatsCollector) -> NodeView:
+        core, outside, version = self.core, self.core.outside, self.core.version
+        settings, metrics = core.settings, outside.metrics
         from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
-        view = NodeView(
+        return NodeView(
             node_name=core.node_name,
             pods=core.state.pods,
             cache=core.state.cache,
             runtime=outside.runtime,
             status_of=core.state.statuses.get_status,
-            checks=metrics.health.counted(
-                {
-                    "ping": lambda: "",
-                    "log": log_problem,
-                    "syncloop": loop_health.error,
-                    "device-plugin": device_plugins,
-                }
-            ),
-            render_metrics=scrape.render,
+            checks=self._checks("log", log_problem),
+            render_metrics=self.scrape.render,
             render_probe_metrics=metrics.render_probes,
             configz=lambda: document(in_effect(settings)),
             version=lambda: (
@@ -241,51 +264,39 @@ def served(
             stats=StatsViews(
                 collector,
                 core.node_name,
-                read_machine(machine.facts),
+                read_machine(outside.machine.facts),
                 from_runtime=outside.runtime if from_runtime else None,
                 provider=metrics.http.metrics_come_from,
             ),
             render_slis=metrics.render_slis,
             allocated=core.running,
         )
-        server = KubeletServer(
-            outside.ports,
-            view,
-            outside.api.reviews if outside.api is not None else None,
-            metrics=metrics.http,
-            clock=outside.clock,
-            node_ips=machine.node_ips,
-            serving_pair=certificate.in_use if certificate is not None else None,
-            node=partial(_reported_node, core),
-            program=RunningProgram(
-                flags=flag_texts(in_effect(settings), flags),
-                started_at=core.started_at,
-                version=core.options.version,
-            ),
-            tracer=outside.tracer,
-            explained=explain,
-        )
-        components += [
-            Component(collector, close=collector.close),
-            Component(
-                server,
-                (Task("serving-certificate-files", server.follow_certificate, late=True),),
-                start=server.start,
-                close=server.close,
-            ),
-        ]
-        servers.append(server)
-        of_node.append(lambda: server.certificate_problem)
-    if outside.sockets:
-        components.append(Component(explain, close=explain.close))
-        servers.insert(0, explain)
-        kept = KeptTroubles(core.root / FILE_NAME, troubles)
-        task = Task("explain-troubles", kept.run)
-        components.append(Component(kept, (task,), start=kept.start, close=kept.save))
-    if servers:
-        serving = Serving(servers)
-        components.append(Component(serving, (Task("serving", serving.run, late=True),)))
-    return components
+
+    @property
+    def components(self) -> Iterator[Component]:
+        """The components, in the order in which they start."""
+        outside, health = self.core.outside, self.health_server
+        collector, server = self.collector, self.server
+        yield Component(self.scrape)
+        if health is not None:
+            yield Component(health, start=health.start, close=health.close)
+        if outside.watchdog is not None:
+            checks = {"log": log_problem, "syncloop": self.loop_health.error}
+            yield Component(checks, (Task("watchdog", partial(outside.watchdog, checks)),))
+        if collector is not None and server is not None:
+            follow = Task("serving-certificate-files", server.follow_certificate, late=True)
+            yield Component(collector, close=collector.close)
+            yield Component(server, (follow,), start=server.start, close=server.close)
+        explain = self.explain if outside.sockets else None
+        if explain is not None:
+            yield Component(explain, close=explain.close)
+            kept = KeptTroubles(self.core.root / FILE_NAME, self.core.workers.notes.troubles)
+            task = Task("explain-troubles", kept.run)
+            yield Component(kept, (task,), start=kept.start, close=kept.save)
+        servers = [each for each in (explain, health, server) if each is not None]
+        if servers:
+            serving = Serving(servers)
+            yield Component(serving, (Task("serving", serving.run, late=True),))
 
 
 def _runtime_problem(monitor: RuntimeMonitor, start: RuntimeStart) -> str:

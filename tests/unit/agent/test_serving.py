@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_servers_answer_in_order_once_their_code_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loading, noted = Loading(monkeypatch), Noted()
-    await Serving([Server("a", noted), Server("b", noted)]).run()
+    await Serving(cast(Any, [Server("a", noted), Server("b", noted)])).run()
     assert noted == [(0.0, "a"), (0.0, "b")]
     assert loading.requested == [["code of a", "code of b"]]
 
@@ -64,7 +65,7 @@ async def test_a_failed_import_is_tried_again(
 ) -> None:
     broken = ImportError("x.so: cannot open shared object file: Too many open files")
     loading, noted = Loading(monkeypatch, NO_FILE, NO_FILE, broken), Noted()
-    await Serving([Server("a", noted)]).run()
+    await Serving(cast(Any, [Server("a", noted)])).run()
     assert noted == [(3 * RETRY_S, "a")]
     assert len(loading.requested) == 4
     stated = [each for each in caplog.records if each.levelno == logging.ERROR]
