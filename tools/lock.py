@@ -70,13 +70,13 @@ def constraints(text: str) -> str:
 
 
 def build_requirements() -> list[str]:
-    """What builds the project, and what the embedded API's distribution depends on."""
+    """Requirements of the build, and of the embedded API's distribution."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
     return [*project["build-system"]["requires"], *up_requirements()]
 
 
 def up_requirements() -> list[str]:
-    """What the embedded API's distribution depends on beside kubeletpy, as up/setup.py has it."""
+    """Requirements of the embedded API beside kubeletpy, from up/setup.py."""
     return re.findall(r'^ +"(\w+>=[\d.]+)",', (CHECKOUT / "up/setup.py").read_text(), re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tools import check_language
-from tools.check_language import CannotBuild, lowered, main, package, problems
+from tools.check_language import CannotBuild, chosen, lowered, main, package, problems
 from tools.env.process import CommandError
 
 ROOT = check_language.ROOT
@@ -78,9 +78,9 @@ def test_finds_of_a_package_are_printed(
     monkeypatch.setattr(
         check_language,
         "run",
-        lambda *argv, **more: json.dumps({"README.md": [find], "kubeletpy/a/b.py": [find]}),
+        lambda *argv, **more: json.dumps({str(argv[-1]): [find]}),
     )
-    assert main(["docs"]) == 0
+    assert main(["README.md"]) == 1
     assert capsys.readouterr().out == 'README.md:3: "told": report\n'
 
 
@@ -108,6 +108,15 @@ def test_only_a_machine_without_go_may_pass_unchecked(
     assert main([]) == code
     printed = capsys.readouterr()
     assert (printed.err if code else printed.out) == f"prose is not checked: {error}\n"
+
+
+def test_packages_folders_and_files_can_be_chosen() -> None:
+    pages = {each for each in chosen(["docs"]) if each.suffix == ".md"}
+    assert {Path("README.md"), Path("docs/index.md")} < pages
+    assert chosen(["docs/index.md"]) == [Path("docs/index.md")]
+    assert {package(each) for each in chosen(["kubeletpy/status/", "up"])} == {
+        *("docs", "kubeletpy/status", "up", "up/kubeletpy_up")
+    }
 
 
 @pytest.mark.parametrize("arguments", [["kubeletpy/no"], ["--wirte"], ["docs", "no"]])

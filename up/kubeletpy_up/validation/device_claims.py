@@ -77,7 +77,7 @@ def device_class(report: Report, obj: JSON) -> None:
 
 
 def resource_slice(report: Report, obj: JSON) -> None:
-    """Check what a ResourceSlice is of. Of its devices, only the names are checked."""
+    """Check driver, pool and node of a ResourceSlice, and the names of its devices."""
     spec = obj.get("spec") or {}
     _driver_name(report, spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
