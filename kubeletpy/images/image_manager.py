@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
@@ -24,7 +24,6 @@ from kubeletpy.images import policy as images_policy
 from kubeletpy.images.credentials import Credential, distinct
 from kubeletpy.images.pod_credentials import (
     CredentialProviders,
-    CredentialSources,
     NodeCredentials,
     PodCredentials,
 )
@@ -51,9 +50,6 @@ from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret, field_path
 from kubeletpy.remote.errors import CRIError, ResourceExhausted
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
-
-if TYPE_CHECKING:
-    from kubeletpy.images.policy import PullPosition
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +187,7 @@ class ImagePuller:
         self._backoff.forget_expired(steady_now())
         return image
 
-    def positions(self, uid: str) -> dict[str, PullPosition]:
+    def positions(self, uid: str) -> dict[str, images_policy.PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
         found = self._queue.positions()
         return {ticket.what: position for ticket, position in found if ticket.pod == uid}
@@ -331,7 +327,8 @@ class ImageManager:
         self._records = records
         self._pull_times = pull_times or images_policy.NoPullTimes()
         self._uses = uses or ImageUses()
-        self._sources = CredentialSources(node_credentials or NodeCredentials(()), providers)
+        self._node_credentials = node_credentials or NodeCredentials(())
+        self._providers = providers
         self._puller = ImagePuller(
             service,
             recorder,
@@ -344,7 +341,7 @@ class ImageManager:
             uses=self._uses,
         )
 
-    def pulls(self, uid: str) -> dict[str, PullPosition]:
+    def pulls(self, uid: str) -> dict[str, images_policy.PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
         return self._puller.positions(uid)
 
@@ -383,7 +380,7 @@ class ImageManager:
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         start = pod.uid, container["name"]
         desired = DesiredImage(pod, image, spec, reference, desired_policy, start)
-        credentials = PodCredentials(self._sources, pod, full, secrets)
+        credentials = PodCredentials(self._node_credentials, self._providers, pod, full, secrets)
         found: LocalImage | None = None
         present: bool | None = None
         if images_policy.needs_lookup(desired_policy):

@@ -80,47 +80,37 @@ class CredentialProviders(Protocol):
         ...
 
 
-class CredentialSources:
-    """Where credentials come from on this node."""
-
-    def __init__(self, node: NodeCredentials, providers: CredentialProviders | None) -> None:
-        self._node = node
-        self._providers = providers
-
-    async def find(
-        self, pod: Pod, image: str, secrets: Sequence[PullSecret]
-    ) -> Sequence[credentials.Credential]:
-        """Return all matches, in the order in which they are tried."""
-        repository = parse_reference(image).repository
-        own = credentials.Keyring(
-            (
-                secret.docker_config,
-                credentials.SecretSource(secret.uid, secret.namespace, secret.name),
-            )
-            for secret in secrets
-        )
-        keyrings = [own, await self._node.keyring()]
-        if self._providers is not None:
-            keyrings.append(await self._providers.keyring(repository, pod))
-        return credentials.find_credentials(keyrings, repository)
-
-
 class PodCredentials:
     """Credentials of one pod for one image, looked up at most once."""
 
     def __init__(
         self,
-        sources: CredentialSources,
+        node: NodeCredentials,
+        providers: CredentialProviders | None,
         pod: Pod,
         image: str,
         secrets: Sequence[PullSecret],
     ) -> None:
-        self._sources = sources
-        self._lookup = (pod, image, secrets)
+        self._node = node
+        self._providers = providers
+        self._pod = pod
+        self._image = image
+        self._secrets = secrets
         self._found: Sequence[credentials.Credential] | None = None
 
     async def get(self) -> Sequence[credentials.Credential]:
-        """Return all matches, best first; a login may appear several times, once per source."""
+        """Return all matches in the order in which they are tried.
+
+        A login may appear several times, once per source.
+        """
         if self._found is None:
-            self._found = await self._sources.find(*self._lookup)
+            repository = parse_reference(self._image).repository
+            own = credentials.Keyring(
+                (each.docker_config, credentials.SecretSource(each.uid, each.namespace, each.name))
+                for each in self._secrets
+            )
+            keyrings = [own, await self._node.keyring()]
+            if self._providers is not None:
+                keyrings.append(await self._providers.keyring(repository, self._pod))
+            self._found = credentials.find_credentials(keyrings, repository)
         return self._found

@@ -13,14 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.structs import Struct
+from kubeletpy.images.policy import PullPosition
 from kubeletpy.remote.local_server import Rate
-
-if TYPE_CHECKING:
-    from kubeletpy.images.policy import PullPosition
-
 
 Start = tuple[str, str]
 """A start of a container: uid of the pod, name of the container."""
@@ -127,8 +123,6 @@ class PullQueue:
 
     def positions(self) -> Iterator[tuple[Ticket, PullPosition]]:
         """The pulls that are under way, and those that wait, in order."""
-        from kubeletpy.images.policy import PullPosition  # rarely needed
-
         running = len(self._running)
         for ticket, since in self._running.items():
             yield ticket, PullPosition(since, None, running, self._limit)

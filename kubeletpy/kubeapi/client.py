@@ -354,16 +354,17 @@ class KubeClient(kubeapi_protocol.KubeApi):
     def _like(
         self, sessions: Sessions, qps: float, burst: int, timeout: float | None
     ) -> KubeClient:
-        client = KubeClient.__new__(KubeClient)
+        client = KubeClient(
+            None,
+            qps=qps,
+            burst=burst,
+            timeout=self._timeout if timeout is None else timeout,
+            form=self._form,
+            rng=self._rng,
+        )
         client._sessions = sessions
-        client._others = []
-        client._form = self._form
-        client._rng = self._rng
-        client._limiter = RateLimiter(qps, burst)
-        client._under_way = asyncio.Semaphore(CONCURRENT_REQUESTS)
         client.streamed_lists = self.streamed_lists
         client.failing_watches = self.failing_watches
-        client._timeout = self._timeout if timeout is None else timeout
         return client
 
     @property
