@@ -16,7 +16,7 @@ from functools import partial
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -42,41 +42,26 @@ Key = tuple[str, str]
 Conditions = Sequence[api.VolumeHealthCondition]
 
 
-class VolumeMeter:
+class VolumeMeter(Component):
     """Measures the usage of volumes: when one appears, then once per period plus a jitter.
 
     A task per volume measures it, and the next measurement starts only after the previous one has
     ended. The jitter is up to half the period. Make it inside a running event loop.
     """
 
-    def __init__(
-        self,
-        mounted: Callable[[], Sequence[MountedVolume]],
-        measure: Callable[[PublishedOnDisk], Awaitable[VolumeStats | None]],
-        reporter: UsageReporter,
-        clock: Clock,
-        *,
-        period: float,
-        health: bool,
-        rng: random.Random | None = None,
-    ) -> None:
-        """Store the collaborators; ``run`` measures.
+    mounted: Callable[[], Sequence[MountedVolume]]
+    """Returns all volumes of pods."""
+    query: Callable[[PublishedOnDisk], Awaitable[VolumeStats | None]]
+    """Queries the volume's plugin; None: it cannot measure it. Raises OperationFailed."""
+    reporter: UsageReporter
+    clock: Clock
+    period: float
+    """Seconds between two measurements of a volume; 0 or less: never."""
+    health: bool
+    """Gate CSIVolumeHealth: report the condition of volumes whose driver reports it."""
+    rng: random.Random
 
-        Args:
-            mounted: returns all volumes of pods.
-            measure: queries the volume's plugin; None: it cannot measure it. Raises
-                OperationFailed.
-            period: seconds between two measurements of a volume; 0 or less: never.
-            health: gate CSIVolumeHealth: report the condition of volumes whose driver reports it.
-            rng: for jitter.
-        """
-        self._mounted = mounted
-        self._measure = measure
-        self._reporter = reporter
-        self._clock = clock
-        self._period = period
-        self._health = health
-        self._rng = rng or random.Random()
+    def __post_init__(self) -> None:
         self._known: dict[Key, MeasuredVolume] = {}
         self._due: dict[Key, float] = {}
         self._under_way: dict[Key, asyncio.Task[None]] = {}
@@ -98,7 +83,7 @@ class VolumeMeter:
 
     async def run(self) -> None:
         """Measure the volumes of pods until canceled."""
-        if self._period <= 0:
+        if self.period <= 0:
             return
         loop = asyncio.get_running_loop()
         try:
@@ -116,19 +101,19 @@ class VolumeMeter:
 
     def _start_due_measurements(self, now: float) -> float | None:
         """Start due measurements; returns when to check again."""
-        there = {(volume.uid, volume.name): volume for volume in self._mounted()}
+        there = {(volume.uid, volume.name): volume for volume in self.mounted()}
         for key in self._due.keys() - there.keys():
             del self._due[key]
         for key, volume in there.items():
             if key not in self._under_way and self._due.get(key, now) <= now:
-                self._due[key] = now + self._period * self._rng.uniform(1.0, 1.5)
+                self._due[key] = now + self.period * self.rng.uniform(1.0, 1.5)
                 task = asyncio.create_task(self._one(key, volume), name="volume usage")
                 self._under_way[key] = task
                 task.add_done_callback(partial(self._ended, key))
         if removed := self._known.keys() - there.keys():
             for key in removed:
                 del self._known[key]
-            self._reporter.measured(self._known.values())
+            self.reporter.measured(self._known.values())
         waiting = [due for key, due in self._due.items() if due > now]
         return min(waiting, default=None)
 
@@ -142,54 +127,43 @@ class VolumeMeter:
         async with self._slots[f"{volume.left.plugin}:{volume.left.driver}"]:
             begun = loop.time()
             try:
-                stats = await self._measure(volume.left)
+                stats = await self.query(volume.left)
             except OperationFailed as error:
                 stats = None
                 extra = {"volume": volume.left.spec_name, "why": error.message}
                 log.debug("volume not measured", extra=extra)
-            self._reporter.took(volume.source, loop.time() - begun)
+            self.reporter.took(volume.source, loop.time() - begun)
         if key not in self._due:
             return  # it was removed meanwhile
-        if stats is not None and not self._health:
+        if stats is not None and not self.health:
             stats = replace(stats, abnormal=None, message="")
         if stats is None or stats == VolumeStats():
             self._known.pop(key, None)
         else:
-            found = MeasuredVolume(volume, stats, self._clock.now())
+            found = MeasuredVolume(volume, stats, self.clock.now())
             self._known[key] = found
             if stats.abnormal:
-                self._reporter.abnormal(found)
-        self._reporter.measured(self._known.values())
+                self.reporter.abnormal(found)
+        self.reporter.measured(self._known.values())
 
 
-class VolumeHealthMonitor:
+class VolumeHealthMonitor(Component):
     """Queries CSI drivers for the health of the volumes that pods use (table sr1).
 
     A call that fails changes no earlier answer. Make it inside a running event loop.
     """
 
-    def __init__(
-        self,
-        mounted: Callable[[], Sequence[MountedVolume]],
-        query: Callable[[PublishedOnDisk], Awaitable[Conditions | None]],
-        changed: Callable[[str], None],
-        clock: Clock,
-        *,
-        period: float,
-    ) -> None:
-        """Store the collaborators; ``run`` queries.
+    mounted: Callable[[], Sequence[MountedVolume]]
+    """Returns all volumes of pods."""
+    query: Callable[[PublishedOnDisk], Awaitable[Conditions | None]]
+    """Calls the driver; None: it does not report health. Raises OperationFailed."""
+    changed: Callable[[str], None]
+    """Called with the uid of a pod for which another answer came."""
+    clock: Clock
+    period: float
+    """Seconds between two rounds; 0 or less: a minute."""
 
-        Args:
-            mounted: returns all volumes of pods.
-            query: calls the driver; None: it does not report health. Raises OperationFailed.
-            changed: called with the uid of a pod for which another answer came.
-            period: seconds between two rounds; 0 or less: a minute.
-        """
-        self._mounted = mounted
-        self._query = query
-        self._changed = changed
-        self._clock = clock
-        self._period = period if period > 0 else DEFAULT_PERIOD_S
+    def __post_init__(self) -> None:
         self._known: dict[str, dict[str, api.PodVolumeHealth]] = {}
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(AT_ONCE)
@@ -203,11 +177,11 @@ class VolumeHealthMonitor:
         """Query drivers until canceled."""
         while True:
             await self.round()
-            await asyncio.sleep(self._period)
+            await asyncio.sleep(self.period if self.period > 0 else DEFAULT_PERIOD_S)
 
     async def round(self) -> None:
         """Query every volume once, and forget those that were removed."""
-        volumes = self._mounted()
+        volumes = self.mounted()
         uids = {volume.uid for volume in volumes}
         for uid in self._known.keys() - uids:
             del self._known[uid]
@@ -216,7 +190,7 @@ class VolumeHealthMonitor:
     async def _one(self, volume: MountedVolume) -> None:
         async with self._slots[volume.left.driver]:
             try:
-                conditions = await self._query(volume.left)
+                conditions = await self.query(volume.left)
             except OperationFailed as error:
                 extra = {"volume": volume.left.spec_name, "why": error.message}
                 log.debug("health of a volume not read; what is known stays", extra=extra)
@@ -230,9 +204,9 @@ class VolumeHealthMonitor:
         of_pod[volume.name] = {
             "name": volume.name,
             "healthConditions": list(conditions),
-            "lastTransitionTime": format_time(self._clock.now()),
+            "lastTransitionTime": format_time(self.clock.now()),
         }
-        self._changed(volume.uid)
+        self.changed(volume.uid)
 
 
 _NUMBERS = (
@@ -245,36 +219,28 @@ _NUMBERS = (
 )
 
 
-class UsageReporter:
+class UsageReporter(Component):
     """Reports measurements in metrics, and unhealthy volumes in events of their pods."""
 
-    def __init__(
-        self,
-        recorder: EventRecorder,
-        metrics: VolumeStatsMetrics,
-        pod: Callable[[str], Pod | None],
-    ) -> None:
-        """``pod`` finds one by uid."""
-        self._recorder = recorder
-        self._metrics = metrics
-        self._pod = pod
+    # ``pod`` finds one by uid.
+    recorder: EventRecorder
+    metrics: VolumeStatsMetrics
+    pod: Callable[[str], Pod | None]
 
     def took(self, source: str, seconds: float) -> None:
         """Record that measuring one volume took ``seconds``."""
-        self._metrics.took(source, seconds)
+        self.metrics.took(source, seconds)
 
     def abnormal(self, found: MeasuredVolume) -> None:
         """Emit an event of the pod whose volume its driver reports as unhealthy."""
-        pod = self._pod(found.volume.uid)
+        pod = self.pod(found.volume.uid)
         if pod is not None:
             text = f"Volume {found.volume.name}: {found.stats.message}"
-            self._recorder.event(
-                pod_reference(pod), WARNING, Reason.VOLUME_CONDITION_ABNORMAL, text
-            )
+            self.recorder.event(pod_reference(pod), WARNING, Reason.VOLUME_CONDITION_ABNORMAL, text)
 
     def measured(self, found: Iterable[MeasuredVolume]) -> None:
         """Replace the reported results by the current ones of all volumes."""
-        self._metrics.show(
+        self.metrics.show(
             ClaimNumbers(*each.volume.claim, self._numbers(each.stats))
             for each in found
             if each.volume.claim is not None

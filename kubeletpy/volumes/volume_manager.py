@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from kubeletpy.base.host.errors import exhausted
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims import model as claims
@@ -108,41 +108,30 @@ class VolumeState(Struct):
         return has | gets
 
 
-class VolumeManager:
+class VolumeManager(Component):
     """The claim-backed volumes of this node. Make it inside a running event loop."""
 
-    def __init__(
-        self,
-        plugins: Sequence[VolumePlugin],
-        objects: ClaimObjects,
-        acts: VolumeActs,
-        reporter: Reporter,
-        *,
-        changed: Callable[[str], None],
-        in_use_changed: Callable[[], None] = lambda: None,
-        full: Callable[[str], bool] = lambda driver: False,
-    ) -> None:
-        """Follow the plugins and objects; nothing runs before ``run``.
+    # Follow the plugins and objects; nothing runs before ``run``.
+    plugins: Sequence[VolumePlugin]
+    # the claims of pods, and what the API shows of this node.
+    objects: ClaimObjects
+    # does single operations.
+    acts: VolumeActs
+    # reports the result of each.
+    reporter: Reporter
+    # called with the uid of a pod that may proceed, or waits for something else.
+    changed: Callable[[str], None]
+    # called when ``volumes_in_use`` has changed: node status is due.
+    in_use_changed: Callable[[], None] = lambda: None
+    # called with a driver that attaches no more volumes here; returns whether the driver keeps the
+    # cluster informed of its limit.
+    full: Callable[[str], bool] = lambda driver: False
 
-        Args:
-            objects: the claims of pods, and what the API shows of this node.
-            acts: does single operations.
-            reporter: reports the result of each.
-            changed: called with the uid of a pod that may proceed, or waits for something else.
-            in_use_changed: called when ``volumes_in_use`` has changed: node status is due.
-            full: called with a driver that attaches no more volumes here; returns whether the
-                driver keeps the cluster informed of its limit.
-        """
-        self.state = VolumeState({plugin.name: plugin for plugin in plugins})
+    def __post_init__(self) -> None:
+        self.state = VolumeState({plugin.name: plugin for plugin in self.plugins})
         self.known = asyncio.Event()
         """Set once the volumes left by a previous agent are known."""
         self._loop = asyncio.get_running_loop()
-        self._objects = objects
-        self._acts = acts
-        self._reporter = reporter
-        self._changed = changed
-        self._in_use_changed = in_use_changed
-        self._full = full
         self._backoffs = operations.Backoffs()
         self._plan = operations.OperationsPlan()
         self._reported: dict[str, frozenset[object]] = {}
@@ -154,8 +143,8 @@ class VolumeManager:
         self._soon: asyncio.Handle | None = None
         self._leftovers_judged = False
         self._closed = False
-        objects.on_change(self._object_changed)
-        for plugin in plugins:
+        self.objects.on_change(self._object_changed)
+        for plugin in self.plugins:
             plugin.on_change(self._driver_changed)
 
     # -- what pod workers call ---------------------------------------------------------------
@@ -167,11 +156,11 @@ class VolumeManager:
             VolumesWait: one is not ready; the pod is woken when that changes.
         """
         uid = pod.uid
-        specs, unresolved = await self._objects.resolve(pod, volumes)
+        specs, unresolved = await self.objects.resolve(pod, volumes)
         self.demand(pod, specs, unresolved)
         waits = {**unresolved, **await self.settled(uid)}
         waiting = any(wait.cause in OBJECT_CAUSES for wait in waits.values())
-        self._objects.press(uid, waiting=waiting)
+        self.objects.press(uid, waiting=waiting)
         there = {
             spec.pod_volume: _set_up(spec, mount.published)
             for spec in specs
@@ -234,7 +223,7 @@ class VolumeManager:
         else:
             self.state.demands.pop(uid, None)
         self._patience.forget(uid)
-        self._objects.release(uid)
+        self.objects.release(uid)
         self.replan_soon()
 
     def _forget(self, uid: str) -> None:
@@ -253,7 +242,7 @@ class VolumeManager:
             if (wait := missing.get(spec.pod_volume)) is not None
             and wait.cause is claims.WaitCause.ATTACH_LIMIT
         }
-        found = [self._full(driver) for driver in sorted(drivers)]
+        found = [self.full(driver) for driver in sorted(drivers)]
         return any(found)
 
     # -- what there is -----------------------------------------------------------------------
@@ -312,7 +301,7 @@ class VolumeManager:
                     extra={"plugin": plugin.name, "why": str(error)},
                 )
                 continue
-            self._reporter.leftovers_found(found)
+            self.reporter.leftovers_found(found)
             self.state.actual = operations.reconstructed(self.state.actual, plugin.name, found)
         for uid in self.state.demands:
             self._recognize(uid)
@@ -332,18 +321,18 @@ class VolumeManager:
             if handle is not None:
                 handle.cancel()
         await cancel_tasks(running.task for running in self.state.running.values())
-        await self._objects.close()
+        await self.objects.close()
 
     def _driver_changed(self, driver: str) -> None:
         """A driver came or went: retry its failures at once and wake waiting pods."""
         self._backoffs.driver_changed(driver)
         for uid, demand in self.state.demands.items():
             if demand.waits:
-                self._changed(uid)
+                self.changed(uid)
         self.replan_soon()
 
     def _object_changed(self, uid: str) -> None:
-        self._changed(uid)
+        self.changed(uid)
         self.replan_soon()
 
     # -- demand ------------------------------------------------------------------------------
@@ -400,7 +389,7 @@ class VolumeManager:
         if self._closed or not self.known.is_set():
             return
         now = self._loop.time()
-        observed = self._objects.observe(self.state.specs())
+        observed = self.objects.observe(self.state.specs())
         made = plan(self.state.demands.values(), self.state.actual, self._facts(observed), now)
         for name in made.forgotten:
             del self.state.actual[name]
@@ -413,7 +402,7 @@ class VolumeManager:
         later = made.next_at
         self._timer = None if later is None else self._loop.call_at(later, self._replan)
         self._update_in_use(observed.in_use)
-        self._reporter.counted(list(self.state.demands.values()), self.state.actual)
+        self.reporter.counted(list(self.state.demands.values()), self.state.actual)
         for uid, demand in list(self.state.demands.items()):
             if demand.ending and not self.state.has(uid) and uid not in self._waiting:
                 self._forget(uid)
@@ -454,7 +443,7 @@ class VolumeManager:
         )
         running = [each.operation for each in self.state.running.values()]
         if self._in_use.update(self.state.demands.values(), self.state.actual, running):
-            self._in_use_changed()
+            self.in_use_changed()
 
     def _wake_pods(self) -> None:
         """Wake the pods whose volumes now wait for something else."""
@@ -463,7 +452,7 @@ class VolumeManager:
                 continue
             self._reported[uid] = waits
             if not self._waiting.happened(uid) and not is_busy(self.waits(uid)):
-                self._changed(uid)
+                self.changed(uid)
 
     # -- run ---------------------------------------------------------------------------------
 
@@ -483,9 +472,9 @@ class VolumeManager:
         failed: claims.OperationFailed | None = None
         result: OperationDone | claims.FailureOutcome
         try:
-            found = self._attachment(spec, self._objects.observe([spec])) if spec else None
+            found = self._attachment(spec, self.objects.observe([spec])) if spec else None
             attached = None if isinstance(found, claims.Waits) else found
-            result = await self._acts.carry_out(operation, plugin, pod, alone, attached)
+            result = await self.acts.carry_out(operation, plugin, pod, alone, attached)
         except claims.OperationFailed as error:
             failed = error
         except asyncio.CancelledError:
@@ -511,10 +500,10 @@ class VolumeManager:
             left = Left(plugin.published(spec, uid))
         name = operation.unique_name
         state.actual[name] = after(state.actual.get(name), operation, result, left, now)
-        self._reporter.ended(operation, plugin, pod, now - begun, failed)
+        self.reporter.ended(operation, plugin, pod, now - begun, failed)
         waited = self._waiting.happened(uid)
         if operation.kind is operations.OperationKind.UNPUBLISH and not waited:
-            self._changed(uid)
+            self.changed(uid)
         self.replan_soon()
 
 

@@ -51,7 +51,7 @@ def volumes_of_running_pods_are_taken_down(patch: pytest.MonkeyPatch) -> None:
 
 
 def _release_at_once(self: Any, uid: str) -> None:
-    self._end_orphan(self._claims, uid)
+    self._end_orphan(self.claims, uid)
 
 
 def volumes_are_unstaged_while_published(patch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def parts_are_unmounted_at_each_sync(patch: pytest.MonkeyPatch) -> None:
 
     async def wrong(self: Any, pod: Any) -> Any:
         paths = PodPaths(self._pods_dir, pod.uid)
-        unmount_inside(paths, self._claims.state.paths(pod.uid))
+        unmount_inside(paths, self.claims.state.paths(pod.uid))
         return await right(self, pod)
 
     patch.setattr(manager.NodeVolumes, "set_up", wrong)

@@ -150,9 +150,7 @@ def _decoded(data: Any, reported: str) -> dict[str, str]:
 
 
 def _failed(
-    message: str,
-    outcome: FailureOutcome = FailureOutcome.TRANSIENT,
-    cause: Cause | None = None,
+    message: str, outcome: FailureOutcome = FailureOutcome.TRANSIENT, cause: Cause | None = None
 ) -> OperationFailed:
     failed = OperationFailed(outcome, message)
     failed.cause = cause

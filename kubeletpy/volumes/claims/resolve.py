@@ -229,13 +229,7 @@ def _bound(
     )
     source = VolumeSource(kind, spec.get(kind) or {}, name, pod.uid, Mode(mode), inline=False)
     got = _described(
-        pod,
-        volume,
-        plugins,
-        source,
-        options=spec.get("mountOptions") or (),
-        pv=pv,
-        claim=claim,
+        pod, volume, plugins, source, options=spec.get("mountOptions") or (), pv=pv, claim=claim
     )
     return got if isinstance(got, Waits) else replace(got, migrated=pv is not original)
 

@@ -102,11 +102,7 @@ def translated_inline(field: str, source: JsonObject, name: str, namespace: str)
     csi = {"driver": kind.driver, **kind.source(old)}
     return {
         "metadata": {"name": kind.inline_name(old, csi["volumeHandle"])},
-        "spec": {
-            "csi": csi,
-            "accessModes": [kind.inline_mode(old)],
-            "volumeMode": "Filesystem",
-        },
+        "spec": {"csi": csi, "accessModes": [kind.inline_mode(old)], "volumeMode": "Filesystem"},
     }
 
 

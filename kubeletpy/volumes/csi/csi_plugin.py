@@ -28,12 +28,7 @@ from kubeletpy.volumes.claims.resolve import attachment_name
 from kubeletpy.volumes.csi import host as csi_host
 from kubeletpy.volumes.csi.files import VolumeData, find_csi_volumes
 from kubeletpy.volumes.csi.host import flushed_meanwhile, on_disk, pod_info, texts
-from kubeletpy.volumes.csi.layout import (
-    BlockLayout,
-    FilesystemLayout,
-    Layout,
-    StagedBlockLayout,
-)
+from kubeletpy.volumes.csi.layout import BlockLayout, FilesystemLayout, Layout, StagedBlockLayout
 from kubeletpy.volumes.csi.objects import (
     EPHEMERAL,
     PERSISTENT,
@@ -441,7 +436,7 @@ class Csi:
         tokens: PodTokens,
         metrics: CsiMetrics,
         *,
-        rng: random.Random | None = None,
+        rng: random.Random,
         calls: csi_host.OpenCalls | None = None,
     ) -> None:
         """Make it inside a running event loop.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.protocol import CSIDRIVERS, KubeApi, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector
@@ -68,11 +68,12 @@ class RegisteredDriver(Struct, frozen=True):
     client: NodeClient
 
 
-class CsiDrivers:
+class CsiDrivers(Component):
     """The registered drivers, by name. Listeners are notified when one comes or goes."""
 
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
+    connect: Connect
+
+    def __post_init__(self) -> None:
         self._drivers: dict[str, RegisteredDriver] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -92,7 +93,7 @@ class CsiDrivers:
 
     def add(self, info: PluginInfo, version: Version) -> RegisteredDriver:
         """Add a driver, replacing one of the same name. Raises ValueError: invalid endpoint."""
-        made = RegisteredDriver(info, version, self._connect(info.name, info.endpoint))
+        made = RegisteredDriver(info, version, self.connect(info.name, info.endpoint))
         before = self._drivers.get(info.name)
         self._drivers[info.name] = made
         if before is not None:
@@ -127,21 +128,28 @@ class CsiDrivers:
         task.add_done_callback(self._closing.discard)
 
 
-class DriverObjects:
+class DriverObjects(Component):
     """The cluster's CSIDriver objects by name, followed by one watch (tables sl, st).
 
     A driver need not have one, so nothing is known of any driver before the first list. Listeners
     get a changed object's name; "": any may have changed.
     """
 
-    def __init__(self, kube_api: KubeApi | None, *, rng: random.Random | None = None) -> None:
-        """``kube_api`` None: standalone, there are no objects."""
+    # ``kube_api`` None: standalone, there are no objects.
+    kube_api: KubeApi | None
+    rng: random.Random | None = None
+
+    def __post_init__(self) -> None:
         self._objects: dict[str, DriverObject] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._reflector: Reflector | None = None
-        if kube_api is not None:
+        if self.kube_api is not None:
             self._reflector = Reflector(
-                kube_api, CSIDRIVERS, on_replace=self._replaced, on_event=self._changed, rng=rng
+                self.kube_api,
+                CSIDRIVERS,
+                on_replace=self._replaced,
+                on_event=self._changed,
+                rng=self.rng,
             )
 
     def on_change(self, listener: Callable[[str], None]) -> None:

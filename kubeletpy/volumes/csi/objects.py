@@ -339,9 +339,7 @@ def new_csi_node(name: str, uid: str, present: Mapping[str, DriverOnNode]) -> JS
         "metadata": {
             "name": name,
             "annotations": {MIGRATED_ANNOTATION: MIGRATED},
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid},
-            ],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}],
         },
         "spec": {"drivers": [driver.entry() for driver in present.values()]},
     }

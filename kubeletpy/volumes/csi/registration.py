@@ -14,6 +14,7 @@ from typing import Any
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi, PatchType
@@ -40,7 +41,7 @@ class NodeNotUpdated(Exception):
     """A driver could not be written to the cluster; the text contains the reason."""
 
 
-class CsiNodeWriter:
+class CsiNodeWriter(Component):
     """Writes the CSINode object, and the drivers' part of the Node object.
 
     One write at a time, each with the complete state, so that the next one includes whatever failed
@@ -48,18 +49,17 @@ class CsiNodeWriter:
     entries are checked every 40 to 50 s, and written again if somebody has removed them.
     """
 
-    def __init__(
-        self, node_name: str, kube_api: KubeApi | None, *, rng: random.Random | None = None
-    ) -> None:
-        """``kube_api`` None: standalone, nothing is reported."""
-        self._name = node_name
-        self._api = kube_api
-        self._rng = rng or random.Random()
+    node_name: str
+    api: KubeApi | None
+    """None: standalone, nothing is reported."""
+    rng: random.Random
+
+    def __post_init__(self) -> None:
         self._present: dict[str, csi_objects.DriverOnNode] = {}
         self._absent: set[str] = set()
         self._writing = asyncio.Lock()
         self._pending = asyncio.Event()
-        self._ready = kube_api is None
+        self._ready = self.api is None
         self._soon = asyncio.Event()
         self._when_ready: Callable[[], None] = lambda: None
         self._node: Mapping[str, Any] | None = None
@@ -93,7 +93,7 @@ class CsiNodeWriter:
         self._pending.set()
         while True:
             await self._until_due()
-            waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self._rng)
+            waits = jittered_waits(_FIRST_WAIT_S, _LONGEST_WAIT_S, self.rng)
             while self._pending.is_set():
                 try:
                     await self._write()
@@ -104,7 +104,7 @@ class CsiNodeWriter:
     async def _until_due(self) -> None:
         while not self._pending.is_set():
             try:
-                async with asyncio.timeout(CHECK_S * self._rng.uniform(1, 1.25)):
+                async with asyncio.timeout(CHECK_S * self.rng.uniform(1, 1.25)):
                     await self._pending.wait()
             except TimeoutError:
                 await self._check()
@@ -112,11 +112,11 @@ class CsiNodeWriter:
     async def _check(self) -> None:
         """Have what somebody has removed written again, but not against a program that insists."""
         now = asyncio.get_running_loop().time()
-        if self._api is None or not self._present or not self._pace.due(now):
+        if self.api is None or not self._present or not self._pace.due(now):
             return
         async with self._writing:
             try:
-                removed = await self._removed(self._api)
+                removed = await self._removed(self.api)
             except ApiError as error:
                 log.debug("CSINode not checked", extra={"why": str(error)})
                 return
@@ -137,7 +137,7 @@ class CsiNodeWriter:
         ):
             return "annotation or labels of the Node"
         try:
-            found = await api.get(CSINODES, self._name)
+            found = await api.get(CSINODES, self.node_name)
         except NotFound:
             return "the CSINode"
         uid = ((node or {}).get("metadata") or {}).get("uid") or ""
@@ -194,18 +194,18 @@ class CsiNodeWriter:
             except ApiError:
                 if wait is None:
                     raise
-                await asyncio.sleep(wait * self._rng.uniform(1, 1.1))
+                await asyncio.sleep(wait * self.rng.uniform(1, 1.1))
 
     async def _write(self, subject: str = "") -> None:
         """Update both objects. Raises ApiError, NodeObjectConflict."""
-        if self._api is None:
+        if self.api is None:
             self._pending.clear()
             return
         async with self._writing:
             self._pending.clear()
             removed = set(self._absent)
             try:
-                await self._write_objects(self._api, subject)
+                await self._write_objects(self.api, subject)
             except BaseException:
                 self._pending.set()
                 raise
@@ -215,21 +215,21 @@ class CsiNodeWriter:
             self._when_ready()
 
     async def _write_objects(self, api: KubeApi, subject: str) -> None:
-        node = await api.get(NODES, self._name)
+        node = await api.get(NODES, self.node_name)
         patch = csi_objects.node_patch(node, self._present, self._absent, subject)
         if patch is not None:
-            await api.patch(NODES, self._name, patch, subresource="status")
+            await api.patch(NODES, self.node_name, patch, subresource="status")
         uid = (node.get("metadata") or {}).get("uid") or ""
         try:
-            found = await api.get(CSINODES, self._name)
+            found = await api.get(CSINODES, self.node_name)
         except NotFound:
             found = None
         if found is not None and not csi_objects.owned_by(found, uid):
             # of a Node object that was deleted, which nobody has collected yet
-            await api.delete(CSINODES, self._name, uid=(found.get("metadata") or {}).get("uid"))
+            await api.delete(CSINODES, self.node_name, uid=(found.get("metadata") or {}).get("uid"))
             found = None
         if found is None:
-            await api.create(CSINODES, csi_objects.new_csi_node(self._name, uid, self._present))
+            await api.create(CSINODES, csi_objects.new_csi_node(self.node_name, uid, self._present))
             return
         changed = csi_objects.changed_csi_node(found, self._present, self._absent)
         if changed is not None:
@@ -242,17 +242,18 @@ _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?", re.ASCII)
 """Driver names that the API accepts; a name becomes a directory name."""
 
 
-class CsiDriverHandler:
+class CsiDriverHandler(Component):
     """The plugin handler of type CSIPlugin."""
 
-    def __init__(self, drivers: CsiDrivers, objects: DriverObjects, writer: CsiNodeWriter) -> None:
-        self._drivers = drivers
-        self._objects = objects
-        self._writer = writer
+    drivers: CsiDrivers
+    objects: DriverObjects
+    writer: CsiNodeWriter
+
+    def __post_init__(self) -> None:
         self._renewing: dict[str, asyncio.Task[None]] = {}
         self._queries: set[asyncio.Task[None]] = set()
         self._requested_at: dict[str, float] = {}
-        objects.on_change(self._retime)
+        self.objects.on_change(self._retime)
 
     def validate(self, info: PluginInfo) -> None:
         """Raise PluginRefused if this driver cannot be used."""
@@ -261,39 +262,39 @@ class CsiDriverHandler:
     async def register(self, info: PluginInfo) -> None:
         """Start using a driver. Raises PluginRefused."""
         try:
-            driver = self._drivers.add(info, self._version(info))
+            driver = self.drivers.add(info, self._version(info))
         except ValueError as error:
             raise PluginRefused(f"driver {info.name}: {error}") from None
         try:
-            await self._writer.install(await self._on_node(info))
+            await self.writer.install(await self._on_node(info))
         except (OperationFailed, NodeNotUpdated) as error:
-            self._drivers.remove(info)
+            self.drivers.remove(info)
             if isinstance(error, OperationFailed):
-                await self._writer.uninstall(info.name)
+                await self.writer.uninstall(info.name)
             raise PluginRefused(f"driver {info.name}: {error}") from None
         except BaseException:
-            self._drivers.remove(info)
+            self.drivers.remove(info)
             raise
-        if self._drivers.get(info.name) is driver:
-            self._drivers.notify(info.name)
+        if self.drivers.get(info.name) is driver:
+            self.drivers.notify(info.name)
             self._retime(info.name)
 
     async def deregister(self, info: PluginInfo) -> None:
         """Stop using a driver, unless another has its name."""
-        if self._drivers.remove(info):
+        if self.drivers.remove(info):
             self._requested_at.pop(info.name, None)
             self._retime(info.name)
-            await self._writer.uninstall(info.name)
+            await self.writer.uninstall(info.name)
 
     async def renew(self, name: str) -> None:
         """Query a driver's volume limit again and report it. Raises PluginRefused."""
-        driver = self._drivers.get(name)
+        driver = self.drivers.get(name)
         if driver is None:
             raise PluginRefused(f"driver {name} is not registered")
         try:
             found = await self._on_node(driver.info)
-            if self._drivers.get(name) is driver:
-                await self._writer.install(found)
+            if self.drivers.get(name) is driver:
+                await self.writer.install(found)
         except (OperationFailed, NodeNotUpdated) as error:
             raise PluginRefused(f"driver {name}: {error}") from None
 
@@ -302,8 +303,8 @@ class CsiDriverHandler:
 
         Returns whether it reports a limit periodically (nodeAllocatableUpdatePeriodSeconds).
         """
-        rules = self._objects.get(name)
-        if rules is None or rules.allocatable_period is None or self._drivers.get(name) is None:
+        rules = self.objects.get(name)
+        if rules is None or rules.allocatable_period is None or self.drivers.get(name) is None:
             return False
         now = asyncio.get_running_loop().time()
         if now >= self._requested_at.get(name, float("-inf")) + REQUERY_S:
@@ -320,7 +321,7 @@ class CsiDriverHandler:
         await cancel_tasks(tasks)
 
     async def _on_node(self, info: PluginInfo) -> csi_objects.DriverOnNode:
-        driver = self._drivers.get(info.name)
+        driver = self.drivers.get(info.name)
         if driver is None or driver.info != info:
             raise PluginRefused(f"driver {info.name} has disconnected")
         answer = await driver.client.info()
@@ -341,7 +342,7 @@ class CsiDriverHandler:
             raise PluginRefused(
                 f"driver {info.name}: none of its versions is supported (1.x): {offered}"
             )
-        other = self._drivers.get(info.name)
+        other = self.drivers.get(info.name)
         if other is not None and other.info != info and other.version >= version:
             has = ".".join(map(str, other.version))
             raise PluginRefused(
@@ -352,13 +353,13 @@ class CsiDriverHandler:
 
     def _retime(self, name: str) -> None:
         """Start, change or stop the periodic queries (nodeAllocatableUpdatePeriodSeconds)."""
-        for each in [name] if name else self._drivers.names:
+        for each in [name] if name else self.drivers.names:
             task = self._renewing.pop(each, None)
             if task is not None:
                 task.cancel()
-            found = self._objects.get(each)
+            found = self.objects.get(each)
             period = found.allocatable_period if found is not None else None
-            if period is not None and self._drivers.get(each) is not None:
+            if period is not None and self.drivers.get(each) is not None:
                 self._renewing[each] = asyncio.create_task(
                     self._renew_each(each, period), name=f"csi allocatable {each}"
                 )
@@ -379,7 +380,7 @@ DEFAULT_PERIOD_S = 60.0
 """Between two rounds, if the configured period is 0 or less."""
 
 
-class StorageHealthMonitor:
+class StorageHealthMonitor(Component):
     """Queries drivers for the health of their storage here, and reports it to the CSINode.
 
     All drivers are queried concurrently, once per period; one write contains all answers. A call or
@@ -387,31 +388,18 @@ class StorageHealthMonitor:
     inside a running event loop.
     """
 
-    def __init__(
-        self,
-        node_name: str,
-        node_uid: Callable[[], str],
-        drivers: CsiDrivers,
-        kube_api: KubeApi | None,
-        metrics: CsiMetrics,
-        *,
-        clock: Clock,
-        period: float,
-    ) -> None:
-        """Store the collaborators; ``run`` queries.
+    node_name: str
+    node_uid: Callable[[], str]
+    """Returns the uid of the Node object; empty: not known yet."""
+    drivers: CsiDrivers
+    api: KubeApi | None
+    """None: standalone, only the metrics are kept."""
+    metrics: CsiMetrics
+    clock: Clock
+    period: float
+    """Seconds between two rounds; 0 or less: a minute."""
 
-        Args:
-            node_uid: returns the uid of the Node object; empty: not known yet.
-            kube_api: None: standalone, only the metrics are kept.
-            period: seconds between two rounds; 0 or less: a minute.
-        """
-        self._node_name = node_name
-        self._node_uid = node_uid
-        self._drivers = drivers
-        self._api = kube_api
-        self._metrics = metrics
-        self._clock = clock
-        self._period = period if period > 0 else DEFAULT_PERIOD_S
+    def __post_init__(self) -> None:
         self._problems: dict[str, str] = {}
         """Driver -> why its last call failed; empty name: why the last write did."""
 
@@ -419,24 +407,24 @@ class StorageHealthMonitor:
         """Query drivers until canceled."""
         while True:
             await self.round()
-            await asyncio.sleep(self._period)
+            await asyncio.sleep(self.period if self.period > 0 else DEFAULT_PERIOD_S)
 
     async def round(self) -> None:
         """Query every registered driver once, and write what differs."""
-        names = self._drivers.names
-        self._metrics.storage_unknown(names)
+        names = self.drivers.names
+        self.metrics.storage_unknown(names)
         for removed in self._problems.keys() - {"", *names}:
             del self._problems[removed]
         answers = zip(names, await run_together(*map(self._query_health, names)), strict=True)
         reported = {name: found for name, found in answers if found is not None}
         for name, conditions in reported.items():
             keys = ((each["status"], each["reason"]) for each in conditions)
-            self._metrics.storage_reported(name, keys)
-        if reported and self._api is not None:
-            await self._write(self._api, reported)
+            self.metrics.storage_reported(name, keys)
+        if reported and self.api is not None:
+            await self._write(self.api, reported)
 
     async def _query_health(self, name: str) -> csi_objects.Conditions | None:
-        driver = self._drivers.get(name)
+        driver = self.drivers.get(name)
         if driver is None:
             return None
         try:
@@ -451,21 +439,21 @@ class StorageHealthMonitor:
 
     async def _write(self, api: KubeApi, reported: Mapping[str, csi_objects.Conditions]) -> None:
         try:
-            found = await api.get(CSINODES, self._node_name)
-            if not csi_objects.owned_by(found, self._node_uid()):
+            found = await api.get(CSINODES, self.node_name)
+            if not csi_objects.owned_by(found, self.node_uid()):
                 return  # of a Node object that was deleted: another CSINode replaces it
             old = (found.get("status") or {}).get("storageHealth") or ()
-            new = csi_objects.changed_storage_health(old, reported, format_time(self._clock.now()))
+            new = csi_objects.changed_storage_health(old, reported, format_time(self.clock.now()))
             if new is not None:
                 uid = (found.get("metadata") or {}).get("uid") or ""
                 patch = {"metadata": {"uid": uid}, "status": {"storageHealth": new}}
                 kind = PatchType.MERGE
                 await api.patch(
-                    CSINODES, self._node_name, patch, subresource="status", patch_type=kind
+                    CSINODES, self.node_name, patch, subresource="status", patch_type=kind
                 )
         except ApiError as error:
             if self._is_new("", error.message):
-                extra = {"csinode": self._node_name, "why": error.message}
+                extra = {"csinode": self.node_name, "why": error.message}
                 log.warning(
                     "health of CSI drivers' storage not written; is feature gate CSIVolumeHealth "
                     "on in the API server?",

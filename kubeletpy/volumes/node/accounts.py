@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.metrics.volumes import ACTUAL, DESIRED, MOUNT, OWN, UNMOUNT, VolumeMetrics
 from kubeletpy.volumes.files.paths import plugin_name
 from kubeletpy.volumes.pod_volumes.planned import PlannedVolume
@@ -27,11 +27,12 @@ class _Pod(Struct):
     """The volumes that exist."""
 
 
-class VolumeAccounts:
+class VolumeAccounts(Component):
     """The volumes of the pods of a node, as numbers."""
 
-    def __init__(self, metrics: VolumeMetrics) -> None:
-        self._metrics = metrics
+    metrics: VolumeMetrics
+
+    def __post_init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
 
     def planned(self, uid: str, volumes: Iterable[PlannedVolume], now: float) -> None:
@@ -46,25 +47,25 @@ class VolumeAccounts:
         pod = self._pods.get(uid)
         for outcome in outcomes:
             plugin, done = plugin_name(outcome.volume.kind), not outcome.problem
-            self._metrics.done(MOUNT, plugin, outcome.seconds, ok=done)
+            self.metrics.done(MOUNT, plugin, outcome.seconds, ok=done)
             if outcome.owning_s is not None:
-                self._metrics.done(OWN, plugin, outcome.owning_s, ok=done)
+                self.metrics.done(OWN, plugin, outcome.owning_s, ok=done)
             if pod is None or outcome.volume.name in pod.names:
                 continue
             if outcome.existed:
-                self._metrics.reconstructed.inc()
+                self.metrics.reconstructed.inc()
                 if not done:
-                    self._metrics.reconstruct_errors.inc()
+                    self.metrics.reconstruct_errors.inc()
             if done:
                 pod.names.add(outcome.volume.name)
                 pod.there[plugin] += 1
-                self._metrics.moved(ACTUAL, {plugin: 1})
-                self._metrics.first_set_up(plugin, now - pod.requested_at)
+                self.metrics.moved(ACTUAL, {plugin: 1})
+                self.metrics.first_set_up(plugin, now - pod.requested_at)
 
     def taken_down(self, uid: str, ended: Iterable[tuple[str, float]]) -> None:
         """Count a pod's removed volumes; ``ended`` holds each plugin and the seconds it took."""
         for plugin, seconds in ended:
-            self._metrics.done(UNMOUNT, plugin, seconds)
+            self.metrics.done(UNMOUNT, plugin, seconds)
         pod = self._pods.pop(uid, None)
         if pod is not None:
             self._moved(DESIRED, pod.desired, Counter())
@@ -72,14 +73,14 @@ class VolumeAccounts:
 
     def not_taken_down(self, plugin: str, seconds: float) -> None:
         """Count a volume that could not be torn down."""
-        self._metrics.done(UNMOUNT, plugin, seconds, ok=False)
+        self.metrics.done(UNMOUNT, plugin, seconds, ok=False)
 
     def swept(self, volumes: int, *, failed: bool = False) -> None:
         """Count volumes of an unknown pod that were torn down; ``failed``: one was not."""
-        self._metrics.force_cleaned.inc(volumes + failed)
+        self.metrics.force_cleaned.inc(volumes + failed)
         if failed:
-            self._metrics.force_clean_errors.inc()
+            self.metrics.force_clean_errors.inc()
 
     def _moved(self, state: str, before: Counter[str], after: Counter[str]) -> None:
         by = {plugin: after[plugin] - before[plugin] for plugin in before | after}
-        self._metrics.moved(state, {plugin: number for plugin, number in by.items() if number})
+        self.metrics.moved(state, {plugin: number for plugin, number in by.items() if number})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import Cause, CauseKind, NoThread
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -111,51 +111,33 @@ class _PodState(HidesFields, Struct):
         return sum(self.bytes.get(name, 0) for name in others)
 
 
-class NodeVolumes:
+class NodeVolumes(Component):
     """All volumes of the pods of this node, as pod workers use them."""
 
-    def __init__(
-        self,
-        pods_dir: Path,
-        objects: PodObjects,
-        tokens: PodTokens,
-        recorder: EventRecorder,
-        clock: Clock,
-        *,
-        allocatable: Mapping[str, str] | None = None,
-        metrics: VolumeMetrics | None = None,
-        claims: VolumeManager | None = None,
-        bundles: TrustBundles | None = None,
-        certificates: PodCertificates | None = None,
-        features: pod_volumes_set_up.VolumeFeatures = pod_volumes_set_up.NO_FEATURES,
-        rights: MountRights = REQUIRED,
-    ) -> None:
-        """Store the collaborators.
+    pods_dir: Path
+    """``{root}/pods``"""
+    objects: PodObjects
+    """The configMaps and secrets of pods."""
+    tokens: PodTokens
+    recorder: EventRecorder
+    clock: Clock
+    claims: VolumeManager | None = None
+    """Handles volumes of claims, drivers and disks; None: there are none."""
+    allocatable: Mapping[str, str] | None = None
+    """The node's allocatable resources, as quantities."""
+    metrics: VolumeMetrics | None = None
+    bundles: TrustBundles | None = None
+    """None: ClusterTrustBundles are not projected."""
+    certificates: PodCertificates | None = None
+    """None: certificates of pods are not projected."""
+    features: pod_volumes_set_up.VolumeFeatures = pod_volumes_set_up.NO_FEATURES
+    """The fields that are obeyed."""
+    rights: MountRights = field(default_factory=lambda: REQUIRED)
+    """Whether directories may replace mounts."""
 
-        Args:
-            pods_dir: ``{root}/pods``.
-            objects: configMaps and secrets.
-            recorder: for FailedMount.
-            allocatable: the node's allocatable resources, as quantities.
-            metrics: None: none are kept.
-            claims: handles volumes of claims, drivers and disks; None: there are none.
-            bundles: ClusterTrustBundles; None: they are not projected.
-            certificates: certificates of pods; None: they are not projected.
-            features: the fields that are obeyed.
-            rights: whether directories may replace mounts.
-        """
-        self._claims = claims
-        self._bundles = bundles
-        self._certificates = certificates
-        self._features = features
-        self._rights = rights
-        self._accounts = VolumeAccounts(metrics or VolumeMetrics(Families()))
-        self._pods_dir = str(pods_dir)
-        self._objects = objects
-        self._tokens = tokens
-        self._recorder = recorder
-        self._clock = clock
-        self._allocatable = allocatable
+    def __post_init__(self) -> None:
+        self._accounts = VolumeAccounts(self.metrics or VolumeMetrics(Families()))
+        self._pods_dir = str(self.pods_dir)
         self._pods: dict[str, _PodState] = {}
         self._busy: dict[str, asyncio.Future[Any]] = {}
         self._tear_downs = asyncio.Semaphore(TEAR_DOWNS_AT_ONCE)
@@ -208,7 +190,7 @@ class NodeVolumes:
                 lambda: {
                     v.name
                     for v in unsure
-                    if not pod_volumes_set_up.is_established(v, state.paths, self._rights)
+                    if not pod_volumes_set_up.is_established(v, state.paths, self.rights)
                 }
             )
             of_files = [v for v in of_files if v.name not in missing]
@@ -225,11 +207,11 @@ class NodeVolumes:
             pod,
             state.paths,
             state.owner,
-            (self._allocatable or {}).get("memory"),
-            self._clock.now(),
+            (self.allocatable or {}).get("memory"),
+            self.clock.now(),
             max(0, MAX_POD_BYTES - state.bytes_besides(work)),
-            self._features,
-            self._rights,
+            self.features,
+            self.rights,
         )
         apart = any(item.volume.kind == "hostPath" for item in work)
         act = partial(pod_volumes_set_up.set_up_all, work, setting)
@@ -257,11 +239,11 @@ class NodeVolumes:
         """The volumes that other components set up. Raises VolumeError."""
         if not state.plan.claimed:
             return {}
-        if self._claims is None:
+        if self.claims is None:
             names = " ".join(volume.name for volume in state.plan.claimed)
             raise VolumeError(f"unmounted volumes=[{names}]: this node has no plugins for them")
         try:
-            return await self._claims.set_up(pod, state.plan.claimed)
+            return await self.claims.set_up(pod, state.plan.claimed)
         except VolumesWait as wait:
             for name, problem in problems.items():
                 self._report_mount_failure(pod, state, name, problem)
@@ -287,7 +269,7 @@ class NodeVolumes:
         await self._settled(pod.uid)
         directory = PodPaths(self._pods_dir, pod.uid).volume("emptyDir", volume)
         await self._in_thread(
-            pod.uid, partial(pod_volumes_set_up.resize_tmpfs, directory, size, self._rights)
+            pod.uid, partial(pod_volumes_set_up.resize_tmpfs, directory, size, self.rights)
         )
 
     async def tear_down(self, pod_uid: str) -> None:
@@ -298,25 +280,25 @@ class NodeVolumes:
         """
         await self._settled(pod_uid)
         paths = PodPaths(self._pods_dir, pod_uid)
-        if self._claims is not None:
-            await self._end_claimed(self._claims, paths)
+        if self.claims is not None:
+            await self._end_claimed(self.claims, paths)
         ended = await self._take_down(pod_uid, paths)
         self._accounts.taken_down(pod_uid, ended)
         self._pods.pop(pod_uid, None)
-        self._objects.release(pod_uid)
-        self._tokens.forget(pod_uid)
-        if self._bundles is not None:
-            self._bundles.release(pod_uid)
-        if self._certificates is not None:
-            self._certificates.release(pod_uid)
+        self.objects.release(pod_uid)
+        self.tokens.forget(pod_uid)
+        if self.bundles is not None:
+            self.bundles.release(pod_uid)
+        if self.certificates is not None:
+            self.certificates.release(pod_uid)
 
     def release_orphan(self, pod_uid: str) -> None:
         """Tear down what a pod has left on disk. Blocks. Raises OSError, UnsafePath."""
         if pod_uid in self._pods:
             # it came while the sweep was in progress
             raise OSError(f"the volumes of pod {pod_uid} are in use")
-        if self._claims is not None:
-            self._end_orphan(self._claims, pod_uid)
+        if self.claims is not None:
+            self._end_orphan(self.claims, pod_uid)
         try:
             self._accounts.swept(
                 len(pod_volumes_set_up.take_down(PodPaths(self._pods_dir, pod_uid)))
@@ -386,7 +368,7 @@ class NodeVolumes:
             mounts = {} if plan.problems else PodMounts(pod, plan, paths)
         except UnsafePath as error:
             raise VolumeError(str(error)) from error
-        state = _PodState(pod.spec, plan, paths, file_owner(pod, self._rights), mounts)
+        state = _PodState(pod.spec, plan, paths, file_owner(pod, self.rights), mounts)
         if known is not None:
             before = {volume.name: volume for volume in known.plan.volumes}
             state.made_of = {
@@ -397,7 +379,7 @@ class NodeVolumes:
             state.bytes = dict(known.bytes)
         self._pods[pod.uid] = state
         self._accounts.planned(pod.uid, plan.volumes, asyncio.get_running_loop().time())
-        self._objects.register(
+        self.objects.register(
             pod.uid,
             {object_key(ref, pod.namespace) for ref in plan.objects},
             {object_key(ref, pod.namespace) for ref in plan.env_objects},
@@ -442,25 +424,25 @@ class NodeVolumes:
     ) -> Input:
         try:
             if kind == "podCertificate":
-                if self._certificates is None:
+                if self.certificates is None:
                     return PayloadError(NO_CERTIFICATES)
-                return await self._certificates.credentials(pod, volume.name, index, source)
+                return await self.certificates.credentials(pod, volume.name, index, source)
             if kind == "downwardAPI":
-                return DownwardInput(pod, spec, pod.labels, pod.annotations, self._allocatable)
+                return DownwardInput(pod, spec, pod.labels, pod.annotations, self.allocatable)
             if kind == "serviceAccountToken":
                 left = partial(self._left_token, pod.uid, volume, source)
-                return TokenInput(await self._tokens.get(pod, _token_key(pod, source), left))
+                return TokenInput(await self.tokens.get(pod, _token_key(pod, source), left))
             if kind == "clusterTrustBundle":
-                if self._bundles is None:
+                if self.bundles is None:
                     return PayloadError(NO_BUNDLES, Cause(CauseKind.TRUST_BUNDLE_GATE))
-                return TrustInput(await self._bundles.anchors(pod.uid, source))
+                return TrustInput(await self.bundles.anchors(pod.uid, source))
             if kind == "configMap":
                 ref = ObjectRef("configMap", source.get("name") or "")
             elif kind == "secret":
                 ref = ObjectRef("secret", source.get("secretName") or source.get("name") or "")
             else:
                 return None
-            return await self._objects.get(object_key(ref, pod.namespace))
+            return await self.objects.get(object_key(ref, pod.namespace))
         except (ApiError, PayloadError, TokenError) as error:
             return error
 
@@ -483,7 +465,7 @@ class NodeVolumes:
             if volume.name not in failed:
                 continue
             in_use = volume.name in state.made_of or await asyncio.to_thread(
-                pod_volumes_set_up.is_established, volume, state.paths, self._rights
+                pod_volumes_set_up.is_established, volume, state.paths, self.rights
             )
             if in_use:
                 self._report_mount_failure(pod, state, volume.name, failed[volume.name])
@@ -502,7 +484,7 @@ class NodeVolumes:
         if not state.unanswered.is_event(volume, asyncio.get_running_loop().time()):
             return
         message = f'MountVolume.SetUp failed for volume "{volume}" : {problem}'
-        self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_MOUNT, message)
+        self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_MOUNT, message)
 
     async def _settled(self, uid: str) -> None:
         """Wait for file work of a pod that outlived its cancelled sync."""

@@ -20,7 +20,7 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.base.tasks import background
 from kubeletpy.kubeapi.errors import ApiError, Conflict
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -52,12 +52,13 @@ NOTICE_S = 60.0
 """When an event reports that applying an fsGroup takes long. Source: behaviour-storage.md, sp2."""
 
 
-class VolumeActs:
+class VolumeActs(Component):
     """Carries out single operations: calls the plugin, applies the fsGroup, expands."""
 
-    def __init__(self, expander: Expander, reporter: Reporter) -> None:
-        self._expander = expander
-        self._reporter = reporter
+    expander: Expander
+    reporter: Reporter
+
+    def __post_init__(self) -> None:
         self._patient = PatientThreads()
 
     async def carry_out(
@@ -82,21 +83,21 @@ class VolumeActs:
             await plugin.stage(spec, metadata, use)
             return OperationDone()
         if operation.kind is operations.OperationKind.EXPAND:
-            return await self._expander.expand(plugin, spec, use)
+            return await self.expander.expand(plugin, spec, use)
         remount = operation.kind is operations.OperationKind.REPUBLISH
         published = await plugin.publish(spec, metadata, use, remount=remount)
         if spec.mode is claims.Mode.BLOCK and not remount:
-            self._reporter.mapped(spec, use, published)
+            self.reporter.mapped(spec, use, published)
         if published.shared_group is not None:
-            self._reporter.shared(spec, use, published.shared_group)
+            self.reporter.shared(spec, use, published.shared_group)
         await self._apply_group(plugin, spec, use, published)
         has, desired = claimed_size(spec), pv_size(spec)
         if remount or spec.inline or not 0 < has < desired:
             return OperationDone(published, has or desired)
         if spec.read_only:
-            self._expander.refused(spec, use)
+            self.expander.refused(spec, use)
             return OperationDone(published, has)
-        return replace(await self._expander.expand(plugin, spec, use), published=published)
+        return replace(await self.expander.expand(plugin, spec, use), published=published)
 
     async def _tear_down(
         self, operation: operations.Operation, plugin: VolumePlugin
@@ -141,7 +142,7 @@ class VolumeActs:
                 call=f"giving the files of volume {spec.spec_name} to group {group}",
             ) from error
         finally:
-            self._reporter.owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
+            self.reporter.owned(plugin.metric_name(spec), time.perf_counter() - begun, done)
 
     @asynccontextmanager
     async def _watched(
@@ -151,10 +152,10 @@ class VolumeActs:
 
         async def report_progress() -> None:
             await asyncio.sleep(FIRST_NOTICE_S)
-            self._reporter.owning(use, path, None)
+            self.reporter.owning(use, path, None)
             while True:
                 await asyncio.sleep(NOTICE_S)
-                self._reporter.owning(use, path, progress.files)
+                self.reporter.owning(use, path, progress.files)
 
         async with background(report_progress(), f"ownership of {path}"):
             yield
@@ -205,16 +206,15 @@ class _ClaimChanged(Exception):
     """The claim has changed since it was read."""
 
 
-class Expander:
+class Expander(Component):
     """Expands volumes on this node, and patches the status of their claims."""
 
-    def __init__(
-        self, api: KubeApi | None, recorder: EventRecorder, clock: Clock, node_name: str
-    ) -> None:
-        self._api = api
-        self._recorder = recorder
-        self._clock = clock
-        self._node_name = node_name
+    api: KubeApi | None
+    recorder: EventRecorder
+    clock: Clock
+    node_name: str
+
+    def __post_init__(self) -> None:
         self._refused: set[str] = set()
         """Volumes (unique names) whose last expansion their drivers have refused (table so3)."""
 
@@ -242,11 +242,7 @@ class Expander:
         raise _not_written(spec, "it is changed by others again and again")
 
     async def _expand(
-        self,
-        plugin: VolumePlugin,
-        spec: claims.VolumeSpec,
-        use: claims.PodUse,
-        grown: _Grown,
+        self, plugin: VolumePlugin, spec: claims.VolumeSpec, use: claims.PodUse, grown: _Grown
     ) -> int:
         flow, size = plan.flow(spec)
         if flow in (Flow.NOTHING, Flow.WAIT):
@@ -262,7 +258,7 @@ class Expander:
             self._refused.discard(spec.unique_name)
             text = (
                 f'MountVolume.NodeExpandVolume succeeded for volume "{spec.spec_name}" '
-                f"{self._node_name}"
+                f"{self.node_name}"
             )
             self._emit_events(spec, use, NORMAL, Reason.FILE_SYSTEM_RESIZE_SUCCESSFUL, text)
         if flow is not Flow.EXPAND_ONLY and spec.claim is not None:
@@ -292,7 +288,7 @@ class Expander:
         if infeasible:
             self._refused.discard(spec.unique_name)
         message = f"failed to expand pvc with {error.message}"[:CLAIM_REPORTED]
-        now = format_time(self._clock.now())
+        now = format_time(self.clock.now())
         recovers = flow is Flow.RECOVERY
         await self._patch(
             spec, plan.failed(message, now, infeasible=infeasible and recovers), quiet=True
@@ -308,11 +304,11 @@ class Expander:
         self, spec: claims.VolumeSpec, patch: dict[str, Any], *, quiet: bool = False
     ) -> claims.VolumeSpec:
         """Patch the claim's status; returns the volume with the updated claim."""
-        if self._api is None or spec.claim is None:
+        if self.api is None or spec.claim is None:
             return spec
         metadata = spec.claim["metadata"]
         try:
-            claim = await self._api.patch(
+            claim = await self.api.patch(
                 PERSISTENTVOLUMECLAIMS,
                 metadata["name"],
                 patch,
@@ -333,11 +329,11 @@ class Expander:
 
     async def _read(self, spec: claims.VolumeSpec) -> JSON:
         """The current claim; it is the same object."""
-        assert self._api is not None, "a conflict comes of an API"
+        assert self.api is not None, "a conflict comes of an API"
         assert spec.claim is not None, "a conflict is about a claim"
         metadata = spec.claim["metadata"]
         try:
-            claim = await self._api.get(
+            claim = await self.api.get(
                 PERSISTENTVOLUMECLAIMS, metadata["name"], metadata["namespace"]
             )
         except ApiError as error:
@@ -349,7 +345,7 @@ class Expander:
     def _emit_events(
         self, spec: claims.VolumeSpec, use: claims.PodUse, kind: Any, reason: Reason, message: str
     ) -> None:
-        self._recorder.event(pod_reference(use.pod), kind, reason, message)
+        self.recorder.event(pod_reference(use.pod), kind, reason, message)
         if spec.claim is None:
             return
         metadata = spec.claim["metadata"]
@@ -360,7 +356,7 @@ class Expander:
             "name": metadata["name"],
             "uid": metadata["uid"],
         }
-        self._recorder.event(claim, kind, reason, message)
+        self.recorder.event(claim, kind, reason, message)
 
 
 def _not_written(spec: claims.VolumeSpec, why: str) -> claims.OperationFailed:

@@ -10,15 +10,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.objects import WatchedObjects
-from kubeletpy.kubeapi.protocol import (
-    PERSISTENTVOLUMECLAIMS,
-    PERSISTENTVOLUMES,
-    VOLUMEATTACHMENTS,
-)
+from kubeletpy.kubeapi.protocol import PERSISTENTVOLUMECLAIMS, PERSISTENTVOLUMES, VOLUMEATTACHMENTS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims import model as claims_model
@@ -29,40 +25,29 @@ Keys = dict[ObjectKey, None]
 """Each object once, in the pod's order: requests do not depend on hashes."""
 
 
-class ClaimObjects:
+class ClaimObjects(Component):
     """Reads the claims, PersistentVolumes and VolumeAttachments of this node's pods."""
 
-    def __init__(
-        self,
-        objects: WatchedObjects,
-        plugins: Sequence[VolumePlugin],
-        node_name: str,
-        node: Callable[[], Mapping[str, Any]],
-        *,
-        controller_attaches: bool,
-        selinux: claims_model.SELinux,
-    ) -> None:
-        """Follow the objects of ``objects``, which nothing else uses.
+    objects: WatchedObjects
+    """Claims, volumes and attachments; for exclusive use."""
+    plugins: Sequence[VolumePlugin]
+    node_name: str
+    node: Callable[[], Mapping[str, Any]]
+    """Returns the Node object as the API shows it."""
+    controller_attaches: bool
+    """A controller attaches volumes to this node."""
+    selinux: claims_model.SELinux
 
-        Args:
-            node: the Node object as the API shows it.
-            controller_attaches: whether a controller attaches volumes to this node.
-        """
-        self._objects = objects
-        self._plugins = tuple(plugins)
-        self._node_name = node_name
-        self._node = node
-        self._controller_attaches = controller_attaches
-        self._selinux = selinux
+    def __post_init__(self) -> None:
         self._read_for: dict[str, Keys] = {}
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have ``listener(uid)`` called when an object of a pod has changed."""
-        self._objects.on_change(listener)
+        self.objects.on_change(listener)
 
     async def close(self) -> None:
         """Stop following all objects."""
-        await self._objects.close()
+        await self.objects.close()
 
     async def resolve(
         self, pod: Pod, volumes: Sequence[claims_resolve.ClaimVolume]
@@ -73,7 +58,7 @@ class ClaimObjects:
         claims = {volume.name: _claim_key(pod, volume) for volume in volumes}
         keys = dict.fromkeys(key for key in claims.values() if key is not None)
         before = self._read_for.get(pod.uid, {})  # kept until it is known to be useless
-        self._objects.register(pod.uid, keys | before)
+        self.objects.register(pod.uid, keys | before)
         found = await self._read(keys)
         pvs = {
             name: ObjectKey(PERSISTENTVOLUMES, "", of)
@@ -82,14 +67,14 @@ class ClaimObjects:
         }
         volume_keys = dict.fromkeys(pvs.values())
         keys |= volume_keys
-        self._objects.register(pod.uid, keys | before)
+        self.objects.register(pod.uid, keys | before)
         found |= await self._read(volume_keys)
         for volume in volumes:
             claim_key, pv_key = claims[volume.name], pvs.get(volume.name)
             got = claims_resolve.resolve(
                 pod,
                 volume,
-                self._plugins,
+                self.plugins,
                 claim=found[claim_key] if claim_key is not None else None,
                 pv=found[pv_key] if pv_key is not None else None,
             )
@@ -103,36 +88,36 @@ class ClaimObjects:
             self._attachment_key(spec) for spec in specs if spec.attachable and spec.driver
         )
         self._read_for[pod.uid] = keys | attachments
-        self._objects.register(pod.uid, keys | attachments)
+        self.objects.register(pod.uid, keys | attachments)
         await self._read(attachments)
         return specs, waits
 
     def observe(self, specs: Collection[claims_model.VolumeSpec]) -> claims_resolve.NodeObservation:
         """The state of these volumes according to the Node object and the attachments last read."""
         return claims_resolve.observe_node(
-            self._node(),
+            self.node(),
             specs,
-            node_name=self._node_name,
-            controller_attaches=self._controller_attaches,
+            node_name=self.node_name,
+            controller_attaches=self.controller_attaches,
             attachment=self._attachment,
         )
 
     def press(self, uid: str, *, waiting: bool) -> None:
         """Have the objects of a pod polled often, or stop that."""
-        self._objects.press(uid, self._read_for.get(uid, {}) if waiting else ())
+        self.objects.press(uid, self._read_for.get(uid, {}) if waiting else ())
 
     def release(self, uid: str) -> None:
         """Stop following the objects of a pod."""
         self._read_for.pop(uid, None)
-        self._objects.release(uid)
+        self.objects.release(uid)
 
     def _labeled(
         self, pod: Pod, spec: claims_model.VolumeSpec
     ) -> claims_model.VolumeSpec | claims_model.Waits:
         """The volume with the SELinux context to mount it with, or why it can have none."""
-        plugin = next(each for each in self._plugins if each.name == spec.plugin)
+        plugin = next(each for each in self.plugins if each.name == spec.plugin)
         supported = plugin.supports_selinux_mount(spec)
-        context = claims_model.mount_context(spec, pod, self._selinux, supported=supported)
+        context = claims_model.mount_context(spec, pod, self.selinux, supported=supported)
         if isinstance(context, claims_model.SELinuxConflict):
             why = f"conflicting SELinux labels of volume {spec.pod_volume}: "
             text = why + ", ".join(
@@ -145,11 +130,11 @@ class ClaimObjects:
 
     def _attachment(self, spec: claims_model.VolumeSpec) -> claims_resolve.Read:
         """The VolumeAttachment of a CSI volume, as it was last read."""
-        found = self._objects.cached(self._attachment_key(spec))
+        found = self.objects.cached(self._attachment_key(spec))
         return claims_resolve.UnreadObject(str(found)) if isinstance(found, ApiError) else found
 
     def _attachment_key(self, spec: claims_model.VolumeSpec) -> ObjectKey:
-        name = claims_resolve.attachment_name(spec.handle, spec.driver, self._node_name)
+        name = claims_resolve.attachment_name(spec.handle, spec.driver, self.node_name)
         return ObjectKey(VOLUMEATTACHMENTS, "", name)
 
     async def _read(self, keys: Keys) -> dict[ObjectKey, claims_resolve.Read]:
@@ -157,7 +142,7 @@ class ClaimObjects:
 
     async def _get(self, key: ObjectKey) -> claims_resolve.Read:
         try:
-            return await self._objects.get(key)
+            return await self.objects.get(key)
         except ApiError as error:
             return claims_resolve.UnreadObject(str(error))
 

@@ -83,11 +83,7 @@ def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
 # How a pod waits for its volumes: when events report it, and when the pod gives up.
 
 _QUIET = frozenset(
-    {
-        claims.WaitCause.BUSY,
-        claims.WaitCause.BACKOFF,
-        claims.WaitCause.NOT_IN_USE_YET,
-    }
+    {claims.WaitCause.BUSY, claims.WaitCause.BACKOFF, claims.WaitCause.NOT_IN_USE_YET}
 )
 """Causes that will resolve soon, or that events have already reported."""
 OBJECT_CAUSES = frozenset(

@@ -15,7 +15,7 @@ from typing import Any, cast
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.errors import Cause, CauseKind, cause_of
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.pods.environment import DownwardError, NodeFacts, field_value, resource_value
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.shape import MAX_ID
@@ -335,12 +335,13 @@ _ESCAPES = {
 }
 
 
-class Renderer:
+class Renderer(Component):
     """Renders the items of one source; maps and texts that many items share are rendered once."""
 
-    def __init__(self, pod: Pod, facts: NodeFacts) -> None:
-        self._pod = pod
-        self._facts = facts
+    pod: Pod
+    facts: NodeFacts
+
+    def __post_init__(self) -> None:
         self._known: dict[str, bytes] = {}
 
     def item(self, item: Mapping[str, Any]) -> bytes:
@@ -349,7 +350,7 @@ class Renderer:
         known = self._known.get(path)
         if known is not None:
             return known
-        data = item_value(item, self._pod, self._facts).encode("utf-8", "surrogatepass")
+        data = item_value(item, self.pod, self.facts).encode("utf-8", "surrogatepass")
         if path:
             self._known[path] = data
         return data

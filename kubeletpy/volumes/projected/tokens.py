@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, steady_now
-from kubeletpy.base.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct
 from kubeletpy.images.credentials import AccountSource
 from kubeletpy.images.providers.provider import AccountError
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
@@ -86,14 +86,15 @@ async def call_for_new_pod(
     return await call()
 
 
-class PodTokens:
+class PodTokens(Component):
     """The tokens of the pods of this node."""
 
-    def __init__(self, api: KubeApi | None, clock: Clock, *, rng: random.Random | None = None):
-        """``api`` None: standalone, no tokens."""
-        self._api = api
-        self._clock = clock
-        self._rng = rng or random.Random()
+    api: KubeApi | None
+    """None: standalone, no tokens."""
+    clock: Clock
+    rng: random.Random
+
+    def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._kept: dict[str, dict[TokenKey, _CachedToken]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
@@ -119,7 +120,7 @@ class PodTokens:
         return (await self.bound(pod, key)).token
 
     def _adopt(self, pod: Pod, key: TokenKey, token: str) -> None:
-        life = life_of(token, pod, key, self._clock.now())
+        life = life_of(token, pod, key, self.clock.now())
         if life is None or key in self._kept.get(pod.uid, {}):
             return
         found = self._fresh(token, life.expires_at, life.seconds)
@@ -129,7 +130,7 @@ class PodTokens:
     async def bound(self, pod: Pod, key: TokenKey) -> BoundToken:
         """A token bound to a pod, and when it expires. Raises TokenError."""
         kept = self._kept.get(pod.uid, {}).get(key)
-        now = self._clock.now()
+        now = self.clock.now()
         if kept is not None and self._renewal_in(kept) > 0:
             return BoundToken(kept.token, kept.expires_at)
         try:
@@ -140,7 +141,7 @@ class PodTokens:
                 raise TokenError(f"failed to fetch token: {_why(error)}") from error
             logger.warning("token not renewed", extra={"pod": pod.key, "why": _why(error)})
             # no retry before this: every sync of the pod comes here
-            wait = _RETRY_S * (1 + self._rng.random())
+            wait = _RETRY_S * (1 + self.rng.random())
             kept.renew_at, kept.renew_after = now + wait, steady_now() + wait
             self._set_timer(pod.uid, kept)
             return BoundToken(kept.token, kept.expires_at)
@@ -162,7 +163,7 @@ class PodTokens:
             self.forget(uid)
 
     async def _request(self, pod: Pod, key: TokenKey) -> JSON:
-        if (api := self._api) is None:
+        if (api := self.api) is None:
             raise Unavailable("this node has no API")
         request: JSON = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -199,14 +200,14 @@ class PodTokens:
         return self._fresh(token, expires_at, life)
 
     def _fresh(self, token: str, expires_at: float, seconds: int) -> _CachedToken:
-        jitter = self._rng.randrange(MAX_JITTER_S + 1)
+        jitter = self.rng.randrange(MAX_JITTER_S + 1)
         renew_at = renewal_time(expires_at, seconds, jitter)
-        after = steady_now() + renew_at - self._clock.now()
+        after = steady_now() + renew_at - self.clock.now()
         return _CachedToken(token, expires_at, renew_at, after)
 
     def _renewal_in(self, kept: _CachedToken) -> float:
         """Seconds until a token is to be renewed, by the clock that is there first."""
-        return min(kept.renew_at - self._clock.now(), kept.renew_after - steady_now())
+        return min(kept.renew_at - self.clock.now(), kept.renew_after - steady_now())
 
     def _set_timer(self, uid: str, kept: _CachedToken) -> None:
         if kept.timer is not None:
@@ -227,22 +228,21 @@ def _why(error: Exception) -> str:
     return error.message if isinstance(error, ApiError) else "the answer cannot be read"
 
 
-class ClusterAccounts:
+class ClusterAccounts(Component):
     """Service accounts for credential providers, read from the API by name; tokens per pod.
 
     Must never keep an account or show a token.
     """
 
-    def __init__(self, api: KubeApi | None, tokens: PodTokens) -> None:
-        """``api`` None: standalone, no accounts."""
-        self._api = api
-        self._tokens = tokens
+    # ``api`` None: standalone, no accounts.
+    api: KubeApi | None
+    tokens: PodTokens
 
     async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
         """Uid and annotations of an account. Raises AccountError."""
-        if self._api is None:
+        if self.api is None:
             raise AccountError("this node has no API")
-        get = partial(self._api.get, SERVICEACCOUNTS, name, namespace)
+        get = partial(self.api.get, SERVICEACCOUNTS, name, namespace)
         try:
             account = await call_for_new_pod(get, Forbidden)
         except ApiError as error:
@@ -254,6 +254,6 @@ class ClusterAccounts:
         """A token of the account, bound to the pod. Raises AccountError."""
         key = TokenKey(account.name, audience, DEFAULT_SECONDS, account.uid)
         try:
-            return await self._tokens.get(pod, key)
+            return await self.tokens.get(pod, key)
         except TokenError as error:
             raise AccountError(str(error)) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
@@ -29,12 +30,13 @@ MAX_BYTES = 64 << 20
 """Size of all certificates together."""
 
 
-class TrustBundles:
+class TrustBundles(Component):
     """Follows all bundles, while any pod uses one; ``on_change`` wakes those pods."""
 
-    def __init__(self, api: KubeApi, *, rng: random.Random) -> None:
-        self._api = api
-        self._rng = rng
+    api: KubeApi
+    rng: random.Random
+
+    def __post_init__(self) -> None:
         self._bundles: dict[str, Bundle] = {}
         self._users: set[str] = set()
         self._starting = asyncio.Lock()
@@ -76,17 +78,13 @@ class TrustBundles:
 
     async def _followed(self) -> Reflector:
         async with self._starting:
-            return self._reflector or self._follow(await first_served(self._api, VERSIONS))
+            return self._reflector or self._follow(await first_served(self.api, VERSIONS))
 
     def _follow(self, resource: Resource) -> Reflector:
         if not self._users:
             raise Unavailable("the pods with trust bundles have ended")
         self._reflector = Reflector(
-            self._api,
-            resource,
-            on_replace=self._replaced,
-            on_event=self._changed,
-            rng=self._rng,
+            self.api, resource, on_replace=self._replaced, on_event=self._changed, rng=self.rng
         )
         self._task = asyncio.create_task(self._reflector.run(), name="watch trust bundles")
         return self._reflector

@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from kubeletpy.base.host.files import write_private
-from kubeletpy.base.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.volumes.claims.model import (
     FailureOutcome,
@@ -61,16 +61,15 @@ def iscsi_failure(
     return OperationFailed(outcome, message, event_word=EVENT_WORD, call=call)
 
 
-class Iscsiadm:
+class Iscsiadm(Component):
     """Calls iscsiadm, and writes CHAP credentials into its records.
 
     Other processes can see arguments, so secrets are never among them: iscsiadm keeps its records
     in files that only root can read, and the credentials are written there.
     """
 
-    def __init__(self, in_thread: InThread, databases: tuple[str, ...] = DATABASES) -> None:
-        self._in_thread = in_thread
-        self._databases = databases
+    in_thread: InThread
+    databases: tuple[str, ...] = DATABASES
 
     async def transport(self, iface: str) -> str:
         """The transport of an iface: ``tcp``, … Raises OperationFailed."""
@@ -166,20 +165,16 @@ class Iscsiadm:
             )
 
     async def _run(
-        self,
-        call: str,
-        *args: str,
-        fine: Collection[int] = (),
-        timeout: float | None = None,
+        self, call: str, *args: str, fine: Collection[int] = (), timeout: float | None = None
     ) -> str:
         return await run(
             PROGRAM, args, call=call, event_word=EVENT_WORD, fine=fine, timeout=timeout
         )
 
     async def _write(self, call: str, places: tuple[str, ...], values: Mapping[str, str]) -> None:
-        found = await self._in_thread(partial(self._write_now, places, values), call)
+        found = await self.in_thread(partial(self._write_now, places, values), call)
         if not found:
-            where = " and ".join(self._databases)
+            where = " and ".join(self.databases)
             message = f"iscsiadm's record {places[0]} is not in {where}: CHAP can't be set up"
             raise iscsi_failure(message, call, FailureOutcome.FINAL)
 
@@ -187,7 +182,7 @@ class Iscsiadm:
         """Write values into all records at these places; whether any exists. Blocks. OSError."""
         files = [
             path
-            for database in self._databases
+            for database in self.databases
             for place in places
             for path in Path(database).glob(place)
             if path.is_file() and not path.is_symlink()
@@ -213,22 +208,21 @@ class Chap(HidesFields, Struct, frozen=True):
     session: Hidden[Mapping[str, str] | None] = None
 
 
-class IscsiSessions:
+class IscsiSessions(Component):
     """Starts sessions with targets, finds their disks, and ends unused sessions.
 
     The caller must have exclusive use of the target.
     """
 
-    def __init__(self, tree: ScsiTree, admin: Iscsiadm, in_thread: InThread) -> None:
-        self._tree = tree
-        self._admin = admin
-        self._in_thread = in_thread
+    tree: ScsiTree
+    admin: Iscsiadm
+    in_thread: InThread
 
     async def attach(self, disk: target.IscsiDisk, chap: Chap) -> str:
         """Attach a disk; returns its device, or its multipath map. Raises OperationFailed."""
-        transport = await self._admin.transport(disk.base_iface)
+        transport = await self.admin.transport(disk.base_iface)
         if disk.initiator:
-            await self._admin.make_iface(disk)
+            await self.admin.make_iface(disk)
         paths: dict[str, str] = {}
         problem: OperationFailed | None = None
         rounds, verdict = 0, target.PathsVerdict.AGAIN
@@ -243,7 +237,7 @@ class IscsiSessions:
                     problem = error
             verdict = target.verdict(len(paths), len(disk.portals), rounds)
         if verdict is target.PathsVerdict.FAILED:
-            await self._admin.forget_iface(disk)
+            await self.admin.forget_iface(disk)
             assert problem is not None, "no path was found"
             raise problem
         if problem is not None and len(paths) < len(disk.portals):
@@ -261,7 +255,7 @@ class IscsiSessions:
                 if found is not None:
                     return await self._map_of([found], 0.0)
         raise iscsi_failure(
-            f"no disk of LUN {disk.lun} of target {disk.iqn} in {self._tree.dev}/disk/by-path",
+            f"no disk of LUN {disk.lun} of target {disk.iqn} in {self.tree.dev}/disk/by-path",
             f"search for LUN {disk.lun} of iSCSI target {disk.iqn}",
         )
 
@@ -274,36 +268,36 @@ class IscsiSessions:
         sessions = await self._sessions(disk)
         if any((each.iqn, each.lun) == (disk.iqn, disk.lun) for each in others):
             return
-        await scsi.remove_disks(self._tree, scsi.disks_of_lun(sessions, disk.lun), self._in_thread)
+        await scsi.remove_disks(self.tree, scsi.disks_of_lun(sessions, disk.lun), self.in_thread)
         if any(target.shares_session(disk, each) for each in others):
             return
         held = partial(self._held, scsi.disks_of_other_luns(sessions, disk.lun))
-        for name in await self._in_thread(held, f"check of disks of target {disk.iqn}"):
+        for name in await self.in_thread(held, f"check of disks of target {disk.iqn}"):
             extra = {"target": disk.iqn, "disk": name}
             log.warning("an iSCSI session stays: one of its disks is in use", extra=extra)
             return
         for portal in disk.portals:
-            await self._admin.log_out(disk, portal)
-        await self._admin.forget_iface(disk)
+            await self.admin.log_out(disk, portal)
+        await self.admin.forget_iface(disk)
 
     async def _path(self, disk: target.IscsiDisk, portal: str, transport: str, chap: Chap) -> str:
         """The disk as seen through one portal. Raises OperationFailed."""
         host = scsi.host_of(await self._sessions(disk), portal)
         if host is None:
-            await self._admin.discover(disk, portal, chap.discovery)
-            await self._admin.log_in(disk, portal, chap.session)
+            await self.admin.discover(disk, portal, chap.discovery)
+            await self.admin.log_in(disk, portal, chap.session)
             host = scsi.host_of(await self._sessions(disk), portal)
         call = f"search for LUN {disk.lun} of iSCSI target {disk.iqn} at {portal}"
         if host is None:
             message = f"logged in to {disk.iqn} at {portal}, but the kernel shows no such session"
             raise iscsi_failure(message, call)
-        await self._in_thread(partial(scsi.scan_lun, self._tree, host, disk.lun), call)
+        await self.in_thread(partial(scsi.scan_lun, self.tree, host, disk.lun), call)
         name = target.link_name(disk, portal, transport)
         until = asyncio.get_running_loop().time() + DEVICE_S
         while (found := await self._reported(name)) is None:
             if asyncio.get_running_loop().time() >= until:
                 message = (
-                    f"timed out waiting for device {self._tree.dev}/disk/by-path/{name} after "
+                    f"timed out waiting for device {self.tree.dev}/disk/by-path/{name} after "
                     f"{DEVICE_S:g} s: does target {disk.iqn} have LUN {disk.lun} for this node?"
                 )
                 raise iscsi_failure(message, call)
@@ -315,8 +309,8 @@ class IscsiSessions:
         until = asyncio.get_running_loop().time() + patience
         while True:
             for path in paths:
-                check = partial(scsi.multipath_of, self._tree, path)
-                found = await self._in_thread(check, f"search for the map of {path}")
+                check = partial(scsi.multipath_of, self.tree, path)
+                found = await self.in_thread(check, f"search for the map of {path}")
                 if found is not None:
                     return found
             if asyncio.get_running_loop().time() >= until:
@@ -324,16 +318,16 @@ class IscsiSessions:
             await asyncio.sleep(CHECK_S)
 
     async def _sessions(self, disk: target.IscsiDisk) -> list[Session]:
-        check = partial(scsi.sessions_of, self._tree, disk.iqn)
-        return await self._in_thread(check, f"search for sessions with iSCSI target {disk.iqn}")
+        check = partial(scsi.sessions_of, self.tree, disk.iqn)
+        return await self.in_thread(check, f"search for sessions with iSCSI target {disk.iqn}")
 
     async def _reported(self, name: str) -> str | None:
         """A disk in by-path; a name with ``*`` gives the first match."""
-        check = partial(_first, f"{self._tree.dev}/disk/by-path", name)
-        return await self._in_thread(check, f"search for {name}")
+        check = partial(_first, f"{self.tree.dev}/disk/by-path", name)
+        return await self.in_thread(check, f"search for {name}")
 
     def _held(self, names: list[str]) -> list[str]:
-        return [name for name in names if scsi.is_held(f"{self._tree.dev}/{name}")]
+        return [name for name in names if scsi.is_held(f"{self.tree.dev}/{name}")]
 
 
 def _first(directory: str, name: str) -> str | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.pki import CertificateError
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -76,28 +76,19 @@ class _CertificateSource(HidesFields, Struct):
     task: asyncio.Task[None] | None = None
 
 
-class PodCertificates:
+class PodCertificates(Component):
     """Keeps a certificate for each podCertificate source of the pods of this node."""
 
-    def __init__(
-        self,
-        api: KubeApi,
-        node_name: str,
-        node_uid: Callable[[], str],
-        recorder: EventRecorder,
-        clock: Clock,
-        *,
-        metrics: PodCertificateMetrics,
-        rng: random.Random,
-    ) -> None:
-        """``node_uid`` returns the uid of the Node object; empty: it is not known yet."""
-        self._api = api
-        self._node_name = node_name
-        self._node_uid = node_uid
-        self._recorder = recorder
-        self._clock = clock
-        self._metrics = metrics
-        self._rng = rng
+    # ``node_uid`` returns the uid of the Node object; empty: it is not known yet.
+    api: KubeApi
+    node_name: str
+    node_uid: Callable[[], str]
+    recorder: EventRecorder
+    clock: Clock
+    metrics: PodCertificateMetrics
+    rng: random.Random
+
+    def __post_init__(self) -> None:
         self._sources: dict[str, dict[tuple[str, int], _CertificateSource]] = {}
         self._answers: dict[tuple[str, str], CertificateRequestStatus] = {}
         """Namespace and name of a request -> its status."""
@@ -161,7 +152,7 @@ class PodCertificates:
             source.changes.clear()
             sent = source.state.sent
             found = self._answers.get((source.pod.namespace, sent.name)) if sent else None
-            now, jitter = self._clock.now(), self._rng.random()
+            now, jitter = self.clock.now(), self.rng.random()
             before = source.state
             step = states.advance(before, found, source.pod.namespace, now, jitter)
             self._apply_step(source, before, step)
@@ -178,7 +169,7 @@ class PodCertificates:
     ) -> None:
         source.state = step.state
         for reason, message in step.events:
-            self._recorder.event(pod_reference(source.pod), WARNING, reason, message)
+            self.recorder.event(pod_reference(source.pod), WARNING, reason, message)
         if step.state.held is not before.held or step.state.refusal is not before.refusal:
             logger.info(
                 "podCertificate: %s",
@@ -207,10 +198,10 @@ class PodCertificates:
                 "podCertificate: the request could not be created",
                 extra={"pod": pod.key, "signer": signer, "why": why},
             )
-            now, jitter = self._clock.now(), self._rng.random()
+            now, jitter = self.clock.now(), self.rng.random()
             source.state = states.not_requested(source.state, why, now, jitter)
         else:
-            now, jitter = self._clock.now(), self._rng.random()
+            now, jitter = self.clock.now(), self.rng.random()
             source.state = states.requested(source.state, name, key.key, now, jitter)
             source.key = None
         finally:
@@ -218,8 +209,8 @@ class PodCertificates:
 
     async def _create(self, source: _CertificateSource, key: ProvenKey) -> JSON:
         pod = source.pod
-        account = await self._api.get(SERVICEACCOUNTS, account_of(pod), pod.namespace)
-        node_uid = self._node_uid()
+        account = await self.api.get(SERVICEACCOUNTS, account_of(pod), pod.namespace)
+        node_uid = self.node_uid()
         if not node_uid:
             raise Unavailable("the Node object is not known yet")
         request = request_object(
@@ -227,11 +218,11 @@ class PodCertificates:
             source.spec,
             key.proof,
             account_uid=account["metadata"]["uid"],
-            node_name=self._node_name,
+            node_name=self.node_name,
             node_uid=node_uid,
             api_version=self._resource.api_version,
         )
-        return await self._api.create(self._resource, request, pod.namespace)
+        return await self.api.create(self._resource, request, pod.namespace)
 
     async def _key(self, source: _CertificateSource) -> ProvenKey:
         """A new key, or that of the request that could not be created. Raises CertificateError."""
@@ -243,10 +234,10 @@ class PodCertificates:
 
     async def _followed(self) -> None:
         """Watch this node's requests. Raises ApiError while they can't be watched."""
-        mine = f"spec.nodeName={self._node_name}"
+        mine = f"spec.nodeName={self.node_name}"
         async with self._starting:
             if self._reflector is None:
-                self._resource = await first_served(self._api, VERSIONS, field_selector=mine)
+                self._resource = await first_served(self.api, VERSIONS, field_selector=mine)
                 self._reflector = self._follow(mine)
             reflector = self._reflector
         await reflector.first_answer(FIRST_ANSWER_S)
@@ -255,12 +246,12 @@ class PodCertificates:
         if not self._sources:
             raise Unavailable("the pods with certificates have ended")
         reflector = Reflector(
-            self._api,
+            self.api,
             self._resource,
             on_replace=self._replaced,
             on_event=self._changed,
             field_selector=selector,
-            rng=self._rng,
+            rng=self.rng,
         )
         run = reflector.run()
         self._watch = asyncio.create_task(run, name="watch pod certificate requests")
@@ -298,8 +289,8 @@ class PodCertificates:
                     source.changes.set()
 
     def _count(self) -> None:
-        now = self._clock.now()
-        self._metrics.show(
+        now = self.clock.now()
+        self.metrics.show(
             Counter(
                 (str(each.spec.get("signerName") or ""), states.condition(each.state, now))
                 for of_pod in self._sources.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +47,7 @@ class Node:
         self.metrics = Metrics()
         self.drivers = CsiDrivers(connect_by(self.metrics.csi))
         self.objects = DriverObjects(cluster)
-        tokens = PodTokens(cluster, SystemClock())
+        tokens = PodTokens(cluster, SystemClock(), random.Random(1))
         self.plugin: VolumePlugin = CsiPlugin(
             CsiHost(
                 "n",

@@ -138,7 +138,7 @@ async def test_the_node_is_ready_once_there_is_a_csi_node() -> None:
     assert writer.problem == ""
     assert names(cluster) == []
     running.cancel()
-    assert CsiNodeWriter("n", None).problem == ""
+    assert CsiNodeWriter("n", None, random.Random(1)).problem == ""
 
 
 @on_virtual_time

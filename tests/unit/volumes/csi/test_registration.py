@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,7 +39,7 @@ class Node:
         self.metrics = Metrics()
         self.drivers = CsiDrivers(connect_by(self.metrics.csi))
         self.objects = DriverObjects(self.cluster)
-        self.writer = CsiNodeWriter("n", self.cluster)
+        self.writer = CsiNodeWriter("n", self.cluster, random.Random(1))
         self.handler = CsiDriverHandler(self.drivers, self.objects, self.writer)
         self.manager = PluginManager(
             self.registry, {CSI: self.handler}, SocketRegistrations(), self.metrics.plugins

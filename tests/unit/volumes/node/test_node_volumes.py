@@ -209,7 +209,7 @@ async def test_that_the_api_has_not_answered_yet_is_no_event_before_it_lasts(
     async def silent(key: ObjectKey) -> None:
         raise NoAnswerYet("no answer from the API yet")
 
-    monkeypatch.setattr(node.volumes._objects, "get", silent)
+    monkeypatch.setattr(node.volumes.objects, "get", silent)
     pod = pod_of(CONFIG)
     with pytest.raises(VolumeError, match="no answer") as caught:
         await node.volumes.set_up(pod)

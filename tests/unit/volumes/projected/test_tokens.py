@@ -133,7 +133,7 @@ async def test_an_error_about_an_invalid_answer_does_not_quote_it() -> None:
             return {"status": {"token": "hush", "expirationTimestamp": "soon"}}
 
     _, _, _, pod = make()
-    tokens = PodTokens(cast(Any, Odd()), LoopClock())
+    tokens = PodTokens(cast(Any, Odd()), LoopClock(), random.Random(1))
     with pytest.raises(TokenError) as caught:
         await tokens.get(pod, TokenKey("sa", "", HOUR))
     assert "hush" not in str(caught.value)
