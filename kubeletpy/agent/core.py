@@ -458,7 +458,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
         return Housekeeping(
             state.pods,
             self.workers,
-            state.statuses,
+            state.statuses.forget_except,
             state.cache,
             active=state.active,
             queries=state.queries,

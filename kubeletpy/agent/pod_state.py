@@ -201,7 +201,7 @@ class PodState:
         claims_count = context.gates.enabled(CLAIMS_COUNT)
         self.merge = Merge(node_name=node_name, claims_count=claims_count)
         self.unread = UnreadPods(self.merge, self.pods, self.cache, self.queries.record)
-        self.active = ActivePods(self.pods, self.queries, self.statuses)
+        self.active = ActivePods(self.pods, self.queries, self.statuses.get_status)
         self.remains = Remains(self.pods, self.queries, self.unread, self.statuses.is_reported)
         self.components = [
             *self.flight.components,

@@ -35,7 +35,8 @@ from kubeletpy.status.generate import (
     generate_api_pod_status,
 )
 from kubeletpy.status.generate import deadline as pod_deadline
-from kubeletpy.status.store import StatusManager, mirrored
+from kubeletpy.status.status_manager import ApiStatusManager
+from kubeletpy.status.store import mirrored
 
 
 class _Settled(Struct, frozen=True):
@@ -56,7 +57,7 @@ VolumeHealth = Callable[[str], Sequence[api.PodVolumeHealth]]
 class StatusComposer(Component):
     """Composes and stores the API status of pods."""
 
-    statuses: StatusManager
+    statuses: ApiStatusManager
     cache: PodStatusCache
     recorder: EventRecorder
     clock: Clock

@@ -22,6 +22,7 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import StopRecords
 from kubeletpy.runtime_manager.act.executor import Executor
 from kubeletpy.runtime_manager.act.garbage_collection import ContainerGarbageCollector, Remover
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.kill_pod import Killer, SandboxStopper
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartSlots, StopSlots
 from kubeletpy.runtime_manager.act.resize_pod import Resizer, ResourcesInEffect
@@ -38,7 +39,6 @@ from kubeletpy.runtime_manager.protocol import (
     ActuatedInMemory,
     ActuatedResources,
     ContainerProvider,
-    LifecycleHooks,
     NoPodCgroupLimits,
     PodCgroupLimits,
     ResizeVolume,
@@ -67,7 +67,7 @@ class KubeRuntimeManager(Component):
     metrics: PodStartMetrics
     root_dir: str
     """The kubelet's root directory."""
-    hooks: LifecycleHooks
+    hooks: LifecycleHookRunner
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
     providers: Sequence[ContainerProvider] = ()
     """They add to what containers are made with, in this order."""

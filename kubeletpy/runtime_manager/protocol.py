@@ -1,8 +1,8 @@
 """Interfaces of the runtime manager: what it offers to others, and what it needs of them.
 
-The pod workers, the PLEG and housekeeping are handed functions of its parts. Lifecycle hooks,
-cgroups of pods, records of resources, a watch of sandboxes and additions to containers plug in
-behind the classes. Must never import what is behind an interface.
+The pod workers, the PLEG and housekeeping are handed functions of its parts. Cgroups of pods,
+records of resources, a watch of sandboxes and additions to containers plug in behind the classes.
+Must never import what is behind an interface.
 """
 
 from __future__ import annotations
@@ -61,31 +61,6 @@ ReadPod = Callable[[str, str, str], Awaitable[PodRuntimeStatus]]
 
 class HookFailed(Exception):
     """A hook failed; the text is the container's message and holds no secret."""
-
-
-class LifecycleHooks(Protocol):
-    """Runs the hooks of a container's ``lifecycle``."""
-
-    async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
-        """Run the postStart hook, for which the rest of the sync waits.
-
-        Raises HookFailed: the container is stopped.
-        """
-        ...
-
-    async def pre_stop(
-        self,
-        pod: Pod | None,
-        container_name: str,
-        container_id: str,
-        handler: api.LifecycleHandler,
-    ) -> None:
-        """Run the preStop hook; the caller cancels it when the grace period is over.
-
-        ``pod`` is None when only the runtime has it. Raises HookFailed: it is reported, and the
-        stop goes on.
-        """
-        ...
 
 
 # Resizes in place: limits of pods' cgroups, sizes of volumes, and the records of what is in effect

@@ -286,7 +286,7 @@ TerminationObserver = Callable[[str, int, str], None]
 
 
 class ApiStatusManager:
-    """:class:`~kubeletpy.status.store.StatusManager` over a Kubernetes API."""
+    """Keeps the newest status of each pod and writes it to the API: one write in flight per pod."""
 
     def __init__(
         self,
@@ -330,7 +330,10 @@ class ApiStatusManager:
         self._closed = False
 
     def get_status(self, uid: str) -> api.PodStatus | None:
-        """The newest status kept for a pod; see the Protocol."""
+        """The newest status kept for a pod (static pods: under their own uid).
+
+        For a static pod it is its mirror's, if that was seen only after the kept one was computed.
+        """
         entry = self._entries.get(uid)
         return None if entry is None else _newest(entry, self._target(entry.pod))
 
@@ -370,11 +373,15 @@ class ApiStatusManager:
     def set_status(
         self, pod: Pod, status: api.PodStatus, *, containers_may_run: bool = True
     ) -> None:
-        """Keep a status and have it written; see the Protocol."""
+        """Keep a new status and have it written. Never blocks.
+
+        ``containers_may_run``: while true, a terminal phase is kept but not yet shown to the API.
+        """
         self._update_entry(pod, status, containers_may_run=containers_may_run, finished=False)
 
     def finish(self, pod: Pod) -> None:
-        """Settle the status of a pod whose worker is done; see the Protocol."""
+        """The worker is done with the pod: settle what is still open in its status, write it and,
+        if the pod was deleted, delete it from the API."""
         entry = self._entries.get(pod.uid)
         known = pod.status if entry is None else entry.status
         done = finished_status(pod, known, self._clock.now())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.pods import PodCountMetrics
@@ -25,7 +25,6 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import ORPHAN_GRACE
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import CRIError
-from kubeletpy.status.store import StatusManager
 from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.merge import Merge
 
@@ -39,7 +38,7 @@ class Housekeeping:
         self,
         pods: PodManager,
         workers: PodWorkers,
-        statuses: StatusManager,
+        forget_statuses: Callable[[Iterable[str]], None],
         cache: PodStatusCache,
         *,
         active: ActivePods,
@@ -53,7 +52,7 @@ class Housekeeping:
         must not block."""
         self._pods = pods
         self._workers = workers
-        self._statuses = statuses
+        self._forget_statuses = forget_statuses
         self._cache = cache
         self._active = active
         self._queries = queries
@@ -73,7 +72,7 @@ class Housekeeping:
         desired = self._pods.uids()
         views = self._workers.orphan_pass(desired)
         mirrors = self._pods.mirrors()
-        self._statuses.forget_except(desired.union(views, (m.uid for m in mirrors)))
+        self._forget_statuses(desired.union(views, (m.uid for m in mirrors)))
         for mirror in self._pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
                 self._delete_mirror(mirror)

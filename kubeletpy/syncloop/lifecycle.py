@@ -5,15 +5,15 @@ Pure. Sandboxes count as containers here: a ready one runs, another has exited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.state_machine import WorkerQueries
-from kubeletpy.status.store import StatusManager
 
 
 class LifecycleType(StrEnum):
@@ -143,10 +143,16 @@ def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStat
 class ActivePods:
     """The pods that use the node, as of each call: those that have not ended or been refused."""
 
-    def __init__(self, pods: PodManager, workers: WorkerQueries, statuses: StatusManager) -> None:
+    def __init__(
+        self,
+        pods: PodManager,
+        workers: WorkerQueries,
+        get_status: Callable[[str], api.PodStatus | None],
+    ) -> None:
+        """``get_status`` returns the newest status of a pod, by uid."""
         self._pods = pods
         self._workers = workers
-        self._statuses = statuses
+        self._get_status = get_status
 
     def __call__(self) -> list[Pod]:
         """The active pods of the node."""
@@ -163,5 +169,5 @@ class ActivePods:
             return True
         if pod.is_terminal_in_api:
             return False
-        status = self._statuses.get_status(pod.uid)
+        status = self._get_status(pod.uid)
         return status is None or status.get("phase") not in TERMINAL_PHASES

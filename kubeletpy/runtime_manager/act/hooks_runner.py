@@ -34,10 +34,7 @@ MAX_REPORTED = 1024
 
 
 class LifecycleHookRunner:
-    """Runs the hooks of containers.
-
-    Implements :class:`~kubeletpy.runtime_manager.protocol.LifecycleHooks`.
-    """
+    """Runs the hooks of containers."""
 
     def __init__(
         self,
@@ -59,7 +56,10 @@ class LifecycleHookRunner:
         self._resolver = Resolver()
 
     async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
-        """Run the postStart hook of a container. Raises HookFailed."""
+        """Run the postStart hook of a container, for which the rest of the sync waits.
+
+        Raises HookFailed: the container is stopped.
+        """
         handler = (container.get("lifecycle") or {}).get("postStart")
         if handler:
             ports = container.get("ports") or ()
@@ -72,7 +72,11 @@ class LifecycleHookRunner:
         container_id: str,
         handler: api.LifecycleHandler,
     ) -> None:
-        """Run a preStop hook. Raises HookFailed."""
+        """Run a preStop hook; the caller cancels it when the grace period is over.
+
+        ``pod`` is None when only the runtime has it. Raises HookFailed: it is reported, and the
+        stop goes on.
+        """
         found = pod.find_container(container_name) if pod is not None else None
         ports = None if found is None else found[1].get("ports") or ()
         await self._run(pod, container_name, container_id, handler, ports)

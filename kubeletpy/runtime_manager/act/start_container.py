@@ -37,6 +37,7 @@ from kubeletpy.runtime_manager.act.container_files import (
     make_log_directory,
 )
 from kubeletpy.runtime_manager.act.garbage_collection import remove_unstarted
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
 from kubeletpy.runtime_manager.act.resize_pod import record_supplied
@@ -67,7 +68,6 @@ from kubeletpy.runtime_manager.protocol import (
     ContainerAdditions,
     ContainerProvider,
     HookFailed,
-    LifecycleHooks,
 )
 from kubeletpy.runtime_manager.read.status_reader import OwnStarts, hide_secrets
 
@@ -93,7 +93,7 @@ class ContainerStarter:
         *,
         recorder: EventRecorder,
         metrics: PodStartMetrics,
-        hooks: LifecycleHooks,
+        hooks: LifecycleHookRunner,
         actuated: ActuatedResources,
         own_starts: OwnStarts,
         settings: RuntimeSettings,

@@ -23,10 +23,11 @@ from kubeletpy.pods.runtime_status import KillReason, StartError
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import StopRecords
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.mutations import Mutations, StopKind, StopSlots
 from kubeletpy.runtime_manager.plan import grace as graces
 from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord, resume_stop
-from kubeletpy.runtime_manager.protocol import HookFailed, LifecycleHooks
+from kubeletpy.runtime_manager.protocol import HookFailed
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class ContainerStopper:
         slots: StopSlots,
         recorder: EventRecorder,
         *,
-        hooks: LifecycleHooks,
+        hooks: LifecycleHookRunner,
         records: StopRecords,
     ) -> None:
         self._runtime = runtime

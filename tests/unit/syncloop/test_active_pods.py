@@ -49,5 +49,5 @@ def test_pods_that_count_as_active(
     pod: Pod = make_pod(phase=in_api)
     pods = PodManager()
     pods.put(pod)
-    found = ActivePods(pods, known, known)
+    found = ActivePods(pods, known, known.get_status)
     assert found() == found.active([pod]) == ([pod] if active else [])

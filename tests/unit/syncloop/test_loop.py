@@ -91,13 +91,13 @@ class Node:
             on_finished=self.pod_finished,
         )
         self.queries = WorkerQueries(self.workers._machine)
-        self.active = ActivePods(self.pods, self.queries, self.statuses)
+        self.active = ActivePods(self.pods, self.queries, self.statuses.get_status)
         self.sources, merge = ReadySources(sources or ("api",)), Merge(node_name=node_name)
         self.unread = UnreadPods(merge, self.pods, self.cache, self.queries.record)
         self.housekeeping = Housekeeping(
             self.pods,
             self.workers,
-            self.statuses,
+            self.statuses.forget_except,
             self.cache,
             active=self.active,
             queries=self.queries,
