@@ -115,59 +115,42 @@ IMAGES_WAIT_S = 2.0
 """How long the status waits for the image list; after that it shows the last one."""
 
 
-class NodeManager:
+class NodeManager(Component):
     """One node's object in the API."""
 
-    def __init__(
-        self,
-        kube_api: KubeApi,
-        clock: Clock,
-        options: NodeOptions,
-        facts: MachineFacts,
-        *,
-        node_ips: Sequence[str],
-        recorder: EventRecorder,
-        health: Callable[[], NodeHealth],
-        runtime_info: Callable[[], RuntimeInfo],
-        list_images: Callable[[], Awaitable[Sequence[ImageSummary]]],
-        startup: NodeStartup,
-        newest: Callable[[], api.Node | None] | None = None,
-        deleted: Callable[[], bool] = lambda: False,
-        not_found: Callable[[], None] = lambda: None,
-        replaced: Callable[[], None] = lambda: None,
-        answered: Callable[[], None] = lambda: None,
-        volumes_in_use: Callable[[], list[str] | None] = lambda: None,
-        volumes_in_use_written: Callable[[], None] = lambda: None,
-        devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda reported: NO_DEVICES,
-        rng: random.Random | None = None,
-    ) -> None:
-        """Make it; nothing is registered or written before it runs.
+    kube_api: KubeApi
+    clock: Clock
+    options: NodeOptions
+    facts: MachineFacts
+    node_ips: Sequence[str]
+    recorder: EventRecorder
+    health: Callable[[], NodeHealth]
+    """Called at each write, like ``runtime_info``."""
+    runtime_info: Callable[[], RuntimeInfo]
+    list_images: Callable[[], Awaitable[Sequence[ImageSummary]]]
+    """May fail."""
+    startup: NodeStartup
+    newest: Callable[[], api.Node | None] | None = None
+    """The newest object that the API has shown, by watch or response, without any value of our own;
+    None: the last response."""
+    deleted: Callable[[], bool] = lambda: False
+    """Whether the API had the Node, and has it no more: nothing is written then."""
+    not_found: Callable[[], None] = lambda: None
+    """Called when a write is answered that way."""
+    replaced: Callable[[], None] = lambda: None
+    """Called when a Node of another uid is served, which somebody has created."""
+    answered: Callable[[], None] = lambda: None
+    """Called each time that the API has shown us the node."""
+    volumes_in_use: Callable[[], list[str] | None] = lambda: None
+    """Attachable volumes of which there is something on the node; None: not known yet."""
+    volumes_in_use_written: Callable[[], None] = lambda: None
+    """Called when the API has those that were given last."""
+    devices: Callable[[Mapping[str, str]], DeviceCounts] = lambda reported: NO_DEVICES
+    """Those of device plugins; given the capacity that the API shows."""
+    rng: random.Random | None = None
 
-        Args:
-            health: called at each write, like ``runtime_info``.
-            list_images: may fail.
-            newest: the newest object that the API has shown, by watch or response, without any
-                value of our own; None: the last response.
-            deleted: whether the API had the Node, and has it no more: nothing is written then.
-            not_found: called when a write is answered that way.
-            replaced: called when a Node of another uid is served, which somebody has created.
-            answered: called each time that the API has shown us the node.
-            volumes_in_use: attachable volumes of which there is something on the node; None: not
-                known yet.
-            volumes_in_use_written: called when the API has those that were given last.
-            devices: those of device plugins; given the capacity that the API shows.
-        """
-        self._api = kube_api
-        self._clock = clock
-        self._options = options
-        self._facts = facts
-        self._node_ips = node_ips
-        self._recorder = recorder
-        self._health = health
-        self._runtime_info = runtime_info
-        self._list_images = list_images
-        self._startup = startup
-        self._rng = rng or random.Random()
+    def __post_init__(self) -> None:
+        self._rng = self.rng or random.Random()
         self._node: api.Node | None = None
         self._poked = asyncio.Event()
         self._images: Sequence[ImageSummary] = ()
@@ -175,16 +158,8 @@ class NodeManager:
         self._report_at = float("-inf")
         """When an unchanged status is due, on the loop's clock."""
         self._boot_id = ""
-        self._answered = answered
-        self._volumes_in_use = volumes_in_use
-        self._volumes_in_use_written = volumes_in_use_written
         self._unsure = False
         """A write has failed and may have been done anyway: what is shown may be outdated."""
-        self._devices = devices
-        self.newest = newest or (lambda: self._node)
-        self._deleted = deleted
-        self._not_found = not_found
-        self._replaced = replaced
         self._served_uid = ""
         self._pace = RepairPace(METADATA_REPAIR_S, LONGEST_REPAIR_S)
         self._unregistered = ""
@@ -211,8 +186,11 @@ class NodeManager:
 
     def node_reported(self) -> None:
         """The API has shown the Node by watch: one that was created anew is served at once."""
-        if self.registered.is_set() and self._is_replaced(self.newest()):
+        if self.registered.is_set() and self._is_replaced(self._newest()):
             self.poke()
+
+    def _newest(self) -> api.Node | None:
+        return self._node if self.newest is None else self.newest()
 
     def poke(self) -> None:
         """Something shown in the status has changed: write it now."""
@@ -220,8 +198,8 @@ class NodeManager:
 
     async def run(self) -> None:
         """Register, then keep the status up to date until cancelled."""
-        if self._options.register:
-            self._startup.registering()
+        if self.options.register:
+            self.startup.registering()
         await self._register()
         await self._until_known()
         while True:
@@ -234,12 +212,12 @@ class NodeManager:
                         self.ready.set()
             except ApiError as error:
                 if isinstance(error, NotFound):
-                    self._not_found()
+                    self.not_found()
                 log.warning(
                     "could not write the node status; trying again",
-                    extra={"node": self._options.name, "why": str(error)},
+                    extra={"node": self.options.name, "why": str(error)},
                 )
-            period = self._options.status_update_s * (1 + JITTER * self._rng.random())
+            period = self.options.status_update_s * (1 + JITTER * self._rng.random())
             try:
                 async with asyncio.timeout(period):
                     await self._poked.wait()
@@ -253,10 +231,10 @@ class NodeManager:
         while True:
             self._poked.clear()
             reported: api.NodeStatus = (self._node or {}).get("status") or {}
-            waited, period = loop.time() - begun, self._options.status_update_s
-            first = first_status(reported, self._health(), waited, period)
+            waited, period = loop.time() - begun, self.options.status_update_s
+            first = first_status(reported, self.health(), waited, period)
             if not first.wait:
-                log.debug("first status", extra={"node": self._options.name, "why": first.why})
+                log.debug("first status", extra={"node": self.options.name, "why": first.why})
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(first.wait):
@@ -265,16 +243,16 @@ class NodeManager:
     async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
         self._poked.clear()
         return build.node_status(
-            self._facts,
-            self._options,
-            self._runtime_info(),
-            node_ips=self._node_ips,
-            hostname=self._options.name,
+            self.facts,
+            self.options,
+            self.runtime_info(),
+            node_ips=self.node_ips,
+            hostname=self.options.name,
             images=await self._fresh_images(),
-            health=self._health(),
+            health=self.health(),
             old=old,
-            now=self._clock.now(),
-            devices=self._devices(old.get("capacity") or {}),
+            now=self.clock.now(),
+            devices=self.devices(old.get("capacity") or {}),
         )
 
     async def _fresh_images(self) -> Sequence[ImageSummary]:
@@ -282,7 +260,7 @@ class NodeManager:
         if now - self._images_at > IMAGES_FRESH_S:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(IMAGES_WAIT_S):
-                    self._images = await self._list_images()
+                    self._images = await self.list_images()
             self._images_at = now
         return self._images
 
@@ -294,7 +272,7 @@ class NodeManager:
             except ApiError as error:
                 log.warning(
                     "could not register the node; trying again",
-                    extra={"node": self._options.name, "why": str(error)},
+                    extra={"node": self.options.name, "why": str(error)},
                 )
                 self._unregistered = str(error)
                 await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
@@ -305,43 +283,43 @@ class NodeManager:
             return
 
     async def _register_once(self) -> None:
-        name = self._options.name
-        if not self._options.register:
-            self._remember(await self._api.get(NODES, name))
+        name = self.options.name
+        if not self.options.register:
+            self._remember(await self.kube_api.get(NODES, name))
             return
         existing, _ = await run_together(self._find(), self._fresh_images())
-        status = build.with_volumes_in_use(await self._status({}), self._volumes_in_use(), {})
+        status = build.with_volumes_in_use(await self._status({}), self.volumes_in_use(), {})
         desired = self._desired(status)
         if existing is None:
             try:
-                created = await self._api.create(NODES, cast(JSON, desired))
+                created = await self.kube_api.create(NODES, cast(JSON, desired))
             except (AlreadyExists, Forbidden):
                 # Forbidden too: an admission plugin may refuse to create what already exists
-                existing = await self._api.get(NODES, name)
+                existing = await self.kube_api.get(NODES, name)
             else:
-                self._startup.registered()
+                self.startup.registered()
                 self._remember(created)
                 self._wrote(asyncio.get_running_loop().time(), in_step=True)
                 self._record_condition_events({}, desired["status"])
                 return
         patch = build.metadata_patch(cast(api.Node, existing), desired)
         if patch is not None:
-            existing = await self._api.patch(NODES, name, patch)
+            existing = await self.kube_api.patch(NODES, name, patch)
         self._remember(existing)
 
     def _desired(self, status: api.NodeStatus) -> api.Node:
         """The Node as it would be registered."""
-        name, architecture = self._options.name, self._facts.architecture
-        return build.new_node(self._options, name, architecture, status)
+        name, architecture = self.options.name, self.facts.architecture
+        return build.new_node(self.options, name, architecture, status)
 
     async def _exists(self) -> bool:
         """Whether the API has the Node; one that was created anew is taken over."""
-        if self._deleted():
+        if self.deleted():
             found = await self._find()
             if found is None:
                 return False
             self._remember(found)
-        newest = self.newest()
+        newest = self._newest()
         if newest is not None and self._is_replaced(newest):
             await self._take_over(newest)
         return True
@@ -350,22 +328,22 @@ class NodeManager:
         return _uid(node) not in ("", self._served_uid)
 
     async def _take_over(self, node: api.Node) -> None:
-        patch = build.metadata_patch(node, self._desired({})) if self._options.register else None
+        patch = build.metadata_patch(node, self._desired({})) if self.options.register else None
         if patch is not None:
-            self._remember(await self._api.patch(NODES, self._options.name, patch))
+            self._remember(await self.kube_api.patch(NODES, self.options.name, patch))
         else:
             self._remember(cast(JSON, node))
         log.warning(
             "the Node object was created anew by somebody else; it is served from now on",
-            extra={"node": self._options.name, "uid": _uid(node)},
+            extra={"node": self.options.name, "uid": _uid(node)},
         )
         self._served_uid = _uid(node)
-        self._replaced()
+        self.replaced()
 
     async def _find(self) -> JSON | None:
         """The Node object of an earlier start; None: there is none, or it may not be read."""
         try:
-            return await self._api.get(NODES, self._options.name)
+            return await self.kube_api.get(NODES, self.options.name)
         except (NotFound, Forbidden):
             return None
 
@@ -374,68 +352,68 @@ class NodeManager:
         status: api.NodeStatus = self._node.get("status") or {}
         self._boot_id = status.get("nodeInfo", {}).get("bootID", "")
         if build.is_ready(status):
-            self._startup.ready()
-        self._answered()
+            self.startup.ready()
+        self.answered()
 
     async def _keep_metadata(self) -> None:
         """Correct the labels that only we may set: operating system and architecture.
 
         Other labels and annotations of the registration are written again if they were removed.
         """
-        node, now = self.newest(), asyncio.get_running_loop().time()
+        node, now = self._newest(), asyncio.get_running_loop().time()
         if node is None:
             return
-        patch = build.machine_labels(node, self._facts.architecture)
-        if patch is None and self._options.register and self._pace.due(now):
+        patch = build.machine_labels(node, self.facts.architecture)
+        if patch is None and self.options.register and self._pace.due(now):
             patch = build.removed_metadata(node, self._desired({}))
             if patch is not None:
                 self._pace.repaired(now)
         if patch is not None:
-            self._remember(await self._api.patch(NODES, self._options.name, patch))
+            self._remember(await self.kube_api.patch(NODES, self.options.name, patch))
 
     async def _write_status(self) -> None:
         assert self._node is not None, "status is written after registration"
-        newest = self.newest() or self._node
+        newest = self._newest() or self._node
         old = newest.get("status") or {}
         status = await self._status(old)
-        in_use = self._volumes_in_use()
+        in_use = self.volumes_in_use()
         status = build.with_volumes_in_use(status, in_use, old)
         now = asyncio.get_running_loop().time()
         differences = is_changes(old, status)
         if not self._unsure and now < self._report_at and not differences:
-            self._volumes_in_use_written()
+            self.volumes_in_use_written()
             return
         changes = status_patch(old, status, unsure=self._unsure)
         if self._unsure and in_use is not None:
             changes["volumesInUse"] = in_use
         patch: JSON = {"status": changes}
-        if self._boot_id and self._boot_id != self._facts.boot_id:
-            self._recorder.event(
-                node_reference(self._options.name, self.uid),
+        if self._boot_id and self._boot_id != self.facts.boot_id:
+            self.recorder.event(
+                node_reference(self.options.name, self.uid),
                 WARNING,
                 Reason.REBOOTED,
-                f"Node {self._options.name} has been rebooted, boot id: {self._facts.boot_id}",
+                f"Node {self.options.name} has been rebooted, boot id: {self.facts.boot_id}",
             )
         in_step = differences or self._unsure
         self._unsure = True
-        answer = await self._api.patch(NODES, self._options.name, patch, subresource="status")
+        answer = await self.kube_api.patch(NODES, self.options.name, patch, subresource="status")
         self._unsure = False
         self._remember(answer)
         if self._is_replaced(self._node):
             self.poke()  # created anew since: it has only what differs from the former one
         self._wrote(now, in_step=in_step)
-        self._volumes_in_use_written()
+        self.volumes_in_use_written()
         self._record_condition_events(old, status)
 
     def _wrote(self, now: float, *, in_step: bool) -> None:
-        period = self._options.status_report_s
+        period = self.options.status_report_s
         self._report_at = now + until_report(period, self._rng.random(), in_step=in_step)
 
     def _record_condition_events(self, old: api.NodeStatus, new: api.NodeStatus) -> None:
-        reference = node_reference(self._options.name, self.uid)
+        reference = node_reference(self.options.name, self.uid)
         for reason in condition_events(old, new):
-            message = f"Node {self._options.name} status is now: {reason}"
-            self._recorder.event(reference, NORMAL, reason, message)
+            message = f"Node {self.options.name} status is now: {reason}"
+            self.recorder.event(reference, NORMAL, reason, message)
 
 
 def _uid(node: api.Node | None) -> str:

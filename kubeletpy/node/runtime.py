@@ -128,7 +128,7 @@ class RuntimeMonitor(Component):
 RETRY_S = 10.0
 
 
-class RuntimeUpkeep:
+class RuntimeUpkeep(Component):
     """Keeps the runtime and the Node object in sync: the pod CIDR, and the runtime's identity.
 
     The node's range (spec.podCIDRs; without an API, podCIDR from the configuration) is passed to
@@ -136,37 +136,27 @@ class RuntimeUpkeep:
     socket. Source: docs/reference/behaviour.md, o1; docs/reference/config.csv: podCIDR.
     """
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        info: RuntimeInfo,
-        *,
-        read: Callable[[], Awaitable[RuntimeInfo]] | None = None,
-        changed: Callable[[], None] = lambda: None,
-        pod_cidr: str = "",
-    ) -> None:
-        """Make it with what is known at startup.
+    runtime: RuntimeService
+    known: RuntimeInfo
+    """As it was last read."""
+    read: Callable[[], Awaitable[RuntimeInfo]] | None = None
+    """Reads it again, may raise CRIError; None: it never changes."""
+    changed: Callable[[], None] = lambda: None
+    """Called when the runtime info has changed."""
+    pod_cidr: str = ""
+    """From the configuration, for a node without an API."""
 
-        Args:
-            info: the runtime at startup.
-            read: reads it again, may raise CRIError; None: it never changes.
-            changed: called when the runtime info has changed.
-            pod_cidr: from the configuration, for a node without an API.
-        """
-        self._runtime = runtime
-        self._info = info
-        self._read = read
-        self._changed = changed
-        self._desired = pod_cidr
+    def __post_init__(self) -> None:
+        self._desired = self.pod_cidr
         self._passed = ""
         self._returned = False
         self._due = asyncio.Event()
-        if pod_cidr:
+        if self.pod_cidr:
             self._due.set()
 
     def info(self) -> RuntimeInfo:
         """The current runtime info."""
-        return self._info
+        return self.known
 
     def node_reported(self, node: api.Node) -> None:
         """The API has shown the node."""
@@ -199,20 +189,20 @@ class RuntimeUpkeep:
                 self._due.set()
 
     async def _refresh(self) -> None:
-        if self._returned and self._read is not None:
-            found = await self._read()
+        if self._returned and self.read is not None:
+            found = await self.read()
             self._returned = False
-            if found != self._info:
+            if found != self.known:
                 log.info(
                     "the runtime is another one",
                     extra={"runtime": found.name, "version": found.version},
                 )
-                self._info = found
-                self._changed()
+                self.known = found
+                self.changed()
         desired = self._desired
         if desired and desired != self._passed:
             network = cri.NetworkConfig(pod_cidr=desired)
-            await self._runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
+            await self.runtime.update_runtime_config(cri.RuntimeConfig(network_config=network))
             self._passed = desired
             log.info("the runtime has received the range of pods", extra={"podCIDR": desired})
 

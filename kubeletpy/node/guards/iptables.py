@@ -114,9 +114,9 @@ class IPTablesError(Exception):
 class IPTablesChains:
     """The chains of one IP version."""
 
-    def __init__(self, version: int, run: Run) -> None:
+    def __init__(self, version: int, execute: Run) -> None:
         self._version = version
-        self._run = run
+        self._run = execute
         self._failing = False
 
     async def run(self) -> None:

@@ -233,7 +233,7 @@ class DeviceManager(Component):
             pod_changed=self.pod_changed,
             listed=self._listed.set,
             open_plugin=self.open_plugin,
-            listen=self.listen,
+            listens=self.listen,
         )
         self._allocator = Allocator(self.state, self.plugins.current, self._file, self.metrics)
 

@@ -194,43 +194,29 @@ LISTEN_AGAIN_S = 30.0
 """How often to retry when kubelet.sock can't be created."""
 
 
-class DevicePlugins:
+class DevicePlugins(Component):
     """The plugins by resource. Make it inside a running event loop."""
 
-    def __init__(
-        self,
-        directory: Path,
-        state: DeviceState,
-        file: StateFile,
-        report: NodeReport,
-        metrics: DeviceMetrics,
-        *,
-        pod_changed: Callable[[str], None],
-        listed: Callable[[], None],
-        open_plugin: OpenPlugin,
-        listen: bool,
-    ) -> None:
-        """Start without a plugin; :meth:`listen` lets them register.
+    directory: Path
+    """Holds the plugins' sockets."""
+    state: DeviceState
+    file: StateFile
+    """Is written when there are other devices."""
+    report: NodeReport
+    metrics: DeviceMetrics
+    pod_changed: Callable[[str], None]
+    """Called when the devices in a pod's status have changed."""
+    listed: Callable[[], None]
+    """Called when a plugin has listed its devices."""
+    open_plugin: OpenPlugin
+    listens: bool
+    """False: no plugin can register over kubelet.sock."""
 
-        Args:
-            directory: holds the plugins' sockets.
-            file: is written when there are other devices.
-            pod_changed: called when the devices in a pod's status have changed.
-            listed: called when a plugin has listed its devices.
-            listen: False: no plugin can register over kubelet.sock.
-        """
+    def __post_init__(self) -> None:
         self.current: dict[str, DevicePlugin] = {}
         self._lasting = Lasting()
-        self._directory = directory
-        self._state = state
-        self._file = file
-        self._report = report
-        self._metrics = metrics
-        self._pod_changed = pod_changed
-        self._listed = listed
-        self._open_plugin = open_plugin
         self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
-        self._socket = KubeletSocket(directory, self._register) if listen else None
+        self._socket = KubeletSocket(self.directory, self._register) if self.listens else None
         self._ends = asyncio.Event()
         self._listen_error = ""
         self._problems: dict[str, str] = {}
@@ -248,11 +234,11 @@ class DevicePlugins:
             return
         try:
             if await self._socket.start():
-                self._report.nothing_known()
+                self.report.nothing_known()
         except OSError as error:
             if self._listen_error != (why := str(error)):
                 self._listen_error = why
-                extra = {"socket": str(self._directory / SOCKET), "why": why}
+                extra = {"socket": str(self.directory / SOCKET), "why": why}
                 log.error("device plugins can't register; trying again", extra=extra)
         else:
             self._listen_error = ""
@@ -261,16 +247,14 @@ class DevicePlugins:
         """Return why no device plugin can register over kubelet.sock; empty if they can."""
         if not self._listen_error:
             return ""
-        return (
-            f"device plugins can't register over {self._directory / SOCKET}: {self._listen_error}"
-        )
+        return f"device plugins can't register over {self.directory / SOCKET}: {self._listen_error}"
 
     async def run(self) -> None:
         """Forget resources whose plugins were removed permanently, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._ends.clear()
-            at = self._state.expires_at()
+            at = self.state.expires_at()
             if self._listen_error:
                 again = loop.time() + LISTEN_AGAIN_S
                 at = again if at is None else min(at, again)
@@ -280,18 +264,18 @@ class DevicePlugins:
             except TimeoutError:
                 if self._listen_error:
                     await self.listen()
-                removed = self._state.expire(loop.time())
+                removed = self.state.expire(loop.time())
                 if not removed:
                     continue
                 log.info(
                     "resources of device plugins forgotten", extra={"resources": list(removed)}
                 )
                 for name in removed:
-                    if not self._state.concerns(name):
+                    if not self.state.concerns(name):
                         self._problems.pop(name, None)
                         self._prepares.pop(name, None)
-                self._file.write_soon()
-                self._report.forgotten(removed)
+                self.file.write_soon()
+                self.report.forgotten(removed)
 
     async def close(self) -> None:
         """Disconnect from the plugins; pods keep what they have."""
@@ -307,8 +291,8 @@ class DevicePlugins:
         check_version([request.version])
         check_resource(request.resource_name)
         self._check_resource_limit(request.resource_name)
-        self._metrics.registrations.labels(request.resource_name).inc()
-        await self.register(request.resource_name, plugin_socket(self._directory, request.endpoint))
+        self.metrics.registrations.labels(request.resource_name).inc()
+        await self.register(request.resource_name, plugin_socket(self.directory, request.endpoint))
 
     async def register(self, resource: str, socket: str) -> None:
         """Use this plugin, and no other, for its resource. Raises RegistrationRefused."""
@@ -316,7 +300,7 @@ class DevicePlugins:
         self._check_resource_limit(resource)
         mine = self._newest[resource] = object()
         try:
-            plugin = await connected(self._open_plugin, resource, socket)
+            plugin = await connected(self.open_plugin, resource, socket)
         except (PluginCallFailed, EndpointError) as error:
             raise RegistrationRefused(str(error)) from None
         finally:
@@ -332,7 +316,7 @@ class DevicePlugins:
         self.current[resource] = plugin
         self._prepares[resource] = plugin.pre_start
         self._problems.pop(resource, None)
-        self._state.started(resource)
+        self.state.started(resource)
         self._ends.set()
         log.info("device plugin registered", extra={"resource": resource, "socket": socket})
         self._watches[plugin] = asyncio.create_task(
@@ -346,7 +330,7 @@ class DevicePlugins:
 
         Those of plugins that have stopped count until they are forgotten: the node shows them.
         """
-        known = self.current.keys() | self._state.resources.keys() | self._newest.keys()
+        known = self.current.keys() | self.state.resources.keys() | self._newest.keys()
         if resource not in known and len(known) >= MAX_RESOURCES:
             raise RegistrationRefused(
                 f"this node has device plugins of {MAX_RESOURCES} resources already, those that "
@@ -388,14 +372,14 @@ class DevicePlugins:
             del self._watches[plugin]
             if self.current.get(plugin.resource) is plugin:
                 del self.current[plugin.resource]
-                self._state.stopped(plugin.resource, loop.time())
+                self.state.stopped(plugin.resource, loop.time())
                 self._problems[plugin.resource] = why
                 self._ends.set()
                 log.warning(
                     "device plugin has stopped: none of its devices can be given",
                     extra={"resource": plugin.resource, "why": why},
                 )
-                self._report.report_soon()
+                self.report.report_soon()
             await self._lasting.finish(plugin.close())
 
     async def _take_in(self, plugin: DevicePlugin, devices: tuple[PluginDevice, ...]) -> bool:
@@ -404,7 +388,7 @@ class DevicePlugins:
         Returns False if another plugin has its resource.
         """
         name = plugin.resource
-        known = self._state.resources.get(name)
+        known = self.state.resources.get(name)
         many = len(devices) > MANY_DEVICES or (known and len(known.listed) > MANY_DEVICES)
         if many:
             listing = await asyncio.to_thread(compare, known, devices)
@@ -412,13 +396,13 @@ class DevicePlugins:
                 return False
         else:
             listing = compare(known, devices)
-        owners = self._state.take_in(name, listing)
-        self._listed()
+        owners = self.state.take_in(name, listing)
+        self.listed()
         for uid in owners:
-            self._pod_changed(uid)
+            self.pod_changed(uid)
         if listing.changed:
-            self._file.write_soon()
-            self._report.report_soon()
+            self.file.write_soon()
+            self.report.report_soon()
         if many:  # nobody else has the old list, and to free it takes time, too
             await asyncio.to_thread(listing.before.clear)
         return True
@@ -430,7 +414,7 @@ class DevicePlugins:
             ContainerConfigError: it can't.
         """
         plugin = self.current.get(holder.resource)
-        booking = self._state.bookings.get(holder)
+        booking = self.state.bookings.get(holder)
         if booking is None or not self._prepares.get(holder.resource):
             return
         if plugin is None:

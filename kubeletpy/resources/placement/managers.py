@@ -12,12 +12,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.structs import Component, Struct, replace
-from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE, PlacementMetrics
+from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE
 from kubeletpy.pods.pod import HeldResource, Placement, Pod
 from kubeletpy.pods.resources import pod_level_set
 from kubeletpy.remote.errors import CRIError, NotFound
@@ -41,41 +40,30 @@ from kubeletpy.runtime_manager.protocol import ContainerAdditions
 log = logging.getLogger(__name__)
 
 NO_CPU_POLICY = "none"
-_CPU_FORM = Form("cpu_manager_state", "cpuManagerPolicy", "CPUs", read_cpu_state, write_cpu_state)
+_CPU_FORM = Form(
+    "cpu_manager_state",
+    "cpuManagerPolicy",
+    "CPUs",
+    read_cpu_state,
+    write_cpu_state,
+    CpuState(NO_CPU_POLICY),
+    lambda metrics: metrics.cpu_requests,
+    lambda metrics: metrics.cpu_errors,
+)
 
 
 class CpuManager(StaticManager[CpuState, StaticCpus]):
     """A provider of CPUs (``ResourceProvider`` and ``ContainerProvider``)."""
 
     name = CPU
+    form = _CPU_FORM
 
-    def __init__(
-        self,
-        policy: StaticCpus | None,
-        root_dir: Path,
-        metrics: PlacementMetrics,
-        *,
-        quota_off: bool = True,
-    ) -> None:
-        """Manage CPUs by a policy.
+    quota_off: bool = True
+    """A container with CPUs of its own has no CFS quota (gate DisableCPUQuotaWithExclusiveCPUs)."""
 
-        Args:
-            policy: None: cpuManagerPolicy none.
-            quota_off: a container with CPUs of its own has no CFS quota (gate
-                DisableCPUQuotaWithExclusiveCPUs).
-        """
-        state = CpuState(NO_CPU_POLICY) if policy is None else policy.initial()
-        super().__init__(
-            policy,
-            state,
-            root_dir,
-            _CPU_FORM,
-            metrics,
-            requests=metrics.cpu_requests,
-            errors=metrics.cpu_errors,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._subscribers: list[Callable[[], None]] = []
-        self._quota_off = quota_off
 
     def subscribe(self, subscriber: Callable[[], None]) -> None:
         """Call a function when running containers may have to move; it must not block."""
@@ -97,10 +85,10 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
             state = policy.allocate(self.state, pod, container, hint)
         except model.AllocationRefused:
             if counted:
-                self._metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+                self.metrics.not_aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
             raise
         if counted:
-            self._metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
+            self.metrics.aligned.labels(CONTAINER, PHYSICAL_CPU).inc()
         return state
 
     async def settle(self, pod: Pod) -> None:
@@ -121,8 +109,8 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
             self._log_allocation(pod, name, source)
         booked = (self.state.container_cpus(pod.uid, name) or frozenset() for name in names)
         for cpus in [self.state.pod_cpus(pod.uid)] if source == "pod" else booked:
-            if self._policy is not None and self._policy.in_one_cache(cpus):
-                self._metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
+            if self.policy is not None and self.policy.in_one_cache(cpus):
+                self.metrics.aligned.labels(CONTAINER, UNCORE_CACHE).inc()
         self._update_metrics()
 
     def release(self, uids: Collection[str]) -> None:
@@ -161,7 +149,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         """The CPUs that a container runs on, and whether it has a CFS quota."""
         return Placement(
             cpuset_cpus=model.format_ids(self.cpus_of(pod.uid, container)),
-            no_cfs_quota=self._quota_off and self.owns(pod, container),
+            no_cfs_quota=self.quota_off and self.owns(pod, container),
         )
 
     def owns(self, pod: Pod, container: str) -> bool:
@@ -185,15 +173,15 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
 
     def allocatable(self) -> frozenset[int]:
         """The CPUs that are, or can be, exclusive to a container."""
-        if self._policy is None:
+        if self.policy is None:
             return frozenset()
-        return self._policy.topology.ids - self._policy.reserved
+        return self.policy.topology.ids - self.policy.reserved
 
     def held_by(self, pod: Pod) -> list[HeldResource]:
         """Which CPUs each container runs on; nothing under cpuManagerPolicy none."""
-        if self._policy is None:
+        if self.policy is None:
             return []
-        cpus, found = self._policy.topology.cpus, []
+        cpus, found = self.policy.topology.cpus, []
         for container in model.containers_in_order(pod):
             name = container["name"]
             held = self.state.container_cpus(pod.uid, name)
@@ -210,7 +198,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
         One container suffices; if it has pod-level resources, which limit all, each must.
         """
         own = [self.owns(pod, container["name"]) for container in model.containers_in_order(pod)]
-        return self._quota_off and (all(own) if pod_level_set(pod) else any(own))
+        return self.quota_off and (all(own) if pod_level_set(pod) else any(own))
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -227,15 +215,15 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
             subscriber()
 
     def _update_metrics(self) -> None:
-        if self._policy is None:
+        if self.policy is None:
             return
         exclusive = self.state.exclusive
-        self._metrics.shared_pool.set(len(self._policy.free(self.state)) * 1000)
-        self._metrics.exclusive_cpus.set(len(exclusive))
-        cpus = self._policy.topology.cpus
+        self.metrics.shared_pool.set(len(self.policy.free(self.state)) * 1000)
+        self.metrics.exclusive_cpus.set(len(exclusive))
+        cpus = self.policy.topology.cpus
         by_node = Counter(cpus[each].numa for each in exclusive)
-        for node in self._policy.topology.nodes:
-            self._metrics.exclusive_per_node.labels(str(node)).set(by_node[node])
+        for node in self.policy.topology.nodes:
+            self.metrics.exclusive_per_node.labels(str(node)).set(by_node[node])
 
 
 TOGETHER_S = 0.02
@@ -330,6 +318,9 @@ _MEMORY_FORM = Form(
     "blocks of memory",
     read_memory_state,
     write_memory_state,
+    MemoryState(NO_MEMORY_POLICY),
+    lambda metrics: metrics.memory_requests,
+    lambda metrics: metrics.memory_errors,
 )
 
 
@@ -337,21 +328,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     """A provider of memory (``ResourceProvider`` and ``ContainerProvider``)."""
 
     name = model.MEMORY
-
-    def __init__(
-        self, policy: StaticMemory | None, root_dir: Path, metrics: PlacementMetrics
-    ) -> None:
-        """Manage memory by a policy; None is memoryManagerPolicy None."""
-        state = MemoryState(NO_MEMORY_POLICY) if policy is None else policy.initial()
-        super().__init__(
-            policy,
-            state,
-            root_dir,
-            _MEMORY_FORM,
-            metrics,
-            requests=metrics.memory_requests,
-            errors=metrics.memory_errors,
-        )
+    form = _MEMORY_FORM
 
     # -- ResourceProvider -----------------------------------------------------------------------
 
@@ -364,9 +341,9 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
         except OSError as error:
             self._count_refusal(source)
             # blocks of init containers have shrunk for later ones: release the whole pod
-            if self._policy is not None:
+            if self.policy is not None:
                 others = {*self.state.entries, *self.state.pools} - {pod.uid}
-                self.state = self._policy.without_all_but(self.state, others)
+                self.state = self.policy.without_all_but(self.state, others)
             self._file.write_soon()
             raise model.write_refusal(_MEMORY_FORM.name, error) from error
         for name in names:
@@ -374,12 +351,12 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
 
     def release(self, uids: Collection[str]) -> None:
         """Release the memory of all other pods."""
-        if self._policy is None:
+        if self.policy is None:
             return
         for uid in self._unsettled.keys() - set(uids):
             del self._unsettled[uid]
         before = self.state
-        self.state = self._policy.without_all_but(before, uids)
+        self.state = self.policy.without_all_but(before, uids)
         if self.state is not before:
             left = sorted({*before.entries, *before.pools} - {*self.state.entries})
             log.info("memory is free again", extra={"pods": left})

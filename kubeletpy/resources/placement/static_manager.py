@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from prometheus_client import Counter
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.state_file import StateFile, read_state
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.metrics.resources import PlacementMetrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.model import (
@@ -49,6 +49,8 @@ class Form(Struct, Generic[S], frozen=True):
         held: what the entries are, for messages: ``CPUs``.
         read: parses a text to a state; raises StateError.
         write: returns the text of a state.
+        none: the state of the policy none.
+        requests: counts the containers that request the resource, ``errors`` those refused.
     """
 
     name: str
@@ -56,6 +58,9 @@ class Form(Struct, Generic[S], frozen=True):
     held: str
     read: Callable[[str], S]
     write: Callable[[S], str]
+    none: S
+    requests: Callable[[PlacementMetrics], Counter]
+    errors: Callable[[PlacementMetrics], Counter]
 
 
 P = TypeVar("P", bound="StaticPolicy[Any]")
@@ -70,6 +75,9 @@ class StaticPolicy(Protocol[S]):
     @property
     def pod_level(self) -> PodLevelPlacement:
         """How resources are booked for pods with pod-level resources."""
+
+    def initial(self) -> S:
+        """The state of a node on which no container has anything yet."""
 
     def problem(self, state: S) -> str:
         """Return why a state that was read cannot be used; empty if it can."""
@@ -87,37 +95,21 @@ class StaticPolicy(Protocol[S]):
         """The state after a pod gets its pool. Raises AllocationRefused."""
 
 
-class StaticManager(Generic[S, P]):
+class StaticManager(Component, Generic[S, P]):
     """A provider of a resource (``ResourceProvider``), except ``settle`` and ``release``."""
 
-    name = ""
+    name: ClassVar[str]
+    form: ClassVar[Form[Any]]
 
-    def __init__(
-        self,
-        policy: P | None,
-        state: S,
-        root_dir: Path,
-        form: Form[S],
-        metrics: PlacementMetrics,
-        *,
-        requests: Counter,
-        errors: Counter,
-    ) -> None:
-        """Manage a resource by a policy.
+    policy: P | None
+    """None: the policy none."""
+    root_dir: Path
+    """Has the file that keeps the state."""
+    metrics: PlacementMetrics
 
-        Args:
-            policy: None: the policy none.
-            state: that of a node on which no container has anything yet.
-            root_dir: has the file that keeps the state.
-            requests: counts the containers that request the resource, ``errors`` those refused.
-        """
-        self.state = state
-        self._policy = policy
-        self._form = form
-        self._file = StateFile(root_dir / form.name, self._capture, "state not written")
-        self._metrics = metrics
-        self._requests = requests
-        self._errors = errors
+    def __post_init__(self) -> None:
+        self.state: S = self.form.none if self.policy is None else self.policy.initial()
+        self._file = StateFile(self.root_dir / self.form.name, self._capture, "state not written")
         self._unsettled: dict[str, list[str]] = {}
         """Containers whose resources are not booked on the disk, by uid of the pod."""
 
@@ -136,13 +128,13 @@ class StaticManager(Generic[S, P]):
             raise StateUnusable(path, str(error)) from error
         except OSError as error:
             raise StateUnusable(path, error.strerror or str(error), _DISK_ADVICE) from error
-        if text == self._form.write(self.state):
+        if text == self.form.write(self.state):
             return  # a read-only disk does not keep the agent from starting
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             await self._file.write()
         except OSError as error:
-            if self._policy is not None:
+            if self.policy is not None:
                 raise StateUnusable(path, error.strerror or str(error), _DISK_ADVICE) from error
             self._file.failed(error)
 
@@ -152,7 +144,7 @@ class StaticManager(Generic[S, P]):
 
     def _capture(self) -> Callable[[], bytes]:
         state = self.state
-        return lambda: self._form.write(state).encode("utf-8", "surrogateescape")
+        return lambda: self.form.write(state).encode("utf-8", "surrogateescape")
 
     def _read(self) -> str | None:
         """Return the file's text, or None if it is absent or empty. Blocking."""
@@ -165,32 +157,33 @@ class StaticManager(Generic[S, P]):
 
     def _checked(self, text: str) -> S:
         """Return the state to continue from: that of the file, or a fresh one."""
-        found, fresh = self._form.read(text), self.state
+        found: S = self.form.read(text)
+        fresh = self.state
         if found.policy != fresh.policy:
             raise StateError(
-                f'{self._form.setting} is "{fresh.policy}", and the {self._form.held} in it were '
+                f'{self.form.setting} is "{fresh.policy}", and the {self.form.held} in it were '
                 f'given by "{found.policy}"'
             )
-        if self._policy is None or found.is_empty:
+        if self.policy is None or found.is_empty:
             return fresh
-        if why := self._policy.problem(found):
+        if why := self.policy.problem(found):
             raise StateError(why)
         return found
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
         """Return where a container's request could be allocated."""
-        return {} if self._policy is None else self._policy.hints(self.state, pod, container)
+        return {} if self.policy is None else self.policy.hints(self.state, pod, container)
 
     def is_requested_by(self, pod: Pod) -> bool:
         """Whether any container of a pod gets some of the resource as its own."""
-        policy = self._policy
+        policy = self.policy
         return policy is not None and any(
             policy.requested(pod, each) for each in containers_in_order(pod)
         )
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """Book a container's request, or its pod's pool. Raises AllocationRefused."""
-        policy = self._policy
+        policy = self.policy
         if policy is None:
             return False
         before, pools = self.state, policy.pod_level.pools(pod)
@@ -200,7 +193,7 @@ class StaticManager(Generic[S, P]):
             if pools:
                 self.state = policy.allocate_pool(before, pod, hint)
             else:
-                self._requests.inc()
+                self.form.requests(self.metrics).inc()
                 self.state = self._allocate(policy, pod, container, hint)
         except AllocationRefused:
             self._count_refusal("pod" if pools else "node")
@@ -209,7 +202,7 @@ class StaticManager(Generic[S, P]):
             return False
         if pools:  # the first container reserves what its pod gets as one
             names = [each["name"] for each in containers_in_order(pod)]
-            self._requests.inc(sum(self.owns(pod, name) for name in names))
+            self.form.requests(self.metrics).inc(sum(self.owns(pod, name) for name in names))
             self._unsettled[pod.uid] = names
         else:
             self._unsettled.setdefault(pod.uid, []).append(container["name"])
@@ -228,10 +221,10 @@ class StaticManager(Generic[S, P]):
         return "pod" if pod.uid in self.state.pools else "node"
 
     def _count_refusal(self, source: str) -> None:
-        self._errors.inc()
-        self._metrics.allocation_errors.labels(self.name, source).inc()
+        self.form.errors(self.metrics).inc()
+        self.metrics.allocation_errors.labels(self.name, source).inc()
 
     def _count_allocation(self, pod: Pod, container: str, source: str) -> None:
         kind = "exclusive" if self.owns(pod, container) else "shared"
-        self._metrics.allocations.labels(self.name, source).inc()
-        self._metrics.assignments.labels(self.name, f"{source}_{kind}").inc()
+        self.metrics.allocations.labels(self.name, source).inc()
+        self.metrics.assignments.labels(self.name, f"{source}_{kind}").inc()

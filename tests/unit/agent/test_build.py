@@ -256,7 +256,7 @@ async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path)
     assert isinstance(user_namespaces, UserNamespaceRanges)
     assert not user_namespaces._supporting()
     features: Any = {"name": "", "features": {"userNamespaces": True}}
-    upkeep._info = RuntimeInfo("containerd", "2.2.0", [features])
+    upkeep.known = RuntimeInfo("containerd", "2.2.0", [features])
     assert user_namespaces._supporting() == {""}
 
 

@@ -349,8 +349,8 @@ async def test_a_write_whose_response_was_lost_is_repeated_in_full() -> None:
     """The API may have applied it while a lagging watch still shows the previous status."""
     api, listed, written = NodeApi(), ["a"], []
     of = manager(api, NodeHealth, Recorder())
-    of._volumes_in_use = lambda: list(listed)
-    of._volumes_in_use_written = lambda: written.append(list(listed))
+    of.volumes_in_use = lambda: list(listed)
+    of.volumes_in_use_written = lambda: written.append(list(listed))
     task = asyncio.create_task(of.run())
     await of.registered.wait()
     assert api.node is not None
@@ -423,7 +423,7 @@ async def test_an_outage_cancels_the_list_of_images_which_is_requested_again() -
         await asyncio.sleep(0.5)
         return [ImageSummary(("local.test/app:1",), 1)]
 
-    of._list_images = slow
+    of.list_images = slow
     task = asyncio.create_task(of.run())
     await asyncio.sleep(0.05)
     assert asyncio.all_tasks() == {asyncio.current_task(), task}, "while it waits to retry"
@@ -476,7 +476,7 @@ async def test_a_hanging_list_of_images_does_not_delay_the_status() -> None:
         await asyncio.Event().wait()
         return []
 
-    of._list_images = never
+    of.list_images = never
     task = asyncio.create_task(of.run())
     await asyncio.sleep(100)
     health["now"] = NodeHealth(runtime_error="down")
