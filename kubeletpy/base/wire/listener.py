@@ -183,7 +183,7 @@ class _SeldomWarning:
             self._logged_at, self._count = now, 0
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BaseProtocol):
     """A client's connection, which counts until it has left.
 
     It is the protocol of its transport only until its TLS is made.

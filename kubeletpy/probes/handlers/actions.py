@@ -304,7 +304,7 @@ def following(request: HttpRequest, status: int, location: str | None) -> HttpRe
     return redirected(request, location)
 
 
-class _Exchange(asyncio.Protocol):
+class _Exchange(asyncio.BufferedProtocol):
     """Sends the request once connected, and reads until it has enough.
 
     ``following``: the request after this one, where the response redirects to it.
@@ -319,19 +319,22 @@ class _Exchange(asyncio.Protocol):
         self._encoded = request.encoded()
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._reads = 0
         self._pause: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.max_size = READ_BYTES  # type: ignore[attr-defined]
         transport.write(self._encoded)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._reads += 1
         try:
-            self.reader.feed(data)
+            self.reader.feed(self._buffer[:nbytes])
         except (MalformedResponse, BadHandlerRequest) as error:
             self._end(error)
             return

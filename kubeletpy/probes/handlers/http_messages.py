@@ -257,7 +257,7 @@ class ResponseReader:
         value = self._lines[at + len(sought) :].partition(b"\n")[0]
         return value.strip().decode("latin-1")
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Process received bytes. Raises MalformedResponse."""
         if self.done:
             return
