@@ -7,111 +7,26 @@ import gc
 import resource
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kubeletpy.base.wire import spdy
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    PodRuntimeStatus,
-    SandboxStatus,
-)
 from kubeletpy.server.health import HealthServer
-from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from tests.descriptors import open_descriptors
-from tests.unit.server.helpers import Pki, Reviewer, Running, make_view, serving
-
-SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
-POD = {
-    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-    "spec": {"containers": [{"name": "c"}]},
-    "status": {
-        "containerStatuses": [{"name": "c", "state": {"running": {}}, "containerID": "x://cid"}]
-    },
-}
-ALLOW = AccessSettings(always_allow=True)
-EXEC = "/exec/n/p/c?command=x&input=1&output=1"
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-class Runtime:
-    """Returns the URL of a simulated streaming server, once ``go_on`` is set."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-        self.requested = asyncio.Event()
-
-    async def exec(self, _request: object) -> str:
-        self.requested.set()
-        await self.go_on.wait()
-        return self.url
-
-    attach = port_forward = exec
-
-
-async def idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A process without output that discards its input until the end."""
-    writer.write(SWITCH)
-    while await reader.read(1 << 16):
-        pass
-
-
-@asynccontextmanager
-async def node(
-    tmp_path: Path, pki: Pki, serve: Serve = idle
-) -> AsyncIterator[tuple[Running, Runtime]]:
-    runtime = Runtime()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        try:
-            await serve(reader, writer)
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
-
-    backend = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=1000)
-    runtime.url = f"http://127.0.0.1:{backend.sockets[0].getsockname()[1]}/exec/token"
-    view = make_view(tmp_path, POD, runtime=runtime)
-    path = tmp_path / "logs/n_p_u/c/0.log"
-    path.parent.mkdir(parents=True)
-    path.write_text("2026-01-02T03:04:05.1Z stdout F hello\n")
-    record = ContainerStatus("cid", "c", ContainerState.RUNNING, log_path=str(path))
-    view.cache.set(
-        PodRuntimeStatus("u", "p", "n", (SandboxStatus("sid", True),), (record,), observed_at=1)
-    )
-    async with serving(view, None, pki, ALLOW) as server:
-        yield server, runtime
-    backend.close()
-
-
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-async def connect(server: Running, *, known: bool = True) -> Connection:
-    context = server.pki.context(server.pki.client if known else None)
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-    writer.transport.set_write_buffer_limits(high=1 << 16)
-    return reader, writer
-
-
-def head(path: str, protocol: str, method: str = "GET") -> bytes:
-    """The request for an upgrade; ``protocol`` empty: SPDY."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: Upgrade"]
-    if protocol:
-        lines += ["Upgrade: websocket", f"Sec-WebSocket-Protocol: {protocol}"]
-        lines += ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
-    else:
-        lines += ["Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io"]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
+from tests.unit.server.streaming.runtime import (
+    ALLOW,
+    EXEC,
+    POD,
+    SWITCH,
+    Connection,
+    connect,
+    head,
+    node,
+)
 
 
 def frame(opcode: int, content: bytes, *, fin: bool = True, claims: int | None = None) -> bytes:
@@ -214,11 +129,11 @@ async def test_what_follows_an_upgrade_waits_outside(pki: Pki, tmp_path: Path) -
     async with node(tmp_path, pki) as (server, runtime):
         runtime.go_on.clear()
         for path, protocol in ((EXEC, ""), (EXEC, V5), ("/portForward/n/p", TUNNEL)):
-            runtime.requested.clear()
+            runtime.was_requested.clear()
             _, writer = await connect(server)
             writer.write(head(path, protocol))
             async with asyncio.timeout(5):
-                await runtime.requested.wait()
+                await runtime.was_requested.wait()
             assert await flood(writer, bytes(1 << 16), 64 << 20) < 16 << 20
             writer.transport.abort()
         runtime.go_on.set()
@@ -280,7 +195,9 @@ async def test_a_process_that_floods_a_client_that_does_not_read(pki: Pki, tmp_p
     sent = 0
     stopped = asyncio.Event()
 
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def talk(
+        _head: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         nonlocal sent
         writer.write(SWITCH)
         writer.transport.set_write_buffer_limits(high=1 << 16)
@@ -373,7 +290,9 @@ async def test_a_runtime_that_speaks_nonsense(
 ) -> None:
     monkeypatch.setattr("kubeletpy.server.streaming.link.CLOSE_S", 0.2)
 
-    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak(
+        _head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(SWITCH + stated + bytes(1 << 20))
         await reader.read()
 
@@ -458,7 +377,9 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
 async def test_a_runtime_that_refuses_and_keeps_its_end_open(
     pki: Pki, tmp_path: Path, path: str, protocol: str, stated: bytes
 ) -> None:
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def refuse(
+        _head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         writer.write(stated)
         await reader.read()
 
@@ -483,7 +404,9 @@ async def test_clients_that_vanish_before_the_runtime_answers(
 ) -> None:
     requested = asyncio.Semaphore(0)
 
-    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+    async def silent(
+        _head: bytes, reader: asyncio.StreamReader, _writer: asyncio.StreamWriter
+    ) -> None:
         requested.release()
         await reader.read()
 

@@ -18,7 +18,8 @@ from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
 from tests.memory import MI, left_by
 from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
-from tests.unit.server.test_attacks import EXEC, connect, head, node, reset
+from tests.unit.server.streaming.runtime import EXEC, connect, head, node
+from tests.unit.server.test_attacks import reset
 from tests.virtual_time import LoopClock
 
 BOB = Identity("bob", ("system:authenticated",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from kubeletpy.server.streaming.options import TUNNEL, V5
 from tests.unit.base.wire.test_websocket import frame
 from tests.unit.base.wire.turns_of import PerTurn, events_per_turn
 from tests.unit.server.helpers import Pki, Running
-from tests.unit.server.streaming.test_streams import SWITCH, Serve, node
+from tests.unit.server.streaming.runtime import SWITCH, Serve, connect, head, node
 
 MOST = SLICE_WORK * SLICES_A_TURN + SLICE_WORK
 """Most frames in a turn: all slices, and the rest of the previous one."""
@@ -32,19 +31,8 @@ async def connected(
     server: Running, path: str, protocol: str, **headers: str
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]]:
     """A client that writes raw frames, and the head of the response."""
-    context = server.pki.context(server.pki.client)
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-    supplied = {
-        "Host": "x",
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
-        "Sec-WebSocket-Protocol": protocol,
-        **{name.replace("_", "-"): value for name, value in headers.items()},
-    }
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in supplied.items())]
-    writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    reader, writer = await connect(server)
+    writer.write(head(path, protocol, **headers))
     try:
         yield reader, writer, await reader.readuntil(b"\r\n\r\n")
     finally:

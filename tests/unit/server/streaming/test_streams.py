@@ -8,24 +8,15 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from kubeletpy.base.wire import relay, spdy
-from kubeletpy.pods.runtime_status import (
-    ContainerState,
-    ContainerStatus,
-    PodRuntimeStatus,
-    SandboxStatus,
-)
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, ResourceExhausted
-from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import (
     TUNNEL,
     V5,
@@ -37,14 +28,8 @@ from kubeletpy.server.streaming.options import (
     read_streams,
     stream_route,
 )
-from tests.unit.server.helpers import Pki, Running, make_view, serving
-
-POD = {
-    "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-    "spec": {"containers": [{"name": "c"}]},
-}
-SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
-Serve = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+from tests.unit.server.helpers import Pki, Running
+from tests.unit.server.streaming.runtime import SWITCH, node
 
 
 @pytest.mark.parametrize(
@@ -117,60 +102,6 @@ def test_the_protocols_of_a_header() -> None:
 )
 def test_ways(upgrade: str, protocols: list[str], expected: StreamRoute) -> None:
     assert stream_route(upgrade, protocols) is expected
-
-
-class Runtime:
-    """Returns the URL of a streaming server that the test simulates."""
-
-    def __init__(self) -> None:
-        self.requested: list[Any] = []
-        self.url = ""
-        self.error: CRIError | None = None
-
-    async def exec(self, request: cri.ExecRequest) -> str:
-        return self._answer(request)
-
-    async def attach(self, request: cri.AttachRequest) -> str:
-        return self._answer(request)
-
-    async def port_forward(self, request: cri.PortForwardRequest) -> str:
-        return self._answer(request)
-
-    async def exec_sync(self, container_id: str, cmd: Any, timeout: float) -> cri.ExecSyncResponse:
-        self._answer((container_id, list(cmd), timeout))
-        return cri.ExecSyncResponse(stdout=b"out", stderr=b"err", exit_code=0)
-
-    def _answer(self, request: Any) -> str:
-        self.requested.append(request)
-        if self.error is not None:
-            raise self.error
-        return self.url
-
-
-@asynccontextmanager
-async def node(
-    tmp_path: Path, pki: Pki, serve: Serve | None = None, **settings: Any
-) -> AsyncIterator[tuple[Running, Runtime]]:
-    runtime = Runtime()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        assert serve is not None
-        try:
-            await serve(head, reader, writer)
-        finally:
-            writer.close()
-
-    backend = await asyncio.start_server(accept, "127.0.0.1", 0)
-    runtime.url = f"http://127.0.0.1:{backend.sockets[0].getsockname()[1]}/exec/token?x=1"
-    view = make_view(tmp_path, POD, runtime=runtime)
-    record = ContainerStatus("cid", "c", ContainerState.RUNNING)
-    sandbox = SandboxStatus("sid", True)
-    view.cache.set(PodRuntimeStatus("u", "p", "n", (sandbox,), (record,), observed_at=1))
-    access = AccessSettings(always_allow=True)
-    async with serving(view, None, pki, access, **settings) as server:
-        yield server, runtime
-    backend.close()
 
 
 @asynccontextmanager
