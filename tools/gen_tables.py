@@ -427,6 +427,11 @@ MODULES = (
 )
 
 
+def is_undecided(row: dict[str, Any]) -> bool:
+    """Whether a cell is left for a person to decide (tools/version_diff)."""
+    return any(str(cell).startswith("?") for cell in row.values())
+
+
 def _methods(name: str) -> Rows:
     """The calls of a protocol."""
     return [method for service in document(name)["services"] for method in service["methods"]]
@@ -440,7 +445,8 @@ def generated(module: Module) -> str:
     body: list[str] = []
     for name, lines in module.tables:
         table = rows(name) if name.endswith(".csv") else _methods(name)
-        body += lines([{key: cell or "" for key, cell in row.items()} for row in table])
+        complete = [{key: cell or "" for key, cell in row.items()} for row in table]
+        body += lines([row for row in complete if not is_undecided(row)])
     imports = [line for line in body if line.startswith("from ")]
     text = "\n".join((head, *imports, *(line for line in body if line not in imports)))
     for command in (["check", "--fix-only", "--select", "I"], ["format"]):
@@ -468,9 +474,18 @@ def main() -> int:
             stale.append(module.path)
             if not check:
                 path.write_text(text)
+    names = {name for module in MODULES for name, _ in module.tables if name.endswith(".csv")}
+    undecided = [
+        f"undecided row of {name}: {next(iter(row.values()))}"
+        for name in sorted(names)
+        for row in rows(name)
+        if is_undecided(row)
+    ]
+    for line in undecided:
+        print(line, file=sys.stderr)
     if check and stale:
         print(f"out of date: {', '.join(stale)}; run tools/gen_tables.py", file=sys.stderr)
-    return 1 if check and stale else 0
+    return 1 if check and (stale or undecided) else 0
 
 
 if __name__ == "__main__":
