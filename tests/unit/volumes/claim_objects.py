@@ -8,13 +8,7 @@ from typing import Any, cast
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.volumes.claims.model import (
-    Mode,
-    VolumeSource,
-    VolumeSpec,
-    VolumeTraits,
-    Waits,
-)
+from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, VolumeTraits, Waits
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.claims.resolve import Attached, ClaimVolume, NodeObservation
 from kubeletpy.volumes.operations.acts import Expander, VolumeActs

@@ -312,9 +312,7 @@ async def test_an_object_has_a_watch_when_there_is_capacity() -> None:
 
 
 @on_virtual_time
-async def test_watches_end_when_the_api_carries_fewer(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_watches_end_when_the_api_carries_fewer(caplog: pytest.LogCaptureFixture) -> None:
     api, names = FakeApi(), [f"n{n}" for n in range(6)]
     for name in names:
         api.put(name, data={"a": "1"})
@@ -361,10 +359,7 @@ async def test_a_forbidden_watch_is_logged_once_as_information(
         assert await objects.get(key("a"))
         await asyncio.sleep(3 * WATCH_AGAIN_S)
     assert [(r.levelname, r.message) for r in caplog.records] == [
-        (
-            "INFO",
-            "this node may not watch these objects: changes are seen when they are read again",
-        )
+        ("INFO", "this node may not watch these objects: changes are seen when they are read again")
     ]
     await objects.close()
 

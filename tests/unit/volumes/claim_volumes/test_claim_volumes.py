@@ -23,7 +23,7 @@ from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.volumes.claims.model import SELinux, VolumeError, WaitCause, Waits
+from kubeletpy.volumes.claims.model import SELinux, VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
 from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
@@ -34,7 +34,6 @@ from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.operations.acts import Expander, VolumeActs
 from kubeletpy.volumes.operations.claim_objects import ClaimObjects, kept
 from kubeletpy.volumes.operations.reporter import Reporter
-from kubeletpy.volumes.operations.waiting import VolumesWait
 from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.volume_manager import VolumeManager
 from tests.unit.volumes.claim_objects import claim, pv, spec
@@ -315,20 +314,3 @@ def test_how_nfs_is_mounted(server: str, export: str) -> None:
     assert made.export == export
     assert options_of(made) == ["-o", "hard,vers=4"]
     assert options_of(spec(source={}, read_only=True)) == ["-o", "ro"]
-
-
-@pytest.mark.parametrize(
-    ("causes", "patient", "reported"),
-    [
-        ([WaitCause.NOT_ATTACHED], True, True),
-        ([WaitCause.NOT_ATTACHED, WaitCause.BUSY], True, True),
-        ([WaitCause.NOT_ATTACHED], False, False),
-        ([WaitCause.NOT_ATTACHED, WaitCause.CLAIM_UNBOUND], True, False),
-        ([WaitCause.ATTACH_FAILED], True, False),
-    ],
-)
-def test_attachments_are_reported_in_events_only_when_they_take_long(
-    causes: list[WaitCause], patient: bool, reported: bool
-) -> None:
-    waits = {f"v{n}": Waits(cause, "o", "m") for n, cause in enumerate(causes)}
-    assert VolumesWait(waits, patient=patient).reported is reported

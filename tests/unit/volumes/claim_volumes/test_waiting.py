@@ -25,6 +25,7 @@ def waits(cause: WaitCause, name: str = "v") -> dict[str, Waits]:
         (WaitCause.NOT_ATTACHED, True, True),
         (WaitCause.NOT_ATTACHED, False, False),
         (WaitCause.ATTACH_LIMIT, True, False),
+        (WaitCause.ATTACH_FAILED, True, False),
         (WaitCause.CLAIM_LOST, True, False),
         (WaitCause.NOT_IN_USE_YET, False, True),
     ],
@@ -34,10 +35,11 @@ def test_waits_that_are_not_reported(cause: WaitCause, patient: bool, reported: 
 
 
 def test_one_that_is_not_reported_is_enough() -> None:
-    assert not VolumesWait(waits(WaitCause.NOT_ATTACHED)).reported
-    assert not VolumesWait(
-        {**waits(WaitCause.BUSY, "a"), **waits(WaitCause.CLAIM_LOST, "b")}
-    ).reported
+    attaching, busy = waits(WaitCause.NOT_ATTACHED, "a"), waits(WaitCause.BUSY, "b")
+    assert VolumesWait({**attaching, **busy}, patient=True).reported
+    unbound = {**attaching, **waits(WaitCause.CLAIM_UNBOUND, "b")}
+    assert not VolumesWait(unbound, patient=True).reported
+    assert not VolumesWait({**waits(WaitCause.CLAIM_LOST, "a"), **busy}).reported
     assert VolumesWait({**waits(WaitCause.BUSY, "a"), **waits(WaitCause.BACKOFF, "b")}).reported
     stated = str(VolumesWait({**waits(WaitCause.CLAIM_LOST, "a"), **waits(WaitCause.BUSY, "b")}))
     assert stated.startswith('volume "a": no room')

@@ -8,7 +8,21 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import Mode, VolumeSource, VolumeSpec, WaitCause, Waits
-from kubeletpy.volumes.claims.resolve import Read, UnreadObject, claim_name, pv_name, resolve
+from kubeletpy.volumes.claims.resolve import (
+    Attached,
+    NodeObservation,
+    Read,
+    UnreadObject,
+    attached,
+    attached_by_node,
+    attachment_name,
+    attachments_of,
+    claim_name,
+    observe_node,
+    pv_name,
+    resolve,
+    volumes_in_use,
+)
 from kubeletpy.volumes.operations.waiting import VolumesWait
 from tests.unit.volumes.claim_objects import Csi, claim, pod, pv, spec, volume
 
@@ -126,8 +140,7 @@ def test_a_bound_claim_is_its_volume() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "controls", "owned"),
-    [("u1", True, True), ("u2", True, False), ("u1", False, False)],
+    ("owner", "controls", "owned"), [("u1", True, True), ("u2", True, False), ("u1", False, False)]
 )
 def test_an_ephemeral_claim_must_be_of_this_pod(owner: str, controls: bool, owned: bool) -> None:
     made = claim(metadata={"ownerReferences": [{"uid": owner, "controller": controls}]})
@@ -196,3 +209,156 @@ def test_mount_options_of_an_inline_volume_are_those_of_its_source() -> None:
     of = {kind: resolve(pod(), volume(kind, **options), [Nfs()]) for kind in ("csi", "nfs")}
     found = {kind: got.mount_options for kind, got in of.items() if isinstance(got, VolumeSpec)}
     assert found == {"csi": (), "nfs": ("noatime",)}, "no csi source has mount options"
+
+
+# Volumes reported as in use, and when a volume counts as attached (tables se2, se4).
+
+USED = {"volumesInUse": ["vol"]}
+BOTH = {**USED, "volumesAttached": [{"name": "vol", "devicePath": ""}]}
+OBJECT = 'volumeattachment "csi-9072ed11cc1acb5fa433a877ff339b6311d013f33bddd1d0092711a8ace5b16d"'
+CALL = "ControllerPublishVolume of driver d"
+
+
+def test_names_of_attachments() -> None:
+    # sha256 of "hdn": what the attach controller computes
+    assert attachment_name("h", "d", "n") == (
+        "csi-9072ed11cc1acb5fa433a877ff339b6311d013f33bddd1d0092711a8ace5b16d"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "attachment", "waits"),
+    [
+        (
+            {},
+            None,
+            Waits(
+                WaitCause.NOT_IN_USE_YET,
+                'node "n"',
+                "the API does not show yet that this node uses the volume (status.volumesInUse)",
+            ),
+        ),
+        (
+            USED,
+            {"status": {"attached": True}},
+            Waits(
+                WaitCause.NOT_ATTACHED,
+                'node "n"',
+                "attached, but the node's status.volumesAttached does not list it yet",
+            ),
+        ),
+        (
+            BOTH,
+            None,
+            Waits(
+                WaitCause.NOT_ATTACHED,
+                OBJECT,
+                "the attach controller has made no VolumeAttachment for volume h yet",
+                CALL,
+            ),
+        ),
+        (
+            BOTH,
+            UnreadObject("503"),
+            Waits(WaitCause.NOT_ATTACHED, OBJECT, "could not be read: 503", CALL),
+        ),
+        (
+            USED,
+            UnreadObject("403"),
+            Waits(
+                WaitCause.NOT_ATTACHED,
+                OBJECT,
+                "the node's status.volumesAttached does not list the volume yet (403)",
+                CALL,
+            ),
+        ),
+        (
+            BOTH,
+            {"metadata": {"deletionTimestamp": "t"}, "status": {"attached": True}},
+            Waits(WaitCause.NOT_ATTACHED, OBJECT, "volume attachment is being deleted", CALL),
+        ),
+        (
+            BOTH,
+            {"status": {"attachError": {"message": "no room"}}},
+            Waits(WaitCause.ATTACH_FAILED, OBJECT, "no room", CALL),
+        ),
+        (
+            BOTH,
+            {"status": {"attachError": {"errorCode": 8}}},
+            Waits(WaitCause.ATTACH_LIMIT, OBJECT, "the driver gave no reason", CALL),
+        ),
+        (
+            BOTH,
+            {"status": {"attachError": {"errorCode": 13, "message": "broken"}}},
+            Waits(WaitCause.ATTACH_FAILED, OBJECT, "broken", CALL),
+        ),
+        (BOTH, {}, Waits(WaitCause.NOT_ATTACHED, OBJECT, "volume is not attached yet", CALL)),
+    ],
+)
+def test_waits_for_an_attachment(status: Any, attachment: Read, waits: Waits) -> None:
+    assert attached(spec(attachable=True), attachments_of(status), "n", attachment) == waits
+
+
+def test_attached() -> None:
+    node = attachments_of(BOTH)
+    there: Read = {"status": {"attached": True, "attachmentMetadata": {"a": "b"}}}
+    assert attached(spec(attachable=True), node, "n", there) == Attached({"a": "b"})
+    assert attached(spec(), attachments_of({}), "n", None) == Attached()
+    iscsi = spec(attachable=True, kind="iscsi", source={})
+    assert attached(iscsi, node, "n", None) == Attached()
+    why = "the attach controller has not attached the volume (status.volumesAttached)"
+    waits = Waits(WaitCause.NOT_ATTACHED, 'node "n"', why)
+    assert attached(iscsi, attachments_of(USED), "n", None) == waits
+
+
+def test_without_a_controller_a_node_attaches_what_needs_no_call() -> None:
+    assert attached_by_node(spec(attachable=True, kind="iscsi", source={})) == Attached()
+    assert attached_by_node(spec()) == Attached()
+    refused = attached_by_node(spec(attachable=True))
+    assert isinstance(refused, Waits)
+    assert "attaching volumes from the kubelet is not supported" in refused.message
+    assert "enableControllerAttachDetach" in refused.message
+
+
+def test_a_volume_is_in_use_until_nothing_is_left() -> None:
+    assert volumes_in_use([spec("b", attachable=True), spec("c")], ["a", "b"]) == ["a", "b"]
+
+
+# The API's view of some volumes of a node.
+
+
+def observe(
+    node: dict[str, Any], volume: VolumeSpec, *, controller: bool = True
+) -> NodeObservation:
+    return observe_node(
+        node, [volume], node_name="n", controller_attaches=controller, attachment=lambda of: None
+    )
+
+
+def test_nothing_is_in_use_for_certain_before_the_api_shows_the_node() -> None:
+    assert observe({}, spec("a")).in_use is None
+    reported = {"metadata": {"resourceVersion": "1"}, "status": {"volumesInUse": ["a"]}}
+    assert observe(reported, spec("a")).in_use == frozenset({"a"})
+
+
+def test_only_attachable_volumes_wait_for_an_attachment() -> None:
+    plain = observe({}, spec("a", attachable=False))
+    assert plain.attachments == {"a": Attached()}
+    found = observe({}, spec("a", attachable=True)).attachments["a"]
+    assert isinstance(found, Waits)
+    assert found.cause is WaitCause.NOT_IN_USE_YET
+
+
+def test_no_driver_attaches_without_a_controller() -> None:
+    volume = spec("a", attachable=True, kind="csi", source={"driver": "d"})
+    found = observe({}, volume, controller=False).attachments["a"]
+    assert isinstance(found, Waits)
+    assert found.cause is WaitCause.INVALID
+
+
+def test_a_volume_for_other_nodes_is_blocked() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}
+    pv = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}
+    volume = spec("a", pv=pv)
+    assert observe({"metadata": {"labels": {"zone": "z"}}}, volume).blocked == {}
+    assert observe({}, volume).blocked["a"].cause is WaitCause.NODE_AFFINITY

@@ -136,11 +136,7 @@ async def test_a_driver_at_its_limit_reports_its_capacity_again(short: Path) -> 
     ],
 )
 async def test_a_driver_that_cannot_be_used_gets_the_reason(
-    short: Path,
-    options: Options,
-    fault: Fault | None,
-    versions: tuple[str, ...],
-    problem: str,
+    short: Path, options: Options, fault: Fault | None, versions: tuple[str, ...], problem: str
 ) -> None:
     async with node(short) as agent, running(short / "driver", options) as driver:
         if fault is not None:
@@ -164,10 +160,7 @@ async def test_a_failed_write_of_the_csi_node_is_retried(short: Path) -> None:
 
 async def test_an_agent_that_starts_again_finds_its_drivers(short: Path) -> None:
     (short / "plugins_registry").mkdir()
-    async with (
-        running(short / "driver") as driver,
-        registered(driver, short / "plugins_registry"),
-    ):
+    async with running(short / "driver") as driver, registered(driver, short / "plugins_registry"):
         for _ in range(2):
             driver.notified.clear()
             async with node(short) as agent:

@@ -30,6 +30,7 @@ from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.planned import SUPPORTED
 from kubeletpy.volumes.pod_volumes.set_up import plugin_of
 from tests.unit.volumes.node.test_node_volumes import CONFIG, HUSH, SECRET, Node, node, pod_of
+from tests.virtual_time import settle
 
 __all__ = ["node"]
 
@@ -124,11 +125,7 @@ def test_every_kind_has_its_plugins_name(kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("problem", "counts"),
-    [
-        ("", (2, 2, 0)),
-        ("ImageVolumeMountFailed: no space", (2, 0, 2)),
-        ("no such user", (2, 0, 0)),
-    ],
+    [("", (2, 2, 0)), ("ImageVolumeMountFailed: no space", (2, 0, 2)), ("no such user", (2, 0, 0))],
 )
 def test_images_as_volumes(problem: str, counts: tuple[int, int, int]) -> None:
     image = cri.ImageSpec(image="i")
@@ -159,3 +156,26 @@ async def test_claim_volumes_left_by_an_earlier_agent_are_counted() -> None:
         reporter.ended(operation, plugin, None, 1.0, failed)
     assert samples(made, "force_cleaned_failed_volume_operations_total") == {"": 2}
     assert samples(made, "force_cleaned_failed_volume_operation_errors_total") == {"": 1}
+
+
+# The cost of many pods with the same objects for the API, from their start to their end.
+
+PODS = 100
+
+
+async def test_a_hundred_pods_cost_one_watch_for_each_object(node: Node) -> None:
+    node.api.put("cfg", data={"a": "1"})
+    node.api.put("s", SECRETS, data={"k": HUSH})
+    uids = [f"u{n}" for n in range(PODS)]
+    secret = {"name": "s", "secret": {"secretName": "s"}}
+    for uid in uids:
+        await node.volumes.set_up(pod_of(CONFIG, secret, uid=uid))
+    assert node.api.calls == {"watch": 2}
+    for uid in uids[:-1]:
+        await node.volumes.tear_down(uid)
+    assert node.api.open_watches == 2
+    await node.volumes.tear_down(uids[-1])
+    await settle()
+    assert node.api.open_watches == 0
+    assert node.api.calls == {"watch": 2}
+    assert node.mounts == []

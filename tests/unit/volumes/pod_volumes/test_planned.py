@@ -69,12 +69,7 @@ def test_objects_of_volumes_and_environments() -> None:
     )
     plan = plan_volumes(pod)
     named = {(ref.kind, ref.name) for ref in plan.objects}
-    assert named == {
-        ("configMap", "c1"),
-        ("configMap", "c2"),
-        ("secret", "s1"),
-        ("secret", "s2"),
-    }
+    assert named == {("configMap", "c1"), ("configMap", "c2"), ("secret", "s1"), ("secret", "s2")}
     assert plan.env_objects == {ObjectRef("secret", "s3"), ObjectRef("configMap", "c3")}
 
 

@@ -115,8 +115,7 @@ async def test_an_old_token_is_kept_while_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "refusal",
-    [Forbidden("no relation yet", code=403), NotFound('pods "p" not found', code=404)],
+    "refusal", [Forbidden("no relation yet", code=403), NotFound('pods "p" not found', code=404)]
 )
 @on_virtual_time
 async def test_a_first_refusal_is_retried(refusal: ApiError) -> None:

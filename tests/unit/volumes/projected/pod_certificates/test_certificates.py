@@ -304,11 +304,7 @@ async def test_no_key_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert "PRIVATE" not in repr(found)
 
 
-SOURCE = {
-    **SPEC,
-    "credentialBundlePath": "bundle.pem",
-    "certificateChainPath": "chain.pem",
-}
+SOURCE = {**SPEC, "credentialBundlePath": "bundle.pem", "certificateChainPath": "chain.pem"}
 
 
 async def test_the_files_in_the_volume(node: Node) -> None:
@@ -317,12 +313,7 @@ async def test_the_files_in_the_volume(node: Node) -> None:
     volume = {"name": "v", "projected": {"sources": [{"podCertificate": SOURCE}]}}
     pod = pod_of(volume, serviceAccountName="sa", securityContext={"fsGroup": 9})
     node.volumes = NodeVolumes(
-        node.pods_dir,
-        node.objects,
-        node.tokens,
-        node,
-        node.clock,
-        certificates=agent.certificates,
+        node.pods_dir, node.objects, node.tokens, node, node.clock, certificates=agent.certificates
     )
     await node.volumes.set_up(pod)
     files = {path.name: path.read_text() for path in node.path("projected").glob("*.pem")}
