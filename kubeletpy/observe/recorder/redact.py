@@ -12,13 +12,11 @@ shape.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kubeletpy.base.text import image_user_info
 
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation with the complete object as it was passed to kubectl apply."""
 KEPT_ANNOTATIONS = "kubernetes.io/config."
 """Prefix of the annotations that decisions read: where a static pod came from, and its hash."""
 SHORTEST_VALUE = 4
@@ -168,40 +166,17 @@ def _deep(value: Any, hashed: Hash) -> Any:
 
 
 def secret_parts(obj: Mapping[str, Any]) -> list[str]:
-    """Return the values of a pod that a free text may repeat, the longest first."""
-    found = {each for each in _secrets(obj) if len(each) >= SHORTEST_VALUE}
-    return sorted(found, key=lambda each: (-len(each), each))
+    """Return the values of a pod that a free text may repeat, the longest first: what is hashed."""
+    found: set[str] = set()
 
+    def note(value: str) -> str:
+        found.add(value)
+        return value
 
-def _secrets(obj: Mapping[str, Any]) -> Iterator[str]:
-    metadata, spec = _dict(obj.get("metadata")), _dict(obj.get("spec"))
-    for key, value in _dict(metadata.get("annotations")).items():
-        if not str(key).startswith(KEPT_ANNOTATIONS):
-            yield str(value)
-    for kind in _LISTS:
-        for container in map(_dict, _list(spec.get(kind))):
-            yield image_user_info(str(container.get("image") or ""))
-            yield from _named(container.get("env"))
-            yield from _parts(container.get("command"))
-            yield from map(str, _list(container.get("args")))
-            hooks = _dict(container.get("lifecycle"))
-            for action in (*(container.get(key) for key in _ACTIONS), *map(hooks.get, _HOOKS)):
-                yield from _parts(_dict(_dict(action).get("exec")).get("command"))
-                get = _dict(_dict(action).get("httpGet"))
-                yield from _named(get.get("httpHeaders"))
-                yield str(get.get("path") or "").partition("?")[2]
-    for volume in map(_dict, _list(spec.get("volumes"))):
-        yield from map(str, _dict(_dict(volume.get("csi")).get("volumeAttributes")).values())
-        yield from map(str, _dict(_dict(volume.get("flexVolume")).get("options")).values())
-
-
-def _named(entries: Any) -> Iterator[str]:
-    for entry in map(_dict, _list(entries)):
-        yield str(entry.get("value") or "")
-
-
-def _parts(command: Any) -> list[str]:
-    return [str(each) for each in _list(command)][1:]
+    annotations = _dict(obj.get("metadata")).get("annotations")
+    redacted({"metadata": {"annotations": annotations}, "spec": _dict(obj.get("spec"))}, note, ())
+    parts = [each for each in found if len(each) >= SHORTEST_VALUE]
+    return sorted(parts, key=lambda each: (-len(each), each))
 
 
 class Texts:
@@ -247,49 +222,49 @@ class Texts:
 
     def inputs(self, value: Any, key: str = "") -> Any:
         """Return the redacted input of a decision (JSON)."""
-        if isinstance(value, dict):
-            ended = self._ended(value)
-            return {
-                name: each
-                if type(each) in _PLAIN and name not in _REDACTED  # most fields: saves a call
-                else ended
-                if name == "message" and ended
-                else self.inputs(each, name)
-                for name, each in value.items()
-            }
-        if isinstance(value, list):
-            return [self.inputs(each, key) for each in value]
-        if not isinstance(value, str):
-            return value
-        if key in _TEXTS:
-            found = self.text(value)
-            if found != value:
-                self._changed[value] = found
-            return found
-        return _image(value, self.hashed) if key == "image" else value
+        return self._redacted(value, key, self._input, _PLAIN)
 
-    def output(self, value: Any, key: str = "") -> Any:
+    def output(self, value: Any) -> Any:
         """Return a redacted decision (JSON).
 
         It repeats texts of the input, also as parts of longer ones.
         """
+        kept = _NUMBERS if self._changed else _PLAIN
+        return self._redacted(value, "", self._output, kept)
+
+    def _redacted(
+        self, value: Any, key: str, change: Callable[[str, str], str], kept: tuple[type, ...]
+    ) -> Any:
+        """Return a value with its texts changed; ``kept``: types of fields without texts."""
         if isinstance(value, dict):
-            ended, kept = self._ended(value), _NUMBERS if self._changed else _PLAIN
+            ended = self._ended(value)
             return {
                 name: each
-                if type(each) in kept and name not in _REDACTED
+                if type(each) in kept and name not in _REDACTED  # most fields: saves a call
                 else ended
                 if name == "message" and ended
-                else self.output(each, name)
+                else self._redacted(each, name, change, kept)
                 for name, each in value.items()
             }
         if isinstance(value, list):
-            return [self.output(each, key) for each in value]
+            return [self._redacted(each, key, change, kept) for each in value]
         if not isinstance(value, str):
             return value
+        changed = change(value, key)
+        return _image(changed, self.hashed) if key == "image" else changed
+
+    def _input(self, value: str, key: str) -> str:
+        if key not in _TEXTS:
+            return value
+        found = self.text(value)
+        if found != value:
+            self._changed[value] = found
+        return found
+
+    def _output(self, value: str, _key: str) -> str:
         for text, found in self._changed.items():
             value = value.replace(text, found)
-        return _image(value, self.hashed) if key == "image" else value
+        return value
 
     def _ended(self, state: Mapping[str, Any]) -> str:
         """Return the redacted message of a container that has run, of runtime or API; else ""."""

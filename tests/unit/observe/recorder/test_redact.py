@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kubeletpy.observe.recorder.redact import (
-    LAST_APPLIED,
     Texts,
     redacted,
     redacted_runtime,
@@ -41,7 +40,7 @@ def pod() -> dict[str, Any]:
         "metadata": {
             "name": "n",
             "managedFields": [{"manager": "m"}],
-            "annotations": {LAST_APPLIED: "SECRET", "a": "b"},
+            "annotations": {"last-applied": "SECRET", "a": "b"},
         },
         "spec": {key: [copy.deepcopy(CONTAINER)] for key in lists},
         "status": {"phase": "Pending"},
@@ -67,7 +66,7 @@ def test_everything_but_values_stays() -> None:
         "lifecycle": {"preStop": action, "postStart": action, "stopSignal": "SIGINT"},
     }
     assert found == {
-        "metadata": {"name": "n", "annotations": {LAST_APPLIED: "<6>", "a": "<1>"}},
+        "metadata": {"name": "n", "annotations": {"last-applied": "<6>", "a": "<1>"}},
         "spec": {key: [container] for key in supplied["spec"]},
         "status": {"phase": "Pending"},
     }
