@@ -68,11 +68,6 @@ class TraceCall(StrEnum):
 Name = Step | TraceCall
 
 
-def named(value: str) -> Name:
-    """The step or call with this value. Raises ValueError if there is none."""
-    return Step(value) if value in set(Step) else TraceCall(value)
-
-
 MAX_START = 80
 MAX_LATER = 24
 MAX_END = 48

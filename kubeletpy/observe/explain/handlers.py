@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubeletpy.metrics.trace.model import Name, TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain.containers import find_report, last_message
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.texts import duration, one_line
@@ -18,18 +18,18 @@ from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 
 MAX_REPORTED = 200
 """Characters of a command or an address."""
-_HOOKS: dict[Name | str | None, str] = {
+_HOOKS: dict[str | None, str] = {
     TraceCall.POST_START: "postStart",
     TraceCall.PRE_STOP: "preStop",
 }
 
 
-def hook(facts: PodFacts, container: str, call: Name | str | None) -> str:
+def hook(facts: PodFacts, container: str, call: str | None) -> str:
     """Return the command or address of a hook, such as ``command 'sh -c drain'``; "" if unknown."""
     return _described(facts, container, _hook_handler(facts, container, call))
 
 
-def pause(facts: PodFacts, container: str, call: Name | str | None) -> int | None:
+def pause(facts: PodFacts, container: str, call: str | None) -> int | None:
     """Return the seconds that a hook pauses, or None for another kind of hook."""
     seconds = (_hook_handler(facts, container, call).get("sleep") or {}).get("seconds")
     return seconds if isinstance(seconds, int) else None
@@ -62,7 +62,7 @@ def _container(facts: PodFacts, name: str) -> Mapping[str, Any]:
     return {} if found is None else found[1]
 
 
-def _hook_handler(facts: PodFacts, container: str, call: Name | str | None) -> Mapping[str, Any]:
+def _hook_handler(facts: PodFacts, container: str, call: str | None) -> Mapping[str, Any]:
     lifecycle = _container(facts, container).get("lifecycle") or {}
     return lifecycle.get(_HOOKS.get(call)) or {}
 

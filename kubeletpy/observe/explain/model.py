@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from msgspec import convert
+
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Chapter as Part
-from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall, named
+from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall
 from kubeletpy.pods.pod import HeldResource
 
 
@@ -89,7 +91,7 @@ class Wait(Struct, frozen=True):
     """For people, worded by :mod:`kubeletpy.observe.explain.phrases`."""
     since: float | None = None
     until: float | None = None
-    call: Name | str | None = None
+    call: str | None = None
     """The step or call being waited for: one of ours, or ``NodeStageVolume of driver x``."""
 
 
@@ -233,9 +235,9 @@ _LEFT_OUT = (Step.RUNTIME, Step.STATUS)
 
 
 class Bar(Struct, frozen=True):
-    """A span as a bar of a waterfall."""
+    """A span as a bar of a waterfall; ``name``: the step or call."""
 
-    name: Name
+    name: str
     detail: str
     start: float
     """Seconds since the start of the chapter."""
@@ -414,20 +416,4 @@ def _contains(outer: Span, inner: Span) -> bool:
 
 def from_json(document: Mapping[str, Any]) -> Timeline:
     """Return the timeline that the socket's JSON describes."""
-    end, life = document.get("end"), document.get("life")
-    return Timeline(
-        document["namespace"],
-        document["name"],
-        document["uid"],
-        _chapter(document["start"]),
-        None if end is None else _chapter(end),
-        None if life is None else _chapter(life),
-        document.get("verdict") or "",
-        tuple(Wait(**each) for each in document.get("waits") or ()),
-        document.get("at") or 0.0,
-    )
-
-
-def _chapter(document: Mapping[str, Any]) -> TimelineChapter:
-    spans = tuple(Bar(**{**span, "name": named(span["name"])}) for span in document["spans"])
-    return TimelineChapter(**{**document, "title": Part(document["title"]), "spans": spans})
+    return convert(document, Timeline)

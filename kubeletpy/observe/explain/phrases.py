@@ -32,12 +32,24 @@ MAX_STATED = 200
 """Characters of the last message of a container."""
 LATE_S = 3.0
 """Seconds that a runtime may take to kill a container and to report it."""
-_LASTING = {
-    WaitKind.SANDBOX: "the runtime is creating the sandbox",
-    WaitKind.START_PLACE: "other pods start before it",
-    WaitKind.STOP_PLACE: "other pods stop before it",
+_SENTENCES: dict[WaitKind, str] = {
+    **dict.fromkeys(
+        (WaitKind.IMAGE_BACKOFF, WaitKind.IMAGE, WaitKind.START_ERROR),
+        "{name} can't start: {why}{then}",
+    ),
+    **dict.fromkeys((WaitKind.HOOK, WaitKind.STOP_ORDER), "{name}: {why}{since}{left}"),
+    WaitKind.IMAGE_PULL: "image {subject} {why}{since}",
+    WaitKind.SANDBOX: "the runtime is creating the sandbox{since}",
+    WaitKind.START_PLACE: "other pods start before it{since}",
+    WaitKind.STOP_PLACE: "other pods stop before it{since}",
+    WaitKind.INIT_CONTAINER: "{name} {why}{since}",
+    WaitKind.READINESS_GATE: "readiness gate {subject}: {why}",
+    WaitKind.RUNTIME: "the container runtime can't be used: {why}",
+    WaitKind.API_WRITE: "its status has not reached the API{since}: {why}",
+    WaitKind.WATCH: "the watch of {subject} has failed{since}: {why}",
+    WaitKind.FINALIZER: "finalizer {subject} keeps it{since}",
 }
-_RELEASES: dict[Name | str | None, str] = {
+_RELEASES: dict[str | None, str] = {
     TraceCall.TAKE_VOLUMES_DOWN: "its volumes are being taken down",
     TraceCall.REMOVE_CGROUP: "its cgroup is being removed",
 }
@@ -142,24 +154,16 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
         case WaitKind.CRASH_BACKOFF:
             due = "" if wait.until is None else f"; it restarts {until(wait.until, facts.now)}"
             return f"{name} {_ends(facts, wait.subject)}{due}"
-        case WaitKind.IMAGE_BACKOFF | WaitKind.IMAGE | WaitKind.START_ERROR:
-            return f"{name} can't start: {wait.why}{then}"
-        case WaitKind.IMAGE_PULL:
-            return f"image {wait.subject} {wait.why}{since}"
-        case WaitKind.SANDBOX | WaitKind.START_PLACE | WaitKind.STOP_PLACE:
-            return f"{_LASTING[wait.kind]}{since}"
         case WaitKind.GRACE_PERIOD:
             killed = _then_killed(wait, facts.now)
             after = (
                 "although" if wait.since is None else f"{duration(facts.now - wait.since)} after"
             )
             return f"{name} has not ended {after} its stop was requested{killed}"
-        case WaitKind.HOOK | WaitKind.STOP_ORDER:
-            return f"{name}: {wait.why}{since}{left}"
-        case WaitKind.CLAIM if wait.call:
-            return f"resource claim {wait.subject}: {wait.why}{since}{left}"
         case WaitKind.CLAIM if wait.subject:
-            return f"resource claim {wait.subject}: {wait.why}{then}"
+            return f"resource claim {wait.subject}: {wait.why}" + (
+                since + left if wait.call else then
+            )
         case WaitKind.RELEASE:
             return f"{_RELEASES.get(wait.call, wait.why)}{since}"
         case WaitKind.RUNTIME_CALL:
@@ -168,25 +172,13 @@ def sentence(facts: PodFacts, wait: Wait) -> str:
             if view is None or view.since is None:
                 return f"{wait.why} ({name})"
             return f"{wait.why} ({name}, {duration(facts.now - view.since)} after its start)"
-        case WaitKind.INIT_CONTAINER:
-            return f"{name} {wait.why}{since}"
-        case WaitKind.READINESS_GATE:
-            return f"readiness gate {wait.subject}: {wait.why}"
-        case WaitKind.RUNTIME:
-            return f"the container runtime can't be used: {wait.why}"
-        case WaitKind.API_WRITE:
-            return f"its status has not reached the API{since}: {wait.why}"
-        case WaitKind.WATCH:
-            return f"the watch of {wait.subject} has failed{since}: {wait.why}"
         case WaitKind.RESIZE:
-            why = f": {wait.why}" if wait.why else ""
-            return f"its resize is {wait.subject}{since}{why}"
+            return f"its resize is {wait.subject}{since}{_after_colon(wait.why)}"
         case WaitKind.VOLUME if wait.subject:
             return f"volume {wait.subject}{since}: {wait.why}{then}"
-        case WaitKind.FINALIZER:
-            return f"finalizer {wait.subject} keeps it{since}"
-        case _:
-            return f"{wait.why}{then}"
+    text = _SENTENCES.get(wait.kind, "{why}{then}")
+    parts = {"name": name, "subject": wait.subject, "why": wait.why}
+    return text.format(since=since, then=then, left=left, **parts)
 
 
 def for_taint(facts: PodFacts) -> str:

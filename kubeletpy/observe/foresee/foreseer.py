@@ -129,35 +129,18 @@ class Foreseer:
     def _admitted(
         self, pod: Pod, refused: str
     ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
-        if refused:
-            return change.Fate(model.ForeseenOutcome.REFUSED, UNEXPECTED, refused), (), ()
         try:
+            if refused:
+                raise AllocationRefused(refused)
             placed = self._node.place(pod)
             verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
-        except AllocationRefused as error:
-            return (
-                change.Fate(model.ForeseenOutcome.REFUSED, error.reason, str(error)),
-                (),
-                (),
-            )
-        except ValueError as error:
-            return (
-                change.Fate(model.ForeseenOutcome.REFUSED, UNEXPECTED, str(error)),
-                (),
-                (),
-            )
-        if isinstance(verdict, Refused):
-            rejection = verdict.rejection
-            return (
-                change.Fate(model.ForeseenOutcome.REFUSED, rejection.reason, rejection.message),
-                (),
-                (),
-            )
-        outcome = (
-            model.ForeseenOutcome.PREEMPTS
-            if isinstance(verdict, Preempt)
-            else model.ForeseenOutcome.RUNS
-        )
+            if isinstance(verdict, Refused):
+                raise AllocationRefused(verdict.rejection.message, verdict.rejection.reason)
+        except (AllocationRefused, ValueError) as error:
+            reason = error.reason if isinstance(error, AllocationRefused) else UNEXPECTED
+            return change.Fate(model.ForeseenOutcome.REFUSED, reason, str(error)), (), ()
+        preempts = isinstance(verdict, Preempt)
+        outcome = model.ForeseenOutcome.PREEMPTS if preempts else model.ForeseenOutcome.RUNS
         return change.Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> model.Foreseen:

@@ -15,7 +15,7 @@ from html import escape
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.structs import Struct
-from kubeletpy.metrics.trace.model import Name, TraceCall
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain.model import Bar, Timeline, TimelineChapter
 from kubeletpy.observe.explain.render import scale, summary
 from kubeletpy.observe.explain.texts import milliseconds, one_line
@@ -45,7 +45,7 @@ class BarKind(StrEnum):
     FAILED = "failed"
 
 
-_KINDS: dict[Name, BarKind] = {
+_KINDS: dict[str, BarKind] = {
     TraceCall.RUN_POD_SANDBOX: BarKind.SANDBOX,
     TraceCall.STOP_POD_SANDBOX: BarKind.SANDBOX,
     TraceCall.CREATE_CONTAINER: BarKind.CREATE,
