@@ -83,7 +83,6 @@ def files() -> list[Path]:
     """The files that are checked, relative to the repository."""
     pages = {ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "up/README.md"}
     pages |= {*ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}
-    pages -= {ROOT / "docs/differences.md"}  # generated
     modules = {
         each
         for folder in ("bench", "examples", "kubeletpy", "tests", "tools", "up")
