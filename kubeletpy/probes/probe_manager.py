@@ -1,21 +1,20 @@
 """Runs the probes of all pods: keeps the state of each, its next run, and its settled result.
 
-A task exists only while a probe runs; one timer does all the waiting (:class:`Timetable`), and a
-queue limits how many run at once (:class:`ProbeSlots`). :mod:`.schedule` decides when to run and
+A task exists only while a probe runs; timers of the same times do the waiting, and a queue limits
+how many run at once (:class:`ProbeSlots`). :mod:`.schedule` decides when to run and
 what a result means, :mod:`.prober` runs it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
+import contextvars
 import logging
 import math
 import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
@@ -29,100 +28,16 @@ from kubeletpy.probes.prober import Prober, Target
 logger = logging.getLogger(__name__)
 
 SLOT_S = 0.02
-"""Seconds within which runs that are due start together."""
-
-T = TypeVar("T")
-
-
-class TimetableEntry(Generic[T]):
-    """An item of a :class:`Timetable`, and when it is due."""
-
-    __slots__ = ("at", "item")
-
-    def __init__(self, at: float, item: T) -> None:
-        self.at = at
-        self.item: T | None = item
-        """None: cancelled."""
-
-
-class Timetable(Generic[T]):
-    """Calls ``on_due`` with each item when its time has come, with one timer for all of them.
-
-    With a timer each, hundreds of probes would wake the event loop each time; those due within the
-    same SLOT_S run together, at most that much late.
-    """
-
-    def __init__(self, on_due: Callable[[T], None]) -> None:
-        self._on_due = on_due
-        self._heap: list[tuple[float, int, TimetableEntry[T]]] = []
-        self._number = 0
-        self._empty = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __len__(self) -> int:
-        return len(self._heap) - self._empty
-
-    def add(self, at: float, item: T) -> TimetableEntry[T]:
-        """Schedule ``item`` at ``at``, in seconds of the loop."""
-        entry = TimetableEntry(at, item)
-        self._number += 1
-        heapq.heappush(self._heap, (at, self._number, entry))
-        self._arm()
-        return entry
-
-    def cancel(self, entry: TimetableEntry[T]) -> None:
-        """Cancel an entry; its slot is removed when its time comes, or when too many are empty."""
-        if entry.item is None:
-            return
-        entry.item = None
-        self._empty += 1
-        if self._empty > max(64, len(self)):
-            self._empty = 0
-            self._heap = [each for each in self._heap if each[2].item is not None]
-            heapq.heapify(self._heap)
-
-    def close(self) -> None:
-        """Cancel all entries, and the timer."""
-        for _, _, entry in self._heap:
-            entry.item = None
-        self._heap.clear()
-        self._empty = 0
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _arm(self) -> None:
-        while self._heap and self._heap[0][2].item is None:
-            heapq.heappop(self._heap)
-            self._empty -= 1
-        if not self._heap:
-            return
-        first = self._heap[0][0]
-        at = max(first, math.ceil(first / SLOT_S) * SLOT_S)
-        if self._timer is not None:
-            if self._timer.when() <= at:
-                return
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at, self._fire)
-
-    def _fire(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        while self._heap and self._heap[0][0] <= now:
-            entry = heapq.heappop(self._heap)[2]
-            item, entry.item = entry.item, None
-            if item is None:
-                self._empty -= 1
-            else:
-                self._on_due(item)
-        self._arm()
+"""Seconds within which runs that are due start together, at most that much late: with a time each,
+hundreds of probes would wake the event loop each time."""
 
 
 class Probe:
     """One probe of one container: its definition and its state."""
 
     __slots__ = (
-        *("container", "entry", "killed_with", "kind", "last", "last_at", "pod", "pod_ip"),
-        *("queued", "spec", "state", "task"),
+        *("container", "killed_with", "kind", "last", "last_at", "pod", "pod_ip"),
+        *("queued", "spec", "state", "task", "timer"),
     )
 
     def __init__(
@@ -134,7 +49,7 @@ class Probe:
         self.spec = spec
         self.state = schedule.ProbeState()
         self.pod_ip = ""
-        self.entry: TimetableEntry[Probe] | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[schedule.ProbeFinding] | None = None
         self.last: schedule.ProbeFinding | None = None
         self.last_at = 0.0
@@ -276,7 +191,8 @@ class KubeProbeManager:
         self._agent_started_at = agent_started_at
         self._rng = rng or random.Random()
         self._pods: dict[str, tuple[Probe, ...]] = {}
-        self._timetable: Timetable[Probe] = Timetable(self._due)
+        self._context = contextvars.copy_context()
+        """Of each run, which belongs to no sync of its pod."""
         self._commands = ProbeSlots(COMMANDS_PER_CORE * (os.cpu_count() or 1))
         self._connections = ProbeSlots(CONNECTIONS)
 
@@ -361,7 +277,6 @@ class KubeProbeManager:
 
     async def close(self) -> None:
         """Stop at once, abandoning running probes."""
-        self._timetable.close()
         running = [probe.task for probes in self._pods.values() for probe in probes if probe.task]
         for uid in list(self._pods):
             self.remove_pod(uid)
@@ -386,16 +301,18 @@ class KubeProbeManager:
 
     def _arm(self, probe: Probe) -> None:
         due = probe.state.due
-        if probe.entry is not None:
-            if probe.entry.item is not None and probe.entry.at == due:
+        at = None if due is None else max(due, math.ceil(due / SLOT_S) * SLOT_S)
+        if probe.timer is not None:
+            if probe.timer.when() == at:
                 return
-            self._timetable.cancel(probe.entry)
-            probe.entry = None
-        if due is not None and probe.task is None and not probe.queued:
-            probe.entry = self._timetable.add(due, probe)
+            probe.timer.cancel()
+            probe.timer = None
+        if at is not None and probe.task is None and not probe.queued:
+            loop = asyncio.get_running_loop()
+            probe.timer = loop.call_at(at, self._due, probe, context=self._context)
 
     def _due(self, probe: Probe) -> None:
-        probe.entry = None
+        probe.timer = None
         probe.queued = True
         turns = self._commands if field_of(probe).get("exec") else self._connections
 

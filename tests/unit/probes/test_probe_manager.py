@@ -11,7 +11,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
-from kubeletpy.probes.probe_manager import HOLD_S, SLOT_S
+from kubeletpy.probes.probe_manager import HOLD_S, SLOT_S, ProbeSlots
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.podworkers.builders import make_pod
@@ -186,6 +186,7 @@ async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
     firsts = sorted(world.runs[pod.uid, READINESS][0] for pod in pods)
     assert len(firsts) == 50
     assert max(b - a for a, b in pairwise(firsts)) < 2
+    assert all(round(first / SLOT_S, 3).is_integer() for first in firsts)
     assert sum(first < 5 for first in firsts) == pytest.approx(25, abs=10)
     assert not any(kind is STARTUP for _, kind in world.runs)
     assert all(result is OK for *_, result in world.notified)
@@ -288,7 +289,7 @@ async def test_pods_without_probes_cost_nothing() -> None:
     world, pod = World(), make_pod()
     world.manager.add_pod(pod)
     world.start(pod)
-    assert world.manager._timetable._timer is None
+    assert len(world.manager) == 0
     assert world.manager.results(pod).readiness == {}
 
 
@@ -368,3 +369,36 @@ async def test_the_run_that_killed_a_container_is_kept_until_the_next_one_starts
     kept = {each.kind: each.killed_with for each in world.manager.reports(pod.uid)}
     assert kept == {LIVENESS: None, READINESS: None}, "the second one ended by itself"
     await world.manager.close()
+
+
+@on_virtual_time
+async def test_a_slot_is_freed_once_by_release_or_timeout() -> None:
+    turns, started = ProbeSlots(1), list[str]()
+    releases = []
+
+    def starter(name: str, takes: bool = True) -> None:
+        def start() -> bool:
+            if takes:
+                started.append(name)
+                releases.append(turns.acquire())
+            return takes
+
+        turns.start_when_free(start)
+
+    for name in "abc":
+        starter(name)
+    starter("no", takes=False)
+    starter("d")
+    assert (started, turns.waiting) == (["a"], 4)
+    releases[0]()
+    releases[0]()
+    assert started == ["a", "b"]
+    await asyncio.sleep(HOLD_S + 0.01)
+    assert started == ["a", "b", "c"]
+    releases[1]()
+    assert started == ["a", "b", "c"]
+    releases[2]()
+    assert started == ["a", "b", "c", "d"]
+    assert turns.waiting == 0
+    await asyncio.sleep(HOLD_S + 0.01)
+    assert turns._free == pytest.approx(1)
