@@ -1,4 +1,4 @@
-"""Tasks that no caller leaves behind, and the backlog of pods for which other work waits.
+"""Tasks that no caller leaves behind, the backlog of pods that work waits for, and turns.
 
 ``asyncio.gather`` raises its first error while the other calls still run, and a canceled
 ``asyncio.wait`` leaves its tasks running. Whoever starts tasks for one purpose uses these functions
@@ -8,7 +8,8 @@ instead, so that nothing continues after an error, a cancellation or the agent's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar, overload
 
@@ -153,3 +154,25 @@ class Backlog:
             with suppress(TimeoutError):
                 async with asyncio.timeout(at_most):
                     await self._empty.wait()
+
+
+class Turns:
+    """Runs one piece of work in a turn of the event loop, in order of arrival.
+
+    Servers that answer at the same moment hold the loop no longer than one of them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Call ``work`` in a later turn; it must not raise."""
+        self._waiting.append(work)
+        if len(self._waiting) == 1:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        work = self._waiting.popleft()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
+        work()

@@ -295,9 +295,6 @@ def _reported(seconds: float) -> str:
     return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
 
 
-__all__ = ["ImageManager", "LocalImage", "PullSettings"]
-
-
 class ImageManager:
     """Ensures images, within the node's pull limits and with memory of failures."""
 

@@ -35,9 +35,9 @@ from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, s
 from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
-# Encodings of objects: JSON, unless a client gets another format.
-
 logger = logging.getLogger(__name__)
+
+# Encodings of objects: JSON, unless a client gets another format.
 
 JSON_TYPE = "application/json"
 UNREADABLE = (ValueError, RecursionError)

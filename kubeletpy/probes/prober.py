@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.tasks import Turns
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.environment import ExpansionTooLong, expand_all
@@ -31,9 +31,6 @@ from kubeletpy.probes.handlers.outcome import (
 from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeFinding, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
-
-if TYPE_CHECKING:
-    from kubeletpy.remote.unary_call import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -201,8 +198,8 @@ class Prober:
         self._commands = ProbeCommands(runtime)
         self._recorder = recorder
         self._resolver = Resolver()
-        self._turns: Turns | None = None
-        """Turns of probes over HTTP/2; None before the first."""
+        self._turns = Turns()
+        """Turns of probes over HTTP/2."""
 
     def abandon(self, container_id: str, kind: ProbeKind) -> None:
         """The probe of a container has ended: cancel a command of it that hangs."""
@@ -253,7 +250,6 @@ class Prober:
                     http2,  # only nodes with such probes pay for it
                 )
 
-                self._turns = self._turns or http2.Turns()
                 exchange = http2.exchange(self._turns)
             return await actions.probe(self._resolver, request, timeout, exchange)
         if (socket := probe.get("tcpSocket")) is not None:
@@ -269,7 +265,6 @@ class Prober:
             _must_have_address(target.pod_ip)
             port = resolve_port(call.get("port"), ())
             service = str(call.get("service") or "")
-            self._turns = self._turns or grpc_health.Turns()
             tls = self._grpc_tls and call.get("mode") == "TLS"
             return await grpc_health.check(
                 target.pod_ip, port, service, timeout, self._turns, tls=tls, agent=self._agent

@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import socket
 import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.http2 import (
     BOUNDS,
     Bounds,
@@ -30,28 +30,6 @@ from kubeletpy.remote.grpc_message import (
     read_message,
     reset_code,
 )
-
-
-class Turns:
-    """Runs one piece of work in a turn of the event loop, in order of arrival.
-
-    Servers that answer at the same moment hold the loop no longer than one of them.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: deque[Callable[[], None]] = deque()
-
-    def add(self, work: Callable[[], None]) -> None:
-        """Call ``work`` in a later turn; it must not raise."""
-        self._waiting.append(work)
-        if len(self._waiting) == 1:
-            asyncio.get_running_loop().call_soon(self._next)
-
-    def _next(self) -> None:
-        work = self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
-        work()
 
 
 async def carry_out(

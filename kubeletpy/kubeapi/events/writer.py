@@ -153,8 +153,6 @@ def _namespace_ends(error: ApiError) -> bool:
 
 # An agent without an API writes its events to the log.
 
-log = logging.getLogger(__name__)
-
 
 class LogRecorder:
     """An :class:`~kubeletpy.kubeapi.events.recorder.EventRecorder` that logs."""
@@ -171,7 +169,7 @@ class LogRecorder:
         """Log one event; only warnings are shown by default."""
         level = logging.WARNING if event_type == WARNING else logging.DEBUG
         name = f"{involved.get('namespace', '')}/{involved.get('name', '')}".lstrip("/")
-        log.log(
+        logger.log(
             level, message, extra={"reason": reason, "kind": involved.get("kind"), "object": name}
         )
 

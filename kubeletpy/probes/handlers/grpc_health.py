@@ -15,15 +15,14 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.api_messages import MessageField, message_classes
 from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.actions import connected, raise_if_not_probed, unchecked_context
 from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds, host_port
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
-from kubeletpy.remote.unary_call import Turns, UnaryCall
-
-__all__ = ["Turns", "check"]
+from kubeletpy.remote.unary_call import UnaryCall
 
 METHOD = "/grpc.health.v1.Health/Check"
 SERVING = 1

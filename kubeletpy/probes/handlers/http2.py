@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 
+from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire import http2
 from kubeletpy.base.wire.http2 import Bounds
 from kubeletpy.probes.handlers.actions import (
@@ -23,9 +24,7 @@ from kubeletpy.probes.handlers.actions import (
 )
 from kubeletpy.probes.handlers.http_messages import HttpRequest
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
-from kubeletpy.remote.unary_call import Turns, carry_out
-
-__all__ = ["Turns", "exchange"]
+from kubeletpy.remote.unary_call import carry_out
 
 BOUNDS = Bounds(bytes=128 * 1024, frames=512, pieces=512, headers=64 * 1024, interim=64)
 """A response may have as large a head as over HTTP/1.1; of its body KEPT_OUTPUT bytes are read."""

@@ -21,14 +21,13 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.host.inotify import DirectoryWatches
 from kubeletpy.base.structs import Component, Struct, replace
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.tasks import Turns, cancel_tasks
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.connection import EndpointError, socket_path
 from kubeletpy.resources.plugins import model
 
 if TYPE_CHECKING:
     from kubeletpy.remote.generated import pluginregistration_pb2 as pb
-    from kubeletpy.remote.unary_call import Turns
 
 
 log = logging.getLogger(__name__)
@@ -338,19 +337,15 @@ class SocketRegistrations:
     """
 
     def __init__(self) -> None:
-        self._turns: Turns | None = None
-        """None before the first socket."""
+        self._turns = Turns()
 
     @asynccontextmanager
     async def open(self, socket: str, stamp: model.Stamp) -> AsyncIterator[model.Conversation]:
         """Connect to the service behind a socket. Raises PluginRefused."""
-        from kubeletpy.remote.unary_call import Turns
-
         try:
             path = socket_path(socket)
         except EndpointError as error:
             raise model.PluginRefused(str(error)) from None
-        self._turns = self._turns or Turns()
         yield _PluginConversation(path, socket, stamp, self._turns)
 
 

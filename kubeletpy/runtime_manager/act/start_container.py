@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import cause_of
 from kubeletpy.base.structs import replace
-from kubeletpy.images.image_manager import ImageManager, LocalImage
+from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.policy import ImageError
+from kubeletpy.images.reference import LocalImage
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics

@@ -12,11 +12,12 @@ import pytest
 from kubeletpy.images.credentials import AccountSource, Keyring
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy
-from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.images.policy import ImageError
 from kubeletpy.images.records.ledger import PullRecords
 from kubeletpy.images.records.model import Verification, VerificationPolicy
 from kubeletpy.images.records.store import RecordFiles, RecordStore
+from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri

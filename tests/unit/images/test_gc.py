@@ -22,7 +22,8 @@ from kubeletpy.images.gc_selection import (
     too_old,
     used_image_ids,
 )
-from kubeletpy.images.image_manager import ImageManager, LocalImage
+from kubeletpy.images.image_manager import ImageManager
+from kubeletpy.images.reference import LocalImage
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.errors import Internal

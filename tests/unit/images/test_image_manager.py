@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.images.image_manager import ImageManager, LocalImage, PullSettings
+from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.images.policy import ImageAction, ImageError, decide
+from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import hpack
 import pytest
 
+from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.http2 import BOUNDS, Exchange
 from kubeletpy.probes.handlers import grpc_health
 from kubeletpy.probes.handlers.outcome import HandlerResult
-from kubeletpy.remote.unary_call import Turns
 from tests.garbage import no_collections
 from tests.unit.probes.handlers.servers import serving
 

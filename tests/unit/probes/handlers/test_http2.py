@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.base.tasks import Turns
 from kubeletpy.probes.handlers import actions, http2
 from kubeletpy.probes.handlers.actions import Resolver
 from kubeletpy.probes.handlers.http_messages import request_for
@@ -41,7 +42,7 @@ def always(status: int, body: bytes = b"", **headers: str) -> Responds:
 
 async def probe(port: int, timeout: float = AMPLE, **action: Any) -> Reply:
     request = request_for({"port": port, **action}, (), LOOPBACK, "kube-probe/1.37")  # type: ignore[typeddict-item]
-    exchange = http2.exchange(http2.Turns())
+    exchange = http2.exchange(Turns())
     async with asyncio.timeout(timeout + 20):
         return await actions.probe(Resolver(), request, timeout, exchange)
 

@@ -21,6 +21,7 @@ from grpc_health.v1.health import aio as health  # type: ignore[attr-defined]  #
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
+from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers import actions, grpc_health, http2
 from kubeletpy.probes.handlers.actions import Resolver
@@ -438,7 +439,7 @@ async def test_no_thread_for_a_name_lookup(
 async def _probe_of(resolver: Resolver, kind: str, port: int) -> Reply:
     if kind.startswith("http"):
         request = request_for({"port": port}, (), LOOPBACK, "probe")
-        exchange = http2.exchange(http2.Turns()) if kind == "http2" else None
+        exchange = http2.exchange(Turns()) if kind == "http2" else None
         return await actions.probe(resolver, request, TIMEOUT, exchange)
     if kind == "tcp":
         return await actions.connect(resolver, LOOPBACK, port, TIMEOUT)
