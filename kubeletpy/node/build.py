@@ -33,7 +33,6 @@ class NodeHealth(Struct, frozen=True):
     pleg_error: str = ""
     storage_error: str = ""
     shutting_down: bool = False
-    missing_capacity: Sequence[str] = ()
     pressures: Collection[str] = ()
     """Pressure conditions that are true; they do not keep the node from being Ready."""
     unanswered: Sequence[str] = ()
@@ -54,9 +53,6 @@ class NodeHealth(Struct, frozen=True):
             )
             if text
         ]
-        if self.missing_capacity:
-            names = ", ".join(self.missing_capacity)
-            found.append(f"missing node capacity for resources: {names}")
         if self.shutting_down:
             found.append("node is shutting down")
         return found

@@ -95,17 +95,12 @@ def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
             "False",
             "[container runtime network not ready: no CNI, PLEG is not healthy: x]",
         ),
-        (
-            NodeHealth(missing_capacity=("cpu",)),
-            "False",
-            "missing node capacity for resources: cpu",
-        ),
         (NodeHealth(shutting_down=True), "False", "node is shutting down"),
         (NodeHealth(cgroup_error="cgroup driver"), "False", "cgroup driver"),
         (
-            NodeHealth("a", "b", "c", "d", True, ("cpu", "pods")),
+            NodeHealth("a", "b", "c", "d", True),
             "False",
-            "[a, b, d, c, missing node capacity for resources: cpu, pods, node is shutting down]",
+            "[a, b, d, c, node is shutting down]",
         ),
     ],
 )

@@ -22,6 +22,7 @@ from kubeletpy.agent.takeover.preflight.state_files import (
     readers,
 )
 from kubeletpy.base.api.times import format_time
+from kubeletpy.base.host import state_file
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.kubernetes_version import KubernetesVersion
@@ -129,9 +130,6 @@ def _absolute(flags: FlagValues, directory: str) -> FlagValues:
 
 
 # State, file by file.
-
-MAX_BYTES = 64 << 20
-"""More than the state of any node; a bigger file is not read."""
 
 
 def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
@@ -255,11 +253,10 @@ def _listed(directory: Path) -> list[Path]:
 
 
 def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise OSError(f"it is larger than {MAX_BYTES} bytes")
-    return data.decode("utf-8", "surrogateescape")
+    try:
+        return state_file.read_state(path).decode("utf-8", "surrogateescape")
+    except ValueError as error:
+        raise OSError(str(error)) from error
 
 
 def _unclear(path: Path, what: str, consequence: str = "") -> Finding:
