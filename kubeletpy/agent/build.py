@@ -7,7 +7,7 @@ created in the order of ``components``, and closed in reverse order.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -216,6 +216,32 @@ def _pods_api(core: Core) -> PodsServer | None:
     )
 
 
+class _WholeCore(Core, frozen=True, dict=True, eq=False):
+    """The core, with the garbage collection and the eviction that are built from it."""
+
+    @cached_property
+    def upkeep(self) -> Upkeep:
+        return Upkeep(
+            self.runtime.collector,
+            self.images.gc,
+            self.recorder,
+            node_name=self.node_name,
+            all_sources_ready=self.state.sources.all,
+            removable=self.state.remains.removable,
+            reported=self.state.statuses.is_reported,
+            ended=self.state.queries.is_known_terminated,
+            tracer=self.outside.tracer,
+        )
+
+    @cached_property
+    def eviction(self) -> Eviction:
+        return build_eviction(self, self.upkeep)
+
+    def pressures(self) -> tuple[str, ...]:
+        pressure = self.eviction.pressure
+        return pressure.conditions if pressure is not None else ()
+
+
 def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agent:
     """Build one node agent without running it. Call it inside a running event loop.
 
@@ -223,20 +249,8 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         ConfigError: the credential providers that the flags name can't be used.
         ServerError: the server can't work with these settings.
     """
-    core = Core(settings, flags, outside)
+    core = _WholeCore(settings, flags, outside)
     outside.metrics.node.node_name.labels(core.node_name).set(1)
-    upkeep = Upkeep(
-        core.runtime.collector,
-        core.images.gc,
-        core.recorder,
-        node_name=core.node_name,
-        all_sources_ready=core.state.sources.all,
-        removable=core.state.remains.removable,
-        reported=core.state.statuses.is_reported,
-        ended=core.state.queries.is_known_terminated,
-        tracer=outside.tracer,
-    )
-    eviction = build_eviction(core, upkeep)
     rotator = LogRotator(
         outside.runtime,
         core.state.cache,
@@ -244,18 +258,18 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         RotationSettings.from_settings(settings),
         outside.clock,
     )
-    observers = build_observers(core, eviction)
+    observers = build_observers(core, core.eviction)
     node = core.node
     components = [
         *node.components(core.loop.sync_static_pods),  # first: its requests wait for the API
         *core.components,
-        upkeep.component(),
-        *eviction.components,
+        core.upkeep.component(),
+        *core.eviction.components,
         Component(rotator, (Task("log-rotation", rotator.run),)),
         Component(observers.stuck, (Task("stuck-pods", observers.stuck.run),)),
         *observers.components,
     ]
-    _connect(core, upkeep, eviction, observers)
+    _connect(core, core.upkeep, core.eviction, observers)
     core.signals.pods_counted.connect(
         *(component.keep for component in components if component.keep is not None)
     )
@@ -282,7 +296,6 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         *([eviction.keeper.pod_finished] if eviction.keeper is not None else ()),
         *([observers.removed.finished] if core.outside.sockets else ()),
     )
-    signals.pressures.connect(lambda: pressure.conditions if pressure is not None else ())
     signals.republish_pods.connect(core.housekeeping.republish_pods)
     if core.node.manager is not None:
         signals.node_changed.connect(core.node.manager.poke)

@@ -231,6 +231,10 @@ class BuildContext(Struct, frozen=True, dict=True, eq=False):
         """The recorder of events."""
 
     @abstractmethod
+    def pressures(self) -> tuple[str, ...]:
+        """The pressure conditions that the node reports."""
+
+    @abstractmethod
     def newest_node(self) -> api.Node:
         """The newest known version of the node's object, whatever its source."""
 

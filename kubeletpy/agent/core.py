@@ -352,7 +352,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
         steps: list[SyncStep | None] = [
             NetworkGate(self.monitor.network_error, recorder),
             PodCgroup(groups, kill, state.cache, recorder) if groups is not None else None,
-            MirrorPod(mirrors) if mirrors is not None else None,
+            MirrorPod(mirrors.reconcile) if mirrors is not None else None,
             Directories(self.pods_dir, recorder),
             Volumes(
                 self.storage.volumes,
@@ -439,7 +439,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             self.relists,
             self.state.cache,
             self.admission.shutdown,
-            pressures=self.signals.pressures,
+            pressures=self.pressures,
             storage=lambda: csi.writer.problem if csi is not None else "",
             cgroups=self.cgroups.problem,
         )

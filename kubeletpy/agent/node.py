@@ -274,7 +274,7 @@ def build_admission(
     )
 
     def now() -> NodeState:
-        pressures = context.signals.pressures()
+        pressures = context.pressures()
         return replace(
             always,
             shutting_down=shutdown.shutting_down,

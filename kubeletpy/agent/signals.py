@@ -1,4 +1,4 @@
-"""Circular connections: a component is notified by one that is built after it.
+"""Circular connections: a component notifies one that takes it in turn.
 
 Each is a named value, created first and connected last, in one place, so that a reader of
 :mod:`kubeletpy.agent.build` sees who listens to what. A one-way connection is a constructor
@@ -8,7 +8,7 @@ argument, not a signal. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Generic, ParamSpec
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import NodePods, Pod
@@ -16,7 +16,6 @@ from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class AgentSignal(Generic[P]):
@@ -33,22 +32,6 @@ class AgentSignal(Generic[P]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         for listener in self._listeners:
             listener(*args, **kwargs)
-
-
-class Question(Generic[P, R]):
-    """A question, answered by a component that is built later."""
-
-    def __init__(self) -> None:
-        self._answer: Callable[P, R] | None = None
-
-    def connect(self, answer: Callable[P, R]) -> None:
-        """Set who answers, once and for all."""
-        assert self._answer is None, "connected in one place"
-        self._answer = answer
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        assert self._answer is not None, "no query before all components are made"
-        return self._answer(*args, **kwargs)
 
 
 class Signals(Struct, frozen=True):
@@ -81,5 +64,3 @@ class Signals(Struct, frozen=True):
     """Somebody has created the Node object anew, with another uid: the node serves that one."""
     api_back: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The API answers again: the node's lease is renewed after it could not be."""
-    pressures: Question[[], tuple[str, ...]] = field(default_factory=Question)
-    """The pressure conditions that the node reports."""

@@ -60,7 +60,7 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
 
 
 class ApiMirrorKeeper:
-    """A :class:`~kubeletpy.podworkers.steps.runtime.MirrorKeeper` over the API."""
+    """Maintains the API's mirrors of static pods."""
 
     def __init__(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from kubeletpy.base.structs import Component
 from kubeletpy.images.policy import ImageErrorCode
@@ -208,23 +207,16 @@ class Probes(SyncStep):
         return None
 
 
-class MirrorKeeper(Protocol):
-    """Maintains the API's mirrors of static pods."""
-
-    def reconcile(self, pod: Pod, mirror: Pod | None) -> None:
-        """Create or replace the mirror if needed. Never blocks: the pod needs no API to start."""
-        ...
-
-
 class MirrorPod(SyncStep):
     """Has a static pod's mirror created or replaced; its errors never stop the pod."""
 
     name = Step.MIRROR
 
-    mirrors: MirrorKeeper
+    reconcile: Callable[[Pod, Pod | None], None]
+    """Creates or replaces the mirror if needed. Never blocks: the pod needs no API to start."""
 
     async def run(self, sync: PodSync) -> SyncOutcome | None:
         """Reconcile the mirror of a static pod."""
         if sync.pod.is_static:
-            self.mirrors.reconcile(sync.pod, sync.mirror)
+            self.reconcile(sync.pod, sync.mirror)
         return None

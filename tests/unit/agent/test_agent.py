@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.agent.agent import READY_S, STOP_S, Agent
 from kubeletpy.agent.context import Component, Task, after
-from kubeletpy.agent.signals import AgentSignal, Question
+from kubeletpy.agent.signals import AgentSignal
 from tests.virtual_time import on_virtual_time, settle
 
 
@@ -141,11 +141,5 @@ def test_a_signal_notifies_listeners_in_order() -> None:
     signal.connect(lambda uid: seen.append(f"first {uid}"), lambda uid: seen.append(f"then {uid}"))
     signal("a")
     assert seen == ["first a", "then a"]
-
-
-def test_a_question_has_one_listener() -> None:
-    question: Question[[int], int] = Question()
-    question.connect(lambda number: number + 1)
-    assert question(1) == 2
     with pytest.raises(AssertionError, match="one place"):
-        question.connect(lambda number: number)
+        signal.connect(seen.append)

@@ -214,7 +214,7 @@ class Setup:
         steps = [
             NetworkGate(network_error, self.recorder),
             *groups,
-            MirrorPod(fakes),
+            MirrorPod(fakes.reconcile),
             Directories(tmp_path / "pods", self.recorder),
             Volumes(fakes, self.recorder, self.rejected.append),
             self.pull_secrets,
