@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -16,6 +17,7 @@ from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.streaming.options import (
     BadStreamRequest,
     StreamRoute,
+    Streams,
     offered_protocols,
     read_ports,
     read_streams,
@@ -24,6 +26,7 @@ from kubeletpy.server.streaming.options import (
 
 MAX_ARGUMENTS = 4096
 RETRY_S = "10"
+_Call = TypeVar("_Call")
 
 
 def refused(error: CRIError) -> web.Response:
@@ -64,11 +67,7 @@ class StreamHandlers:
         return record.id
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
-        try:
-            streams = read_streams(list(request.query.items()))
-        except BadStreamRequest as error:
-            raise web.HTTPBadRequest(text=f"{error}\n") from None
-        pod = self._find(request)
+        streams, pod = _streams(request), self._find(request)
         call = cri.ExecRequest(
             container_id=self._container_id(request, pod),
             cmd=_command(request.query.getall("command", [])),
@@ -77,19 +76,10 @@ class StreamHandlers:
             stdout=streams.stdout,
             stderr=streams.stderr,
         )
-        _require_upgrade(request)
-        try:
-            url = await self._view.runtime.exec(call)
-        except CRIError as error:
-            return refused(error)
-        return await self._link.join(request, url, "exec", streams)
+        return await self._join(request, self._view.runtime.exec, call, "exec", streams)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
-        try:
-            streams = read_streams(list(request.query.items()))
-        except BadStreamRequest as error:
-            raise web.HTTPBadRequest(text=f"{error}\n") from None
-        pod = self._find(request)
+        streams, pod = _streams(request), self._find(request)
         declared = declared_container(pod, request.match_info["container"])
         tty = bool(declared and declared.get("tty"))
         call = cri.AttachRequest(
@@ -99,12 +89,7 @@ class StreamHandlers:
             stdout=streams.stdout,
             stderr=streams.stderr and not tty,
         )
-        _require_upgrade(request)
-        try:
-            url = await self._view.runtime.attach(call)
-        except CRIError as error:
-            return refused(error)
-        return await self._link.join(request, url, "attach", streams)
+        return await self._join(request, self._view.runtime.attach, call, "attach", streams)
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
@@ -120,14 +105,24 @@ class StreamHandlers:
         sandbox = next((s for s in status.sandboxes if s.ready), None) if status else None
         if sandbox is None:
             raise web.HTTPInternalServerError(text=f"pod {pod.key} has no running sandbox\n")
-        _require_upgrade(request)
+        call = cri.PortForwardRequest(pod_sandbox_id=sandbox.id, port=ports)
+        return await self._join(request, self._view.runtime.port_forward, call, "portforward")
+
+    async def _join(
+        self,
+        request: web.Request,
+        url_for: Callable[[_Call], Awaitable[str]],
+        call: _Call,
+        subresource: str,
+        streams: Streams | None = None,
+    ) -> web.StreamResponse:
+        if not is_upgrade(request):  # the runtime keeps no URL for it
+            raise web.HTTPBadRequest(text="Upgrade request required\n")
         try:
-            url = await self._view.runtime.port_forward(
-                cri.PortForwardRequest(pod_sandbox_id=sandbox.id, port=ports)
-            )
+            url = await url_for(call)
         except CRIError as error:
             return refused(error)
-        return await self._link.join(request, url, "portforward")
+        return await self._link.join(request, url, subresource, streams)
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
@@ -151,7 +146,8 @@ def _command(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def _require_upgrade(request: web.Request) -> None:
-    """Refuse a request without an upgrade, so that the runtime keeps no URL for it."""
-    if not is_upgrade(request):
-        raise web.HTTPBadRequest(text="Upgrade request required\n")
+def _streams(request: web.Request) -> Streams:
+    try:
+        return read_streams(list(request.query.items()))
+    except BadStreamRequest as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from None
