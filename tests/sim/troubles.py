@@ -88,7 +88,7 @@ def play_trouble(trouble: Trouble, root: Path) -> Played:
         began = await trouble.make(world)
         await asyncio.sleep(trouble.lasts)
         assert world.agent is not None
-        snapshots: Snapshots = world.agent.component(StuckPods)._facts.__self__  # type: ignore[attr-defined]
+        snapshots: Snapshots = world.agent.component(StuckPods).facts.__self__  # type: ignore[attr-defined]
         uid = snapshots.find("default", NAME)
         assert uid is not None
         facts, now = snapshots.facts(uid), asyncio.get_running_loop().time()

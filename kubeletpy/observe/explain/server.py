@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import to_builtins
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
 from kubeletpy.config import Notice
 from kubeletpy.kubeapi.events.writer import KeptEvent
@@ -59,7 +59,7 @@ Usage = Callable[[], Awaitable[dict[str, Any]]]
 """Returns CPU and memory of the running containers (:func:`kubeletpy.node.stats.scrapes.brief`)."""
 
 
-class ExplainServer:
+class ExplainServer(Component):
     """Serves explanations of the node and its pods.
 
     Its paths are /node, /evictions, /usage, /pods, /pods/NAMESPACE/NAME with /timeline, /events
@@ -71,75 +71,47 @@ class ExplainServer:
 
     code: ClassVar[Sequence[str]] = ("aiohttp.web", "kubeletpy.base.wire.http_server")
 
-    def __init__(
-        self,
-        path: Path,
-        snapshots: Snapshots,
-        traces: Traces,
-        pressure: Callable[[], dict[str, Any] | None] = lambda: None,
-        notices: Sequence[Notice] = (),
-        *,
-        by_limit: Callable[[str], dict[str, Any] | None] = lambda uid: None,
-        troubles: Callable[[], Sequence[str]] = tuple,
-        foresee: Foresee | None = None,
-        evictions: Evictions | None = None,
-        removed: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None,
-        elsewhere: Elsewhere | None = None,
-        log_end: ReadEnd | None = None,
-        node_name: str = "",
-        connections: Callable[[], Mapping[str, Any] | None] = lambda: None,
-        usage: Usage | None = None,
-        events: Callable[[str], Sequence[KeptEvent]] = lambda uid: (),
-        version: Callable[[], Any] = lambda: None,
-    ) -> None:
-        """Set up a server that does not listen yet.
+    path: Path
+    """Of the socket."""
+    snapshots: Snapshots
+    traces: Traces
+    """The spans of pods, for their timelines."""
+    pressure: Callable[[], dict[str, Any] | None] = lambda: None
+    """The node's pressure as far as known; None if it is not monitored."""
+    notices: Sequence[Notice] = ()
+    """Settings that have no effect."""
+    by_limit: Callable[[str], dict[str, Any] | None] = lambda uid: None
+    """How a pod was evicted for exceeding its own limit; None if it was not."""
+    troubles: Callable[[], Sequence[str]] = tuple
+    """The parts of the agent that do not work now, and why."""
+    foresee: Foresee | None = None
+    evictions: Evictions | None = None
+    """None if no pod is ever evicted."""
+    removed: Callable[[str, str], tuple[PodFacts, float] | None] = lambda namespace, name: None
+    """The last facts of a removed pod (by name or uid), and their age in seconds."""
+    elsewhere: Elsewhere | None = None
+    log_end: ReadEnd | None = None
+    """None if no logs are read."""
+    node_name: str = ""
+    connections: Callable[[], Mapping[str, Any] | None] = lambda: None
+    """Those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`), with times in Unix
+    seconds; None if there is no API."""
+    usage: Usage | None = None
+    """None if nothing is measured here."""
+    events: Callable[[str], Sequence[KeptEvent]] = lambda uid: ()
+    """The latest of a pod, by uid."""
+    version: Callable[[], Any] = lambda: None
+    """The Kubernetes version of the node and where it comes from; None if not known."""
 
-        Args:
-            path: of the socket.
-            snapshots: collects the facts about pods.
-            traces: the spans of pods, for their timelines.
-            pressure: the node's pressure as far as known; None if it is not monitored.
-            notices: settings that have no effect.
-            by_limit: how a pod (by uid) was evicted for exceeding its own limit; None if it was
-                not.
-            troubles: which parts of the agent do not work now, and why.
-            foresee: answers /plan.
-            evictions: answers /evictions; None if no pod is ever evicted.
-            removed: the last facts of a removed pod (by name or uid), and their age in seconds.
-            elsewhere: what the API has of a pod that this node does not have.
-            log_end: reads the end of a log; None if no logs are read.
-            node_name: of this node.
-            connections: those to the API server (:class:`kubeletpy.kubeapi.watch_state.Usage`),
-                with times in Unix seconds; None if there is no API.
-            usage: answers /usage; None if nothing is measured here.
-            events: the latest of a pod, by uid.
-            version: the Kubernetes version of the node and where it comes from; None if not known.
-        """
-        self._version = version
-        self._usage = usage
-        self._events = events
-        self._removed = removed
-        self._elsewhere = elsewhere
-        self._log_end = log_end
-        self._node_name = node_name
-        self._connections = connections
-        self._troubles = troubles
-        self._foresee = foresee
-        self._evictions = evictions
-        self._notices = notices
-        self._path = path
-        self._pressure = pressure
-        self._by_limit = by_limit
-        self._snapshots = snapshots
-        self._traces = traces
+    def __post_init__(self) -> None:
         self._http: HttpServer | None = None
 
     async def serve(self) -> None:
         """Listen for requests; if that is not possible, log it once and do without."""
-        if len(str(self._path).encode()) > MAX_PATH:
+        if len(str(self.path).encode()) > MAX_PATH:
             log.warning(
                 "no socket for `kubeletpy explain`: its path is too long",
-                extra={"path": str(self._path), "at_most": MAX_PATH},
+                extra={"path": str(self.path), "at_most": MAX_PATH},
             )
             return
         try:
@@ -147,7 +119,7 @@ class ExplainServer:
         except OSError as error:
             log.warning(
                 "no socket for `kubeletpy explain`",
-                extra={"path": str(self._path), "why": str(error)},
+                extra={"path": str(self.path), "why": str(error)},
             )
 
     async def _listen(self) -> None:
@@ -165,16 +137,16 @@ class ExplainServer:
         app.router.add_get(f"{pod}/timeline", self._timeline)
         app.router.add_get(f"{pod}/events", self._events_of)
         app.router.add_get(f"{pod}/logs", self._logs)
-        if self._foresee is not None:
+        if self.foresee is not None:
             app.router.add_post("/plan", self._plan)
-        _remove_stale(self._path)
+        _remove_stale(self.path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # only root may connect: the directory and the default umask keep others out
             # until the mode is set
-            with complete_errors(self._path):
-                sock.bind(str(self._path))
-            self._path.chmod(0o600)
+            with complete_errors(self.path):
+                sock.bind(str(self.path))
+            self.path.chmod(0o600)
             sock.listen(BACKLOG)
         except OSError:
             sock.close()
@@ -186,37 +158,37 @@ class ExplainServer:
         """Stop listening and remove the socket."""
         if self._http is not None:
             await self._http.close()
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the node, a line each."""
         from kubeletpy.observe.explain.gather import line
 
-        return [to_builtins(line(self._snapshots.facts(uid))) for uid in self._snapshots.uids()]
+        return [to_builtins(line(self.snapshots.facts(uid))) for uid in self.snapshots.uids()]
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return everything about a pod but its log, or None if this node has no such pod."""
-        uid = self._snapshots.find(namespace, name)
-        return None if uid is None else self._explained(self._snapshots.facts(uid))
+        uid = self.snapshots.find(namespace, name)
+        return None if uid is None else self._explained(self.snapshots.facts(uid))
 
     def _explained(self, facts: PodFacts) -> dict[str, Any]:
         from kubeletpy.observe.explain.gather import explain
 
         uid, found = facts.uid, to_builtins(explain(facts))
-        evictions = (self._pressure() or {}).get("evictions") or ()
+        evictions = (self.pressure() or {}).get("evictions") or ()
         evicted = [row for row in evictions if row["pod"] is not None and row["pod"]["uid"] == uid]
-        by_limit = None if evicted else self._by_limit(uid)
+        by_limit = None if evicted else self.by_limit(uid)
         return {**found, "eviction": evicted[-1] if evicted else None, "by_limit": by_limit}
 
     def node(self) -> dict[str, Any]:
         """Return the node's pressure, the parts that do not work, and settings without effect."""
         return {
-            "name": self._node_name,
-            "pressure": self._pressure(),
-            "without_effect": [to_builtins(n) for n in self._notices],
-            "troubles": list(self._troubles()),
-            "api": self._connections(),
-            "version": to_builtins(self._version()),
+            "name": self.node_name,
+            "pressure": self.pressure(),
+            "without_effect": [to_builtins(n) for n in self.notices],
+            "troubles": list(self.troubles()),
+            "api": self.connections(),
+            "version": to_builtins(self.version()),
         }
 
     async def _list(self, _request: Any) -> Any:
@@ -224,16 +196,16 @@ class ExplainServer:
 
     async def _one(self, request: Any) -> Any:
         namespace, name = _pod_of(request)
-        uid = self._snapshots.find(namespace, name)
+        uid = self.snapshots.find(namespace, name)
         if uid is None:
             return _answer(await self._not_here(namespace, name), 404)
-        facts = self._snapshots.facts(uid)
+        facts = self.snapshots.facts(uid)
         return _answer(self._explained(replace(facts, log_ends=await self._log_ends(facts))))
 
     async def _log_ends(self, facts: PodFacts) -> dict[str, str]:
-        if facts.runtime is None or self._log_end is None:
+        if facts.runtime is None or self.log_end is None:
             return {}
-        return await asyncio.to_thread(log_ends, facts.runtime.containers, self._log_end)
+        return await asyncio.to_thread(log_ends, facts.runtime.containers, self.log_end)
 
     async def _not_here(self, namespace: str, name: str) -> dict[str, Any]:
         """Return why a pod is not here, and its last state or what the API has."""
@@ -245,18 +217,18 @@ class ExplainServer:
         error = f"no pod {namespace}/{name} on this node"
         unknown = ""
         try:
-            pod = None if self._elsewhere is None else await self._elsewhere(namespace, name)
+            pod = None if self.elsewhere is None else await self.elsewhere(namespace, name)
         except LookupError as why:
             pod, unknown = None, f" ({why.args[0]})"
         if pod is not None:
             node = (pod.get("spec") or {}).get("nodeName")
-            if node and node == self._node_name:
+            if node and node == self.node_name:
                 error = f"this node has not taken up pod {namespace}/{name} yet"
             elif node:
                 error += f"; it is on node {node}"
             return {"error": f"{error}: {verdict(pod)}"}
         if (last := self._last_facts(namespace, name)) is None:
-            return {"error": error + (self._snapshots.namesakes(name) or unknown)}
+            return {"error": error + (self.snapshots.namesakes(name) or unknown)}
         facts, since = last
         why_ended = [one.decision.why for one in facts.history if one.decision.ends_pod]
         because = f" because {why_ended[-1]}{phrases.for_taint(facts)}" if why_ended else ""
@@ -267,35 +239,35 @@ class ExplainServer:
 
     def _last_facts(self, namespace: str, name: str) -> tuple[PodFacts, float] | None:
         """Return the last facts about a pod by its name, its uid, or its manifest's name."""
-        static = static_name(name, self._node_name)
-        return self._removed(namespace, name) or self._removed(namespace, static)
+        static = static_name(name, self.node_name)
+        return self.removed(namespace, name) or self.removed(namespace, static)
 
     def _last_trace(self, namespace: str, name: str) -> PodTrace | None:
         """Return the trace of a removed pod by its name, its uid, or its manifest's name."""
-        find, static = self._traces.find, static_name(name, self._node_name)
-        return find(namespace, name) or self._traces.pod_trace(name) or find(namespace, static)
+        find, static = self.traces.find, static_name(name, self.node_name)
+        return find(namespace, name) or self.traces.pod_trace(name) or find(namespace, static)
 
     async def _node(self, _request: Any) -> Any:
         return _answer(self.node())
 
     async def _order(self, _request: Any) -> Any:
-        found = () if self._evictions is None else await self._evictions()
+        found = () if self.evictions is None else await self.evictions()
         return _answer([to_builtins(each) for each in found])
 
     async def _used(self, _request: Any) -> Any:
-        return _answer({"pods": []} if self._usage is None else await self._usage())
+        return _answer({"pods": []} if self.usage is None else await self.usage())
 
     async def _events_of(self, request: Any) -> Any:
         namespace, name = _pod_of(request)
-        uid = self._snapshots.find(namespace, name)
+        uid = self.snapshots.find(namespace, name)
         if uid is None:
             trace, last = self._last_trace(namespace, name), self._last_facts(namespace, name)
             uid = trace.uid if trace is not None else last[0].uid if last is not None else ""
-        return _answer([to_builtins(event) for event in self._events(uid)])
+        return _answer([to_builtins(event) for event in self.events(uid)])
 
     async def _logs(self, request: Any) -> Any:
-        uid, read = self._snapshots.find(*_pod_of(request)), self._log_end
-        runtime = None if uid is None else self._snapshots.facts(uid).runtime
+        uid, read = self.snapshots.find(*_pod_of(request)), self.log_end
+        runtime = None if uid is None else self.snapshots.facts(uid).runtime
         if runtime is None or read is None:
             return _answer({"containers": {}})
         found = await asyncio.to_thread(log_tails, runtime.containers, read)
@@ -304,12 +276,12 @@ class ExplainServer:
     async def _plan(self, request: Any) -> Any:
         from aiohttp import web
 
-        assert self._foresee is not None, "there is no route without it"
+        assert self.foresee is not None, "there is no route without it"
         try:
             body = json.loads(await request.read())
             if not isinstance(body, dict):
                 raise ValueError("the request is no object")
-            return _answer(to_builtins(await self._foresee(body)))
+            return _answer(to_builtins(await self.foresee(body)))
         except web.HTTPRequestEntityTooLarge:
             return _answer({"error": f"it is larger than {MAX_PLAN_BYTES} bytes"}, 400)
         except (ValueError, RecursionError) as error:
@@ -319,15 +291,15 @@ class ExplainServer:
         from kubeletpy.observe.explain.gather import explain_timeline
 
         namespace, name = _pod_of(request)
-        uid = self._snapshots.find(namespace, name)
-        trace = self._last_trace(namespace, name) if uid is None else self._traces.pod_trace(uid)
+        uid = self.snapshots.find(namespace, name)
+        trace = self._last_trace(namespace, name) if uid is None else self.traces.pod_trace(uid)
         now = asyncio.get_running_loop().time()
         if trace is None:
             if uid is None:
                 error = f"no timeline for pod {namespace}/{name} on this node"
-                return _answer({"error": error + self._snapshots.namesakes(name)}, 404)
+                return _answer({"error": error + self.snapshots.namesakes(name)}, 404)
             trace = PodTrace(uid, namespace, name, now)
-        facts, seen = self._snapshots.facts(trace.uid), self._snapshots.seen_at(trace.uid)
+        facts, seen = self.snapshots.facts(trace.uid), self.snapshots.seen_at(trace.uid)
         found = explain_timeline(facts, trace, seen, now)
         return _answer(to_builtins(found if uid is not None else replace(found, verdict="")))
 

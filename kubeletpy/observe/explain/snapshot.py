@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Excluded, HeldResource, Pod
@@ -215,20 +215,21 @@ class _Kept(Struct, frozen=True):
     """Characters of the pod's object as JSON."""
 
 
-class RemovedPods:
+class RemovedPods(Component):
     """Keeps the last facts about removed pods for an hour, within limits of number and size.
 
     The pods that ended first are dropped first.
     """
 
-    def __init__(self, facts: Callable[[str], PodFacts]) -> None:
-        """``facts(uid)`` returns the current facts about a pod."""
-        self._facts = facts
+    facts: Callable[[str], PodFacts]
+    """The current facts about a pod, by uid."""
+
+    def __post_init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
 
     def finished(self, uid: str) -> None:
         """Keep a pod's facts, if it has none yet; called when its worker finishes or drops it."""
-        facts = self._facts(uid)
+        facts = self.facts(uid)
         key = facts.namespace, facts.name
         earlier = self._ended.get(key)
         if facts.pod is None or (earlier is not None and earlier.facts.uid == uid):

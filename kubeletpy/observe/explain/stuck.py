@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import StateFile, read_state
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.observe.explain.texts import duration
@@ -62,19 +63,15 @@ def held_up_by(facts: PodFacts) -> tuple[str, str] | None:
     return "worker", f"it goes on, with a grace period of {record.grace or 1}s"
 
 
-class StuckPods:
+class StuckPods(Component):
     """Checks terminating pods every few seconds; there are few of them."""
 
-    def __init__(
-        self,
-        ending: Callable[[], list[str]],
-        facts: Callable[[str], PodFacts],
-        recorder: EventRecorder,
-    ) -> None:
-        """Keep the collaborators; ``ending()`` returns the uids of pods that should have ended."""
-        self._ending = ending
-        self._facts = facts
-        self._recorder = recorder
+    ending: Callable[[], list[str]]
+    """The uids of pods that should have ended."""
+    facts: Callable[[str], PodFacts]
+    recorder: EventRecorder
+
+    def __post_init__(self) -> None:
         self._reported: dict[str, tuple[str, float]] = {}
         """uid -> what was reported, and when (Unix seconds)."""
 
@@ -93,10 +90,10 @@ class StuckPods:
 
     def report_stuck(self) -> None:
         """Report each pod that is held up, unless already reported."""
-        ending = self._ending()
+        ending = self.ending()
         self._reported = {uid: self._reported[uid] for uid in ending if uid in self._reported}
         for uid in ending:
-            facts = self._facts(uid)
+            facts = self.facts(uid)
             found = held_up_by(facts)
             if found is None or facts.pod is None:
                 continue
@@ -109,7 +106,7 @@ class StuckPods:
             self._reported[uid] = (what, facts.now)
             since = facts.now - (requested_to_end(facts) or facts.now)
             message = f"Still terminating after {duration(since)}: {what}: {why}"
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(facts.pod), WARNING, Reason.STILL_TERMINATING, message[:1024]
             )
 
@@ -122,24 +119,29 @@ CHECKS_PER_REFRESH = 8
 MAX_BYTES = 2**20
 
 
-class KeptTroubles:
+class KeptTroubles(Component):
     """Keeps since when pods have been failing or ending, for a restarted agent.
 
     The file is small: uids and times. If it can't be read or written, the agent begins anew;
     nothing is decided by it.
     """
 
-    def __init__(self, path: Path, troubles: Troubles) -> None:
-        self._path = path
-        self._troubles = troubles
+    path: Path
+    troubles: Troubles
+
+    def __post_init__(self) -> None:
         self._written: dict[str, dict[str, float]] = {}
         self._checks = 0
-        self._warned = False
+        self._file = StateFile(
+            self.path,
+            self._capture,
+            "after a restart the agent will have lost since when pods have been failing",
+        )
 
     async def start(self) -> None:
         """Read the file that an earlier agent wrote."""
-        self._troubles.restore(await asyncio.to_thread(_read, self._path))
-        self._written = self._troubles.begun()
+        self.troubles.restore(await asyncio.to_thread(_read, self.path))
+        self._written = self.troubles.begun()
 
     async def run(self) -> None:
         """Write changes until canceled."""
@@ -149,27 +151,23 @@ class KeptTroubles:
 
     async def save(self) -> None:
         """Write the file if a row has begun or ended; one that goes on is written now and then."""
-        rows, begun = self._troubles.as_json(), self._troubles.begun()
+        begun = self.troubles.begun()
         self._checks += 1
         goes_on = bool(begun["failing"]) and self._checks % CHECKS_PER_REFRESH == 0
         if begun == self._written and not goes_on:
             return
         self._written = begun
-        try:
-            await asyncio.to_thread(write_private, self._path, json.dumps(rows))
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "after a restart the agent will have lost since when pods have been failing",
-                    extra={"path": str(self._path), "why": str(error)},
-                )
+        self._file.note_change()
+        await self._file.store()
+
+    def _capture(self) -> Callable[[], str]:
+        rows = self.troubles.as_json()
+        return lambda: json.dumps(rows)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(MAX_BYTES))
+        found = json.loads(read_state(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.observe.foresee import change, model, start
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
@@ -42,11 +43,10 @@ class Nonsense(ValueError):
     """Raised if a request can't be understood; the message contains the reason."""
 
 
-class Foreseer:
+class Foreseer(Component):
     """Predicts what this node would do with a new pod, or with a change to one of its pods."""
 
-    def __init__(self, node: model.NodeQueries) -> None:
-        self._node = node
+    node: model.NodeQueries
 
     async def foresee(self, requested: JSON) -> model.Foreseen:
         """Predict what the node would do.
@@ -61,7 +61,7 @@ class Foreseer:
         """
         if "patch" in requested:
             namespace, name = str(requested.get("namespace")), str(requested.get("name"))
-            pods, node_name = self._node.pods, self._node.node_name
+            pods, node_name = self.node.pods, self.node.node_name
             running = pods.lookup(namespace, name, node_name)
             if running is None:
                 others = pods.namesakes(name, node_name)
@@ -73,7 +73,7 @@ class Foreseer:
         if not isinstance(manifest, dict):
             raise Nonsense("there is no pod in the request")
         desired = _pod_from_manifest(manifest)
-        existing = self._node.pods.by_name(desired.namespace, desired.name)
+        existing = self.node.pods.by_name(desired.namespace, desired.name)
         if existing is None:
             replicas = requested.get("replicas")
             return await self._new(desired, replicas if isinstance(replicas, int) else 1)
@@ -82,7 +82,7 @@ class Foreseer:
         return await self._changed(existing, changed)
 
     async def _new(self, pod: Pod, replicas: int) -> model.Foreseen:
-        node = self._node
+        node = self.node
         if refusal := api_refusal(pod):
             message = f"the API server refuses it: {refusal}"
             return self._answer(pod, change.Fate(model.ForeseenOutcome.FORBIDDEN, "", message))
@@ -116,11 +116,11 @@ class Foreseer:
 
     def _fitting(self, pod: Pod, replicas: int) -> int:
         """Return how many pods like this one the node would admit, one after the other."""
-        others = list(self._node.others(pod.uid))
+        others = list(self.node.others(pod.uid))
         for number in range(min(replicas, MAX_REPLICAS)):
             metadata = {**pod.object["metadata"], "uid": f"{pod.uid}-{number}"}
             replica = Pod({**pod.object, "metadata": cast(api.ObjectMeta, metadata)})
-            verdict, _ = self._node.judge(replica, others)
+            verdict, _ = self.node.judge(replica, others)
             if not isinstance(verdict, Admitted):
                 return number
             others.append(replica)
@@ -132,8 +132,8 @@ class Foreseer:
         try:
             if refused:
                 raise AllocationRefused(refused)
-            placed = self._node.place(pod)
-            verdict, victims = self._node.judge(pod, self._node.others(pod.uid))
+            placed = self.node.place(pod)
+            verdict, victims = self.node.judge(pod, self.node.others(pod.uid))
             if isinstance(verdict, Refused):
                 raise AllocationRefused(verdict.rejection.message, verdict.rejection.reason)
         except (AllocationRefused, ValueError) as error:
@@ -144,7 +144,7 @@ class Foreseer:
         return change.Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> model.Foreseen:
-        found = change.changes(before, after, memory_volumes=self._node.memory_volumes)
+        found = change.changes(before, after, memory_volumes=self.node.memory_volumes)
         if not found:
             return self._answer(before, change.Fate(model.ForeseenOutcome.UNCHANGED))
         if before.is_static:
@@ -160,7 +160,7 @@ class Foreseer:
     async def _synced(
         self, before: Pod, after: Pod, found: Sequence[change.Change]
     ) -> model.Foreseen:
-        node, took = self._node, model.Durations(self._node.traces)
+        node, took = self.node, model.Durations(self.node.traces)
         victims: Sequence[Pod] = ()
         allocated = node.allocated(after)
         resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
@@ -194,11 +194,11 @@ class Foreseer:
 
     def _resized(self, after: Pod) -> tuple[Pod, change.Fate | None, Sequence[Pod]]:
         try:
-            resized = self._node.resized(after)
+            resized = self.node.resized(after)
             if isinstance(resized, Infeasible):
                 fate = change.Fate(model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
                 return after, fate, ()
-            verdict, victims = self._node.judge(resized, self._node.others(after.uid))
+            verdict, victims = self.node.judge(resized, self.node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
@@ -207,7 +207,7 @@ class Foreseer:
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
-        return tuple(await self._node.evictions(pod, {victim.uid for victim in victims}))
+        return tuple(await self.node.evictions(pod, {victim.uid for victim in victims}))
 
     async def _present(self, pod: Pod) -> dict[str, model.PresentImage | None]:
         """Return image -> what the node has of it, or None if the runtime did not report it."""
@@ -218,7 +218,7 @@ class Foreseer:
 
     async def _present_image(self, image: str) -> model.PresentImage | None:
         try:
-            answer = await self._node.image_status(cri.ImageSpec(image=image))
+            answer = await self.node.image_status(cri.ImageSpec(image=image))
         except CRIError:
             return None
         found = answer.image
@@ -229,7 +229,7 @@ class Foreseer:
         return model.Foreseen(
             pod.namespace,
             pod.name,
-            self._node.node_name,
+            self.node.node_name,
             fate.outcome,
             fate.reason,
             fate.message,

@@ -19,6 +19,7 @@ from msgspec.json import encode as encode_json
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.version import VERSION
 from kubeletpy.metrics.trace.model import PodTrace, Span
 from kubeletpy.observe.recorder.codec import SHARED, encode, encode_fields
@@ -71,15 +72,16 @@ _HASH_LENGTH = 16
 Line = Callable[["_Writer"], dict[str, Any]]
 
 
-class FlightRecorder:
+class FlightRecorder(Component):
     """Takes the inputs and outputs of decisions from other packages; run :meth:`run` as a task."""
 
-    def __init__(
-        self, files: RecordingFiles, clock: Clock, machine: WorkerMachine, node_name: str
-    ) -> None:
-        """Record to ``files``; each begins with the state of ``machine``, where a replay starts."""
-        self._files, self._clock, self._machine = files, clock, machine
-        self._node_name = node_name
+    files: RecordingFiles
+    clock: Clock
+    machine: WorkerMachine
+    """Each file begins with its state, where a replay starts."""
+    node_name: str
+
+    def __post_init__(self) -> None:
         self._waiting: deque[Line] = deque(maxlen=MAX_WAITING)
         self._arrived = asyncio.Event()
         self._key = secrets.token_bytes(32)
@@ -99,7 +101,7 @@ class FlightRecorder:
             self._changes.removed(uid)
         if isinstance(event, PodRejected):
             over.append(event.pod.uid)  # it has no worker that would finish
-        now, out = self._clock.now(), effects_output(effects)
+        now, out = self.clock.now(), effects_output(effects)
 
         def line(writer: _Writer) -> dict[str, Any]:
             content = encode_fields(event, writer.refer)
@@ -112,7 +114,7 @@ class FlightRecorder:
 
     def plan(self, inputs: PlanInputs, actions: PodActions) -> None:
         """Record the plan of a sync."""
-        now, out = self._clock.now(), plan_output(actions)
+        now, out = self.clock.now(), plan_output(actions)
         if not self._changes.has(LineKind.PLAN, inputs.pod, inputs.status, out):
             return
         self._add(
@@ -138,7 +140,7 @@ class FlightRecorder:
 
     def span(self, trace: PodTrace, span: Span) -> None:
         """Record a step or call for a pod that has ended."""
-        now, took = self._clock.now(), (span.ended or span.began) - span.began
+        now, took = self.clock.now(), (span.ended or span.began) - span.began
         found = {"name": str(span.name), "detail": span.detail, "took": round(took, 6)}
         error = {"error": span.error} if span.error else {}
         self._add(lambda _: {**_line(LineKind.SPAN, now, trace.uid), **found, **error})
@@ -164,11 +166,11 @@ class FlightRecorder:
         self._waiting.clear()
         # the waiting lines have happened already: they belong before the head of a new file
         state = None
-        if self._files.full:
-            state = machine_state(self._machine)
+        if self.files.full:
+            state = machine_state(self.machine)
             self._changes.begin()
         try:
-            await asyncio.to_thread(self._write, lines, state, self._clock.now())
+            await asyncio.to_thread(self._write, lines, state, self.clock.now())
             self._problem = ""
         except OSError as error:
             if str(error) != self._problem:
@@ -178,10 +180,10 @@ class FlightRecorder:
     async def close(self) -> None:
         """Write the waiting lines and close the file."""
         await self.flush()
-        self._files.close()
+        self.files.close()
 
     def _write(self, lines: list[Line], state: MachineState | None, now: float) -> None:
-        self._files.write(self._writer.lines(lines))
+        self.files.write(self._writer.lines(lines))
         if state is None:
             return
         self._writer = _Writer(self._hash)
@@ -190,10 +192,10 @@ class FlightRecorder:
             "t": now,
             "format": FORMAT,
             "version": VERSION,
-            "node": self._node_name,
+            "node": self.node_name,
             "machine": encode(state, self._writer.refer),
         }
-        self._files.start([_text(head), *self._writer.lines([])])
+        self.files.start([_text(head), *self._writer.lines([])])
 
     def _hash(self, value: str) -> str:
         made = hmac.digest(self._key, value.encode("utf-8", "surrogatepass"), "sha256")
