@@ -11,8 +11,8 @@ from typing import cast
 
 from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.agent.node import admission_state
-from kubeletpy.agent.takeover.preflight import findings as preflight_findings
 from kubeletpy.agent.takeover.preflight.checks import runtime_findings, version_findings
+from kubeletpy.agent.takeover.preflight.findings import Area, Finding, PodVerdict, Severity, unclear
 from kubeletpy.agent.takeover.preflight.node_pods import (
     AdmissionFacts,
     Desired,
@@ -115,32 +115,26 @@ def needed_rights(settings: KubeletSettings, node: str) -> Iterator[Right]:
         yield Right("create", "certificatesigningrequests", text, group)
 
 
-async def missing_rights(
-    settings: KubeletSettings, node: str, kube_api: KubeApi
-) -> list[preflight_findings.Finding]:
+async def missing_rights(settings: KubeletSettings, node: str, kube_api: KubeApi) -> list[Finding]:
     """A finding for each right that the identity lacks, or that could not be requested."""
     rights = list(needed_rights(settings, node))
     answers = await run_together(*(_review_right(each, node, kube_api) for each in rights))
     return [each for each in answers if each is not None]
 
 
-async def _review_right(
-    right: Right, node: str, kube_api: KubeApi
-) -> preflight_findings.Finding | None:
+async def _review_right(right: Right, node: str, kube_api: KubeApi) -> Finding | None:
     try:
         answer = await kube_api.create(SELFSUBJECTACCESSREVIEWS, review(right, node))
     except ApiError as error:
         what = f"the API server does not report whether it is allowed: {error}"
-        return preflight_findings.Finding(
-            preflight_findings.Area.RIGHTS, preflight_findings.Severity.UNCLEAR, right.text, what
-        )
+        return Finding(Area.RIGHTS, Severity.UNCLEAR, right.text, what)
     status = answer.get("status") or {}
     if status.get("allowed"):
         return None
     reason = status.get("reason") or "not allowed"
-    return preflight_findings.Finding(
-        preflight_findings.Area.RIGHTS,
-        preflight_findings.Severity.BLOCKS,
+    return Finding(
+        Area.RIGHTS,
+        Severity.BLOCKS,
         right.text,
         str(reason),
         right.purpose,
@@ -178,23 +172,23 @@ EVENTS_S = 1.0
 class NodeAnswers(Struct, frozen=True):
     """The reports of API server and runtime."""
 
-    findings: tuple[preflight_findings.Finding, ...]
-    pods: tuple[preflight_findings.PodVerdict, ...] | None
+    findings: tuple[Finding, ...]
+    pods: tuple[PodVerdict, ...] | None
     """None: the pods of the node could not be determined."""
 
 
 async def connect_api(
     flags: NodeFlags, stack: AsyncExitStack
-) -> tuple[KubeApi | None, preflight_findings.Finding | None]:
+) -> tuple[KubeApi | None, Finding | None]:
     """The API with the node's credentials, or why there is none."""
     if not flags.kubeconfig:
         return None, None
     try:
         client = await KubeClient.from_kubeconfig(flags.kubeconfig, qps=0, timeout=REQUEST_S)
     except KubeconfigError as error:
-        return None, preflight_findings.Finding(
-            preflight_findings.Area.CREDENTIALS,
-            preflight_findings.Severity.UNCLEAR,
+        return None, Finding(
+            Area.CREDENTIALS,
+            Severity.UNCLEAR,
             flags.kubeconfig,
             str(error),
         )
@@ -216,9 +210,9 @@ async def query_node(
     desired = await desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
         what = "they can't be listed without credentials"
-        lost = preflight_findings.Finding(
-            preflight_findings.Area.PODS,
-            preflight_findings.Severity.UNCLEAR,
+        lost = Finding(
+            Area.PODS,
+            Severity.UNCLEAR,
             "pods of the API",
             what,
         )
@@ -230,9 +224,7 @@ async def query_node(
     if runtime is None:
         assert problem is not None, "there is a runtime, or a reason"
         why = "the runtime does not answer"
-        lost_pods = tuple(
-            preflight_findings.unclear(pod, why) for pod in desired.pods if not pod.is_mirror
-        )
+        lost_pods = tuple(unclear(pod, why) for pod in desired.pods if not pod.is_mirror)
         return NodeAnswers((*findings, problem), lost_pods)
     try:
         info, driver, events = await run_together(
@@ -263,11 +255,11 @@ async def query_node(
     return NodeAnswers(tuple(findings), pods)
 
 
-def _not_placed(error: PlacementNotTried) -> preflight_findings.Finding:
+def _not_placed(error: PlacementNotTried) -> Finding:
     then = "whether the pods that run keep their CPUs and memory is not known"
-    return preflight_findings.Finding(
-        preflight_findings.Area.PODS,
-        preflight_findings.Severity.UNCLEAR,
+    return Finding(
+        Area.PODS,
+        Severity.UNCLEAR,
         "positions on the machine",
         str(error),
         then,
@@ -292,9 +284,7 @@ async def _stream(runtime: RuntimeService) -> AsyncGenerator[object]:
         yield event
 
 
-async def _read_node(
-    name: str, kube_api: KubeApi | None
-) -> tuple[api.Node | None, preflight_findings.Finding | None]:
+async def _read_node(name: str, kube_api: KubeApi | None) -> tuple[api.Node | None, Finding | None]:
     """The Node object, None: there is none; or why it can't be read."""
     if kube_api is None:
         return None, None
@@ -305,9 +295,9 @@ async def _read_node(
     except ApiError as error:
         what = f"the Node object can't be read: {error}"
         then = "whether the pods that run would be admitted again is not known"
-        return None, preflight_findings.Finding(
-            preflight_findings.Area.PODS,
-            preflight_findings.Severity.UNCLEAR,
+        return None, Finding(
+            Area.PODS,
+            Severity.UNCLEAR,
             f"node {name}",
             what,
             then,
@@ -353,7 +343,7 @@ def admission_facts(
 
 async def _connect_runtime(
     settings: KubeletSettings, root: Path, stack: AsyncExitStack
-) -> tuple[RemoteRuntime | None, preflight_findings.Finding | None]:
+) -> tuple[RemoteRuntime | None, Finding | None]:
     try:
         runtime = RemoteRuntime(
             settings.container_runtime_endpoint,
@@ -369,11 +359,11 @@ async def _connect_runtime(
     return runtime, None
 
 
-def _runtime_problem(settings: KubeletSettings, why: str) -> preflight_findings.Finding:
+def _runtime_problem(settings: KubeletSettings, why: str) -> Finding:
     endpoint = settings.container_runtime_endpoint
-    return preflight_findings.Finding(
-        preflight_findings.Area.RUNTIME,
-        preflight_findings.Severity.UNCLEAR,
+    return Finding(
+        Area.RUNTIME,
+        Severity.UNCLEAR,
         endpoint,
         why,
         "no pod can be judged",
