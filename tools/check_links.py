@@ -9,58 +9,33 @@ backticks, such as `deploy/rbac.yaml`. Links to other hosts are not followed.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-class _Page(HTMLParser):
-    """The targets, the anchors and the inline code of a rendered page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.anchors: set[str] = set()
-        self.code: list[str] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        if anchor := values.get("id"):
-            self.anchors.add(anchor)
-        if target := values.get("href") or values.get("src"):
-            self.links.append(target)
-        if tag in ("code", "pre"):
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._open and self._open[-1] == tag:
-            self._open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self._open == ["code"]:
-            self.code.append(data)
+_TARGET = re.compile(r'<(?:a|img)\b[^>]*?\b(?:href|src)="([^"]+)"')
+_ANCHOR = re.compile(r'<\w+ id="([^"]+)"')
+_BLOCK = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+_CODE = re.compile(r"<code>([^<]+)</code>")
 
 
 @cache
-def page(path: Path) -> _Page:
-    """A Markdown file, rendered as the site renders it."""
-    parsed = _Page()
-    parsed.feed(markdown.markdown(path.read_text(), extensions=["tables", "toc", "fenced_code"]))
-    return parsed
+def page(path: Path) -> str:
+    """A Markdown file as HTML, rendered as the site renders it, without its blocks of code."""
+    html = markdown.markdown(path.read_text(), extensions=["tables", "toc", "fenced_code"])
+    return _BLOCK.sub("", html)
 
 
 def dead_links(path: Path) -> list[str]:
     """Links on a page to files or anchors that do not exist."""
     dead = []
-    for link in page(path).links:
+    for link in _TARGET.findall(page(path)):
         parts = urlsplit(link)
         if parts.scheme or parts.netloc:
             continue
@@ -69,7 +44,7 @@ def dead_links(path: Path) -> list[str]:
             parts.fragment
             and target.suffix == ".md"
             and target.is_file()
-            and parts.fragment not in page(target).anchors
+            and parts.fragment not in _ANCHOR.findall(page(target))
         )
         if not target.exists() or not target.is_relative_to(ROOT) or wrong_anchor:
             dead.append(link)
@@ -80,26 +55,21 @@ def dead_paths(path: Path, top: set[str]) -> list[str]:
     """Names in backticks that begin with a folder of the repository but don't exist."""
     return [
         name
-        for name in page(path).code
+        for name in _CODE.findall(page(path))
         if "/" in name
         and name.split("/")[0] in top
-        and not set(name) & set(" *{}<>…:[]()")
+        and not set(name) & set(" *{}&…:[]()")
         and not (ROOT / name).exists()
     ]
 
 
 def main() -> int:
     """Entry point; see the module docstring."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split("\n")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
     top = {name.split("/")[0] for name in listed if "/" in name}
     wrong = 0
-    for name in sorted(name for name in listed if name.endswith(".md")):
+    for name in sorted(name for name in listed if name.endswith(".md") and (ROOT / name).exists()):
         path = ROOT / name
         for dead in (*dead_links(path), *dead_paths(path, top)):
             print(f"{name}: {dead} leads to nothing", file=sys.stderr)

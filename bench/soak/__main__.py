@@ -25,9 +25,6 @@ def main() -> int:
         "--kill-every", type=float, default=20.0, help="mean seconds between kills of the agent"
     )
     parser.add_argument(
-        "--hard", action="store_true", help="add faults of the machine and hostile pods"
-    )
-    parser.add_argument(
         "--longest", type=float, default=LONGEST, help="maximum duration of a fault, in seconds"
     )
     parser.add_argument("--keep-log", type=Path, metavar="FILE", help="write the agent's log here")
@@ -40,7 +37,6 @@ def main() -> int:
         supplied.minutes * 60,
         supplied.seed,
         supplied.kill_every,
-        supplied.hard,
         supplied.longest,
     )
     try:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.manifests import NAMESPACE
-from bench.soak.hostile import HOSTILE, big_object
 from bench.soak.pods import SHARED, container, shared_objects, some_pod, static_pod
 from bench.stand import Stand
 from bench.watching import REMOVED
@@ -25,7 +24,6 @@ from kubeletpy.pods.pod import CONFIG_MIRROR
 
 MOST = 25
 EVERY = 0.7
-HOSTILE_SHARE = 0.2
 STATIC = 3
 GRACES = (None, None, None, 0, 1, 2)
 """For deletions, in seconds: None is the pod's own grace period, 0 is by force."""
@@ -34,16 +32,9 @@ GRACES = (None, None, None, 0, 1, 2)
 class Churn:
     """``counts`` records what was done."""
 
-    def __init__(
-        self, stand: Stand, draw: random.Random, forced: Callable[[str], None], *, hostile: bool
-    ) -> None:
-        """``forced`` is called with the uids of pods that are removed by force.
-
-        Args:
-            hostile: a fifth of the pods are hostile (:mod:`.hostile`).
-        """
+    def __init__(self, stand: Stand, draw: random.Random, forced: Callable[[str], None]) -> None:
+        """``forced`` is called with the uids of pods that are removed by force."""
         self._stand, self._draw = stand, draw
-        self._hostile = HOSTILE_SHARE if hostile else 0.0
         self._forced = forced
         self._numbers = itertools.count(1)
         self._group: asyncio.TaskGroup | None = None
@@ -55,8 +46,6 @@ class Churn:
         config, secret = shared_objects()
         await self._stand.api.create(CONFIGMAPS, config, NAMESPACE)
         await self._stand.api.create(SECRETS, secret, NAMESPACE)
-        if self._hostile:
-            await self._stand.api.create(CONFIGMAPS, big_object(), NAMESPACE)
 
     async def run(self) -> None:
         """Do random actions at random intervals, until cancelled."""
@@ -106,12 +95,7 @@ class Churn:
 
     async def _create(self) -> None:
         if len(self._stand.pods.latest) < MOST:
-            await self._make(self._some_pod(f"p{next(self._numbers)}"))
-
-    def _some_pod(self, name: str) -> JSON:
-        if self._hostile and self._draw.random() < self._hostile:
-            return some_pod(name, self._draw, HOSTILE)
-        return some_pod(name, self._draw)
+            await self._make(some_pod(f"p{next(self._numbers)}", self._draw))
 
     async def _make(self, made: JSON) -> None:
         await self._stand.api.create(PODS, made, NAMESPACE)
@@ -136,7 +120,7 @@ class Churn:
 
     async def _flash(self) -> None:
         """A pod that is deleted right after it is created, or soon after."""
-        made = self._some_pod(f"p{next(self._numbers)}")
+        made = some_pod(f"p{next(self._numbers)}", self._draw)
         await self._make(made)
         await asyncio.sleep(self._draw.choice([0.01, 0.1, 0.3]))
         await self._remove(made["metadata"]["name"], self._draw.choice(GRACES))
@@ -149,7 +133,7 @@ class Churn:
         grace = self._draw.choice(GRACES)
         await self._remove(name, grace)
         await self._stand.pods.until(name, REMOVED)
-        again = self._some_pod(name.partition("-")[0])
+        again = some_pod(name.partition("-")[0], self._draw)
         await self._make({**again, "metadata": {**again["metadata"], "name": name}})
 
     async def _resize(self) -> None:

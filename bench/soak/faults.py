@@ -19,7 +19,6 @@ from pathlib import Path
 
 from bench.soak.door import ConnectionLimiter
 from bench.soak.health import Health
-from bench.soak.machine import machine_faults
 from bench.stand import Stand
 
 OTHERS_EVERY = 14.0
@@ -48,20 +47,14 @@ class Faults:
         health: Health,
         draw: random.Random,
         *,
-        machine: bool,
-        longest: float = LONGEST,
+        longest: float,
     ) -> None:
-        """Take the parts of a soak and the seed.
-
-        Args:
-            machine: whether the machine fails too (:mod:`.machine`).
-            longest: seconds that a fault lasts at most.
-        """
+        """Take the parts of a soak and the seed. A fault lasts at most ``longest`` seconds."""
         self._stand, self._limiter, self._kubeconfig = stand, limiter, kubeconfig
         self._health = health
         self._draw = draw
         self._agent = asyncio.Lock()
-        self._machine, self._longest = machine, longest
+        self._longest = longest
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.done: list[str] = []
@@ -76,14 +69,12 @@ class Faults:
             await _finished(asyncio.ensure_future(self._kill(number)))
 
     async def others(self) -> None:
-        """Restart the runtime, pause the API, refuse its port, and the machine's faults."""
+        """Restart the runtime, pause the API, and refuse its port."""
         kinds: dict[str, Callable[[float], Awaitable[None]]] = {
             RESTARTED: self._containerd,
             "API paused": self._pause,
             "API refused": self._refuse,
         }
-        if self._machine:
-            kinds |= machine_faults(self._stand, self._agent)
         while True:
             await asyncio.sleep(self._draw.uniform(0.6, 1.4) * OTHERS_EVERY)
             kind = self._draw.choice(list(kinds))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from bench.manifests import NAMESPACE
@@ -222,14 +222,10 @@ KINDS: dict[str, tuple[int, Callable[[str, random.Random], JSON]]] = {
 """Weight of each kind of pod, and the function that makes it."""
 
 
-def some_pod(
-    name: str,
-    draw: random.Random,
-    kinds: Mapping[str, tuple[int, Callable[[str, random.Random], JSON]]] = KINDS,
-) -> JSON:
+def some_pod(name: str, draw: random.Random) -> JSON:
     """A pod of a random kind, its kind at the end of its name."""
-    kind = draw.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
-    return kinds[kind][1](f"{name}-{kind}", draw)
+    kind = draw.choices(list(KINDS), [weight for weight, _ in KINDS.values()])[0]
+    return KINDS[kind][1](f"{name}-{kind}", draw)
 
 
 def static_pod(name: str) -> JSON:

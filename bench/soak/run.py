@@ -10,8 +10,8 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,15 +32,12 @@ from bench.stand import NODE, Stand, make_stand
 from bench.watching import READY, REMOVED
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.protocol import PODS
-from tools.env.file_systems import MI, file_system
 
 KILLED_PART = 0.6
 """Share of the time in which the agent is killed; then one process lives on, so it can leak."""
 SETTLES_WITHIN = 45.0
 EMPTY_WITHIN = 90.0
 LOOK = 0.5
-SIZE, INODES = 256 * MI, 20_000
-"""Size of the file system of a hard soak: bytes and inodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,6 @@ class Plan:
         seconds: of churn; what follows is bounded too.
         seed: for everything random.
         kill_every: seconds between two kills of the agent, on average.
-        hard: the machine fails too, a fifth of the pods are hostile, and the agent's files are on a
-            small file system.
         longest: seconds that a fault lasts at most.
     """
 
@@ -61,7 +56,6 @@ class Plan:
     seconds: float
     seed: int
     kill_every: float = 20.0
-    hard: bool = False
     longest: float = LONGEST
 
 
@@ -92,24 +86,13 @@ async def soak(plan: Plan, keep: Path | None = None) -> Soak:
         await limiter.open()
         kubeconfig = _through(limiter, stand)
         try:
-            with _files(stand) if plan.hard else nullcontext():
-                await _Run(stand, limiter, kubeconfig, result).whole()
+            await _Run(stand, limiter, kubeconfig, result).whole()
         finally:
             limiter.close()
             if keep is not None:
                 await asyncio.to_thread(_keep_logs, stand, keep)
     result.seconds = time.monotonic() - begun
     return result
-
-
-@contextmanager
-def _files(stand: Stand) -> Iterator[None]:
-    """The agent's files on a file system that can be filled."""
-    with file_system(stand.root_dir, SIZE, INODES):
-        try:
-            yield
-        finally:
-            stand.agent_process.stop()
 
 
 class _Run:
@@ -121,12 +104,10 @@ class _Run:
         self.health, self.history = Health(), History()
         self.truth = Truth(stand.agent_runtime)
         plan = result.plan
-        self.churn = Churn(stand, draws[0], self.truth.forced.add, hostile=plan.hard)
+        self.churn = Churn(stand, draws[0], self.truth.forced.add)
         self.streams = Streams(stand, draws[1])
         self.faults = Faults(
-            *(stand, limiter, kubeconfig, self.health, draws[2]),
-            machine=plan.hard,
-            longest=plan.longest,
+            stand, limiter, kubeconfig, self.health, draws[2], longest=plan.longest
         )
         stand.pods.observers += [
             lambda kind, obj: self.history.take(kind, obj, self.health.seconds),
