@@ -170,7 +170,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
 
     @cached_property
     def handlers(self) -> RuntimeClassHandlers:
-        """Resolves RuntimeClasses."""
+        """Resolves the RuntimeClasses of pods."""
         return RuntimeClassHandlers(self.kube_api)
 
     @cached_property
@@ -291,7 +291,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
 
     @cached_property
     def probes(self) -> KubeProbeManager:
-        """Probes containers."""
+        """Probes the containers of pods."""
         outside = self.outside
         prober = Prober(
             outside.runtime,
@@ -446,7 +446,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
 
     @cached_property
     def dead(self) -> DeadContainers:
-        """Removes dead containers."""
+        """Removes older records of containers that died."""
         state, remove = self.state, self.runtime.remover.container
         removable, reported = state.remains.removable, state.statuses.is_reported
         return DeadContainers(remove, state.cache, removable, self.backlog, reported)

@@ -143,7 +143,7 @@ class Endpoints(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def scrape(self) -> MetricsRenderer:
-        """Renders the metrics."""
+        """Renders the metrics for a scrape."""
         return MetricsRenderer(self.core)
 
     @cached_property

@@ -238,7 +238,7 @@ class Storage(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def environment(self) -> ContainerEnvironment:
-        """Variables of containers."""
+        """The variables of containers that start."""
         services = self.services
         return ContainerEnvironment(
             self.context.pods_dir,

@@ -18,8 +18,7 @@ from kubeletpy.pods.runtime_status import (
     StartError,
     SyncAction,
 )
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import Stage, WorkerRecord
+from kubeletpy.podworkers.records import Stage, SyncOutcome, WorkerRecord
 
 MAX_TROUBLED_PODS = 500
 OVER_S = 600.0

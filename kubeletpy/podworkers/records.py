@@ -1,4 +1,4 @@
-"""The data of the pod workers' state machine: records, incoming events, outgoing effects, checks.
+"""The data of pod workers: messages, outcomes of syncs; records, events, effects and their checks.
 
 Pure. Immutable data, so that a log of events replays to the same records and effects. The rules are
 in :mod:`kubeletpy.podworkers.state_machine`, which checks itself after each event with the last
@@ -36,14 +36,74 @@ under an earlier run of the agent begins in TERMINATED.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 
+from kubeletpy.base.api import types as api
+from kubeletpy.base.host.errors import Cause
 from kubeletpy.base.structs import Struct
+from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import PodUpdate, StatusOverride, SyncOutcome, UpdateType
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus
 from kubeletpy.resources.admission.checks import Rejection
+
+
+class UpdateType(StrEnum):
+    """Why a worker is woken (values: the kubelet's ``operation_type``)."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    SYNC = "sync"
+    KILL = "kill"
+
+
+StatusOverride = Callable[[api.PodStatus], api.PodStatus]
+"""Changes the status of a pod being killed (eviction, preemption); pure."""
+
+
+class KillOptions(Struct, frozen=True):
+    """How a pod is to be killed."""
+
+    grace_override: int | None = None
+    """Seconds; can only shorten the grace period."""
+    evict: bool = False
+    status_override: StatusOverride | None = None
+
+
+class PodUpdate(Struct, frozen=True):
+    """One message to a pod's worker. The latest wins; a termination is never lost or undone."""
+
+    type: UpdateType
+    pod: Pod | None = None
+    """None only with ``runtime_pod``."""
+    mirror: Pod | None = None
+    runtime_pod: PodRuntimeStatus | None = None
+    """A pod that only the runtime has: it can only be killed."""
+    kill: KillOptions | None = None
+    received_at: float = 0.0
+    """Event-loop seconds at which the cause was seen."""
+
+
+class SyncOutcome(Struct, frozen=True):
+    """The outcome of one worker run."""
+
+    terminal: bool = False
+    """The pod has run to its end: terminate it."""
+    error: str = ""
+    retry_at: float | None = None
+    """Unix seconds at which a retry makes sense (end of a backoff); None: the worker decides."""
+    deadline: float | None = None
+    """Unix seconds at which activeDeadlineSeconds ends the pod: it is synced then, too."""
+    network_not_ready: bool = False
+    step: Step | None = None
+    """The step that failed; None without an error."""
+    cause: Cause | None = None
+    """Why it failed, as data, where advice depends on it."""
+    waiting: bool = False
+    """The only failures are backoffs that have not ended."""
+    decisions: tuple[Decision, ...] = ()
+    status_override: StatusOverride | None = None
+    """With ``terminal``: for the pod's final status."""
 
 
 class Stage(StrEnum):

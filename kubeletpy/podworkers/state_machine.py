@@ -15,7 +15,7 @@ from typing import ClassVar
 from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers import records
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
+from kubeletpy.podworkers.records import KillOptions, PodUpdate, SyncOutcome, UpdateType
 
 # -- full names of static pods (docs/reference/behaviour.md, b8) -----------------------------
 

@@ -20,7 +20,7 @@ from kubeletpy.pods.pod import CONFIG_SEEN, TERMINAL_PHASES, Pod, family
 from kubeletpy.pods.resources import qos_class
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox, restart_all_active
 from kubeletpy.podworkers.history import ReasonCache
-from kubeletpy.podworkers.protocol import StatusOverride
+from kubeletpy.podworkers.records import StatusOverride
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.checks import Rejection

@@ -23,8 +23,7 @@ from kubeletpy.metrics.trace.model import MAX_TEXT, Step, TraceCall
 from kubeletpy.metrics.trace.spans import Traces, span
 from kubeletpy.pods.pod import Mount, Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import StatusOverride, SyncOutcome
-from kubeletpy.podworkers.records import RunSync, Stage
+from kubeletpy.podworkers.records import RunSync, Stage, StatusOverride, SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.probes.probe_manager import KubeProbeManager

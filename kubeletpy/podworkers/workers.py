@@ -22,7 +22,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers import records
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
-from kubeletpy.podworkers.protocol import (
+from kubeletpy.podworkers.records import (
     KillOptions,
     PodUpdate,
     SyncOutcome,

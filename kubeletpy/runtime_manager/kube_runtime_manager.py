@@ -173,7 +173,7 @@ class KubeRuntimeManager(Component):
 
     @cached_property
     def starter(self) -> ContainerStarter:
-        """Starts containers."""
+        """Starts containers in a sandbox."""
         return ContainerStarter(
             self.runtime,
             self.images,

@@ -20,7 +20,7 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason, metric_lab
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from kubeletpy.resources.admission import checks
 from kubeletpy.resources.admission.declared_features import lacking_for_update
 from kubeletpy.resources.admission.handlers import (

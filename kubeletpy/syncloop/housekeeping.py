@@ -18,8 +18,7 @@ from kubeletpy.metrics.pods import PodCountMetrics
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
-from kubeletpy.podworkers.records import Stage, WorkerSummary
+from kubeletpy.podworkers.records import KillOptions, PodUpdate, Stage, UpdateType, WorkerSummary
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import ORPHAN_GRACE

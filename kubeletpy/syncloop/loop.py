@@ -20,7 +20,7 @@ from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_refere
 from kubeletpy.pods.pod import SOURCE_API, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ProbeOutcome
-from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
+from kubeletpy.podworkers.records import PodUpdate, UpdateType
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers

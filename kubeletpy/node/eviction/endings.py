@@ -18,7 +18,7 @@ from kubeletpy.node.eviction.decide import Condition
 from kubeletpy.node.eviction.ranking import Awaited
 from kubeletpy.node.eviction.signal_observer import SignalObserver
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from kubeletpy.node.eviction.endings import Clear, Ending, Endings
 from kubeletpy.node.eviction.report import REPORTED, EvictionOrder, EvictionRecord, PressureReport
 from kubeletpy.node.eviction.signal_observer import LimitWatch, Meter, SignalObserver
 from kubeletpy.pods.pod import Excluded, Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_refere
 from kubeletpy.node.shutdown.logind import Logind, NoLogind
 from kubeletpy.node.shutdown.plan import Period, ShutdownGroup, ended_status, grace, groups
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 
 # The file with the times of the last shutdown.
 #

@@ -17,8 +17,7 @@ from kubeletpy.node.build import RuntimeStart
 from kubeletpy.pods.pod import DISRUPTION_TARGET, Excluded, HeldResource, Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import WorkerRecord
+from kubeletpy.podworkers.records import SyncOutcome, WorkerRecord
 from kubeletpy.probes.schedule import ProbeReport
 from kubeletpy.resources.admission.checks import tolerates, untolerated
 from kubeletpy.resources.devices.model import AwaitedPlugins

@@ -11,7 +11,7 @@ from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, decide_sandbox
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.resources.cgroups.pod_cgroups import PodCgroups

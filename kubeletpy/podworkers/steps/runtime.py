@@ -17,7 +17,7 @@ from kubeletpy.metrics.trace.model import Step
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, PodSyncResult
 from kubeletpy.podworkers.history import CRASH_LOOP, ReasonCache
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.syncer import PodSync, SyncStep

@@ -21,7 +21,7 @@ from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import Pod, PullSecret
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.podworkers.syncer import PodSync, SyncStep
 from kubeletpy.resources.admission.checks import Rejection

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from kubeletpy.agent.agent import READY_S, STOP_S, Agent
-from kubeletpy.agent.context import Component, Task, after
-from kubeletpy.agent.signals import AgentSignal
+from kubeletpy.agent.context import AgentSignal, Component, Task, after
 from tests.virtual_time import on_virtual_time, settle
 
 

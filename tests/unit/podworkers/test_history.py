@@ -9,8 +9,7 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import DecisionHistory, why_terminating
-from kubeletpy.podworkers.protocol import UpdateType
-from kubeletpy.podworkers.records import Work, WorkerRecord
+from kubeletpy.podworkers.records import UpdateType, Work, WorkerRecord
 from tests.unit.podworkers.builders import make_pod
 
 DECISIONS = [Decision(str(number), "why") for number in range(600)]

@@ -9,8 +9,15 @@ import pytest
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers import state_machine
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, UpdateType
-from kubeletpy.podworkers.records import Stage, UpdateArrived, Work, WorkerRecord
+from kubeletpy.podworkers.records import (
+    KillOptions,
+    PodUpdate,
+    Stage,
+    UpdateArrived,
+    UpdateType,
+    Work,
+    WorkerRecord,
+)
 from tests.unit.podworkers.builders import make_pod, runtime_status
 
 POD, GOING, FAILED = make_pod(), make_pod(deleting=20), make_pod(phase="Failed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.state_machine import (
     RequeueSettings,
     effective_grace,

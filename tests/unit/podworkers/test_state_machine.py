@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Effect,
@@ -20,15 +19,19 @@ from kubeletpy.podworkers.records import (
     Finished,
     Forgotten,
     Interrupt,
+    KillOptions,
     PodRejected,
+    PodUpdate,
     RunSync,
     ShowRejection,
     Stage,
     StatusOutdated,
     SyncEnded,
+    SyncOutcome,
     Terminated,
     TimerFired,
     UpdateArrived,
+    UpdateType,
     WakeAfter,
     WorkerSummary,
 )

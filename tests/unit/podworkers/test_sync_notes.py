@@ -7,8 +7,7 @@ import pytest
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.runtime_status import Decision, KillReason
 from kubeletpy.podworkers.history import DecisionHistory
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import RunSync, Stage, Work, WorkerRecord
+from kubeletpy.podworkers.records import RunSync, Stage, SyncOutcome, UpdateType, Work, WorkerRecord
 from kubeletpy.podworkers.workers import SyncNotes
 from tests.unit.podworkers.builders import make_pod
 

@@ -31,7 +31,7 @@ from kubeletpy.pods.runtime_status import (
     SyncResult,
 )
 from kubeletpy.podworkers.history import ReasonCache
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.resources import PodCgroup

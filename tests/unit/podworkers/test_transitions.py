@@ -10,7 +10,6 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
-from kubeletpy.podworkers.protocol import PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.records import (
     LAST_EVENTS,
     Effect,
@@ -18,11 +17,14 @@ from kubeletpy.podworkers.records import (
     EventTrail,
     ImpossibleTransition,
     PodRejected,
+    PodUpdate,
     Stage,
     StatusOutdated,
     SyncEnded,
+    SyncOutcome,
     TimerFired,
     UpdateArrived,
+    UpdateType,
     Work,
     WorkerRecord,
     violation,

@@ -17,14 +17,14 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import (
+from kubeletpy.podworkers.records import (
+    Event,
     KillOptions,
     PodUpdate,
     StatusOverride,
     SyncOutcome,
     UpdateType,
 )
-from kubeletpy.podworkers.records import Event
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer

@@ -13,7 +13,7 @@ from kubeletpy.agent.served import refused_at_start
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from kubeletpy.resources.admission.checks import Admitted, NodeState, Preempt, Refused, Rejection
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods, Settle
 from tests.unit.resources.cgroups.pods import container, fixed, pod

@@ -16,7 +16,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import CONFIG_MIRROR, NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.podworkers.protocol import SyncOutcome
+from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status

@@ -15,8 +15,7 @@ from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.metrics.trace.spans import Traces
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import RunSync, Stage, Work
+from kubeletpy.podworkers.records import RunSync, Stage, SyncOutcome, UpdateType, Work
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.remote.client import RemoteRuntime

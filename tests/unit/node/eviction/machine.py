@@ -14,7 +14,7 @@ from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use, ra
 from kubeletpy.node.eviction.signal_observer import Meter
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from tests.unit.node.eviction.rules import GI
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import EPOCH

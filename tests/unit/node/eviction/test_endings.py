@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.node.eviction.decide import Condition
 from kubeletpy.node.eviction.endings import CLEANUP_S, STOPPING_S, Ending, Endings
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import on_virtual_time
 

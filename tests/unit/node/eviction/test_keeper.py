@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.node.eviction.decide import Layout, Observations, Signal, SignalObservation
 from kubeletpy.node.eviction.ranking import Reclaim
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, MI, rules
 from tests.unit.podworkers.builders import make_static

@@ -17,7 +17,7 @@ from kubeletpy.node.eviction.machine import Unwatched
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Excluded, Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import EPOCH, on_virtual_time
 

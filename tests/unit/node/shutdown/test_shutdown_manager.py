@@ -15,7 +15,7 @@ from kubeletpy.node.shutdown.logind import NoLogind
 from kubeletpy.node.shutdown.plan import Period
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import Pod
-from kubeletpy.podworkers.protocol import KillOptions
+from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
 from tests.virtual_time import LoopClock, eventually, on_virtual_time
 

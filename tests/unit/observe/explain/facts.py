@@ -10,8 +10,7 @@ from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import Stage, Work, WorkerRecord
+from kubeletpy.podworkers.records import Stage, SyncOutcome, UpdateType, Work, WorkerRecord
 from tests.unit.podworkers.builders import make_pod
 
 NOW = 1_700_000_100.0

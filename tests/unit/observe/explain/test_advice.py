@@ -13,8 +13,7 @@ from kubeletpy.observe.explain.hints import SEE_MESSAGE
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.pods.runtime_status import Decision, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import Stage
+from kubeletpy.podworkers.records import Stage, SyncOutcome
 from tests.unit.observe.explain.facts import NOW, facts, failed, not_ready, waiting
 from tests.unit.podworkers.builders import make_pod
 

@@ -20,8 +20,7 @@ from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.texts import LONGEST, READ, cause
 from kubeletpy.pods.runtime_status import Decision, KillReason, ProbeOutcome, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import Stage
+from kubeletpy.podworkers.records import Stage, SyncOutcome
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
 from tests.unit.observe.explain.facts import (

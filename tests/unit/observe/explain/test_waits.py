@@ -28,8 +28,7 @@ from kubeletpy.pods.runtime_status import (
     StartError,
 )
 from kubeletpy.podworkers.history import LastSync
-from kubeletpy.podworkers.protocol import SyncOutcome
-from kubeletpy.podworkers.records import Stage
+from kubeletpy.podworkers.records import Stage, SyncOutcome
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.allocation.conditions import (
     DEFERRED,

@@ -29,8 +29,15 @@ from kubeletpy.pods.runtime_status import (
     SandboxStatus,
     StartError,
 )
-from kubeletpy.podworkers.protocol import KillOptions, PodUpdate, SyncOutcome, UpdateType
-from kubeletpy.podworkers.records import DesiredPods, SyncEnded, UpdateArrived
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    KillOptions,
+    PodUpdate,
+    SyncEnded,
+    SyncOutcome,
+    UpdateArrived,
+    UpdateType,
+)
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.runtime_manager.plan.resize import InEffect
 from kubeletpy.status.generate import StatusInputs

@@ -6,15 +6,16 @@ import pytest
 
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
 from kubeletpy.podworkers.records import (
     DesiredPods,
     Event,
     PodRejected,
+    PodUpdate,
     StatusOutdated,
     SyncEnded,
     TimerFired,
     UpdateArrived,
+    UpdateType,
     event_uid,
 )
 from kubeletpy.resources.admission.checks import Rejection

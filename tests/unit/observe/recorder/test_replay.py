@@ -24,8 +24,14 @@ from kubeletpy.observe.recorder.recorder import MAX_HELD_BYTES, FlightRecorder
 from kubeletpy.observe.recorder.replay import replay
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
-from kubeletpy.podworkers.protocol import PodUpdate, UpdateType
-from kubeletpy.podworkers.records import DesiredPods, Forgotten, TimerFired, UpdateArrived
+from kubeletpy.podworkers.records import (
+    DesiredPods,
+    Forgotten,
+    PodUpdate,
+    TimerFired,
+    UpdateArrived,
+    UpdateType,
+)
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
