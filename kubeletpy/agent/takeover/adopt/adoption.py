@@ -77,10 +77,11 @@ MAX_BYTES = 1 << 20
 """A longer record becomes FILE.old."""
 
 
-class Journal(Component):
+class Journal:
     """The record in a file."""
 
-    path: Path = PATH
+    def __init__(self, path: Path = PATH) -> None:
+        self.path = path
 
     def write(self, at: float, what: str, **details: Any) -> None:
         """Append an entry; flushed before this returns."""
