@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from bench.containers import main_processes
+from bench.floor import main_processes
 from bench.manifests import NAMESPACE, manifest
 from bench.stand import CGROUP_ROOT, NODE, Stand
 from bench.watching import READY

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-from bench.containers import main_processes
+from bench.floor import main_processes
 from bench.manifests import NAMESPACE, manifest
 from bench.stand import NODE
 from bench.watching import READY, REMOVED, SUCCEEDED, Watching

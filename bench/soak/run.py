@@ -20,12 +20,18 @@ import yaml
 
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
-from bench.soak.door import ConnectionLimiter
-from bench.soak.faults import KILLED, LONGEST, RESTARTED, Faults
-from bench.soak.health import Health
-from bench.soak.history import History
-from bench.soak.leftovers import Process, files, left, log_lines, lost_shims, lost_tasks, process
-from bench.soak.settled import unsettled
+from bench.soak.faults import KILLED, LONGEST, RESTARTED, ConnectionLimiter, Faults
+from bench.soak.history import Health, History
+from bench.soak.leftovers import (
+    Process,
+    files,
+    left,
+    log_lines,
+    lost_shims,
+    lost_tasks,
+    process,
+    unsettled,
+)
 from bench.soak.streams import Streams
 from bench.soak.truth import Truth
 from bench.stand import NODE, Stand, make_stand

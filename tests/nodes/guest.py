@@ -15,19 +15,20 @@ from tests.nodes.setup import LIBRARY, PROGRAM
 from tools.env.debian import unpacked
 from tools.env.images import PAUSE, busybox_image, pause_image, write_archive
 from tools.env.process import run
-from tools.lab.containerd import (
+from tools.lab.image import CHECKOUT
+from tools.lab.machine import Machine
+from tools.lab.recipe import RUNC, SITE
+from tools.lab.requests import GuestError
+from tools.lab.versions import (
     CONTAINERD_CONFIG,
     DEPLOY,
     NETWORK_CONFIG,
     POD_SUBNET,
     containerd_config,
+    containerd_generation,
     pod_network,
+    versions_of,
 )
-from tools.lab.image import CHECKOUT
-from tools.lab.machine import Machine
-from tools.lab.recipe import RUNC, SITE
-from tools.lab.requests import GuestError
-from tools.lab.versions import containerd_generation, versions_of
 
 WITHIN_S = 1800
 """Timeout for changes that take seconds on a quiet machine, and minutes under QEMU."""

@@ -1,7 +1,7 @@
 """The files that make a virtual node a Kubernetes node, as an administrator writes them (pure).
 
 The unit and the agent's configuration are those of ``deploy/``; what differs is named here.
-:mod:`tools.lab.containerd` has the files of containerd.
+:mod:`tools.lab.versions` has the files of containerd.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tools.lab.containerd import DEPLOY
+from tools.lab.versions import DEPLOY
 
 LIBRARY = "/opt/kubeletpy/lib"
 """Where the agent's packages are in the node."""

@@ -6,7 +6,7 @@ Names and labels are those that kubeadm gives them; tests search for the label o
 from __future__ import annotations
 
 from kubeletpy.base.api.types import JSON
-from tools.conformance.cluster_images import COREDNS
+from tools.conformance.images import COREDNS
 
 ADDRESS = "10.96.0.10"
 """The Service's; it is in the range of the control plane's Services."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.conformance.cluster import ProcessCluster, api_server_flags
-from tools.conformance.cluster_images import cluster_images
-from tools.conformance.images import REGISTRY, needed, stand_ins
+from tools.conformance.images import REGISTRY, cluster_images, needed, stand_ins
 from tools.conformance.node import Node, Setup
 from tools.conformance.process import ProcessNode
 from tools.conformance.virtual import VirtualNode

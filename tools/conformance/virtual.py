@@ -15,20 +15,20 @@ from pathlib import Path
 from tools.conformance.node import AGENTS, NAME, Setup
 from tools.env.go_kubelet import kubelet_command
 from tools.env.images import write_archive
-from tools.lab.containerd import (
-    CONTAINERD_CONFIG,
-    NETWORK_CONFIG,
-    POD_SUBNET,
-    containerd_config,
-    pod_network,
-)
 from tools.lab.image import CHECKOUT
 from tools.lab.network import Network, address_of, device_argument
 from tools.lab.recipe import SITE
 from tools.lab.requests import GuestError
-from tools.lab.uml import SHOW_CLOCK, UserModeLinux
-from tools.lab.uml_kernel import UmlKernel
-from tools.lab.versions import containerd_generation, versions_of
+from tools.lab.uml import SHOW_CLOCK, UmlKernel, UserModeLinux
+from tools.lab.versions import (
+    CONTAINERD_CONFIG,
+    NETWORK_CONFIG,
+    POD_SUBNET,
+    containerd_config,
+    containerd_generation,
+    pod_network,
+    versions_of,
+)
 
 READY_S = 600.0
 MEMORY_MIB = 4096

@@ -8,8 +8,7 @@ from pathlib import Path
 from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import debian_kernel
 from tools.lab.qemu import Qemu
-from tools.lab.uml import UserModeLinux
-from tools.lab.uml_kernel import INSTALLED, UmlKernel, release_kernel
+from tools.lab.uml import INSTALLED, UmlKernel, UserModeLinux, release_kernel
 
 UML, QEMU = "uml", "qemu"
 KINDS = (UML, QEMU)

@@ -6,7 +6,7 @@ from tests.integration.eviction.eaters import STAY, bound, emptied
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
-from tools.env.file_systems import MI, file_system
+from tools.env.machine_faults import MI, file_system
 
 FULL = "dd if=/dev/zero of=/mem/f bs=1M count=70 2>/dev/null; "
 MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "

@@ -15,8 +15,8 @@ from tests.integration.eviction.eaters import STAY, bound, emptied
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd, programs
-from tools.env.file_systems import MI, file_system, free, leave
 from tools.env.images import PAUSE, busybox_image, write_archive
+from tools.env.machine_faults import MI, file_system, free, leave
 
 UNUSED = "docker.io/library/unused:1"
 

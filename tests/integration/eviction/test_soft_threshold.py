@@ -8,7 +8,7 @@ from tests.integration.eviction.eaters import STAY, bound, emptied
 from tests.integration.node.conftest import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
-from tools.env.file_systems import MI, file_system
+from tools.env.machine_faults import MI, file_system
 
 GRACE_S = 6.0
 TO_END_S = 4

@@ -12,7 +12,7 @@ from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.test_agent_restarts import identity
 from tools.env.containerd import Containerd
-from tools.env.file_systems import file_system
+from tools.env.machine_faults import file_system
 
 __all__ = ["make_node"]
 

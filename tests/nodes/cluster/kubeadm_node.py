@@ -13,10 +13,10 @@ from tests.nodes.cluster.kubeadm_files import (
 )
 from tests.nodes.cluster.member import network_unit, pod_subnet
 from tests.nodes.guest import LimitedConnection
-from tools.lab.containerd import DEPLOY
 from tools.lab.network import address_of
 from tools.lab.requests import GuestError
 from tools.lab.uml import SHOW_CLOCK, UserModeLinux
+from tools.lab.versions import DEPLOY
 
 MANIFESTS = "/etc/kubernetes/manifests"
 IGNORED = {

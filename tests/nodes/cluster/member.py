@@ -15,9 +15,9 @@ from tests.nodes.guest import LimitedConnection, find_groups
 from tests.nodes.setup import CONFIG
 from tools.control_plane.plane import ControlPlane
 from tools.env.kubectl import kubectl
-from tools.lab.containerd import DEPLOY
 from tools.lab.network import address_of, guest_script
 from tools.lab.uml import UserModeLinux
+from tools.lab.versions import DEPLOY
 
 NODES = 3
 POD_NETWORK = "10.88.0.0/16"

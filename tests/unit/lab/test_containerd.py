@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tools.lab.containerd import containerd_config, pod_network
+from tools.lab.versions import containerd_config, pod_network
 
 IMAGE = "registry.k8s.io/pause:3.10.2"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.lab.uml import UserModeLinux
-from tools.lab.uml_kernel import UmlKernel, first_program
+from tools.lab.uml import UmlKernel, UserModeLinux, first_program
 
 
 def test_another_kernel_boots_with_its_ram_disk(tmp_path: Path) -> None:
