@@ -121,6 +121,17 @@ def gates(table: Rows) -> Iterator[str]:
     yield '"""Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""'
 
 
+def constant_gates(table: Rows) -> Iterator[str]:
+    """The gates whose value is fixed here, with the value and the first part of the reason."""
+    values = {"always on": True, "always off": False}
+    yield "HERE = {"
+    for row in table:
+        if row["table"] == "features.csv":
+            yield f"{row['row']!r}: {(values[row['here']], row['why'].split(';')[0])!r},"
+    yield "}"
+    yield '"""Gates that no code checks: the value in effect, and what that means."""'
+
+
 def flags(table: Rows) -> Iterator[str]:
     """A line for each flag; those that set a field come first."""
     yield 'FLAGS = """'
@@ -417,7 +428,12 @@ MODULES = (
     Module(
         "kubeletpy/config/generated/tables.py",
         "Fields of the KubeletConfiguration, feature gates and flags. Pure.",
-        (("config.csv", fields), ("features.csv", gates), ("flags.csv", flags)),
+        (
+            ("config.csv", fields),
+            ("features.csv", gates),
+            ("differences.csv", constant_gates),
+            ("flags.csv", flags),
+        ),
     ),
     Module(
         "kubeletpy/metrics/generated/declared.py",

@@ -16,7 +16,8 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.base.text import snake_case
 from kubeletpy.config.fields import JSON_TYPE, PROTOBUF
 from kubeletpy.config.flags import FLAGS as FLAG_TABLE
-from kubeletpy.config.gates import HERE, FeatureGates
+from kubeletpy.config.gates import FeatureGates
+from kubeletpy.config.generated.tables import HERE
 from kubeletpy.config.problems import show
 from kubeletpy.config.settings import KubeletSettings, Tracing, value_at
 

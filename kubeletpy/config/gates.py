@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.base.structs import Struct
-from kubeletpy.config.generated.tables import GATES
+from kubeletpy.config.generated.tables import GATES, HERE
 from kubeletpy.config.problems import ProblemReport
 
 _ABSENT = "-"
@@ -78,102 +78,6 @@ def _why_unknown(name: str, version: KubernetesVersion) -> str:
     return f"does not exist in Kubernetes {version}; {when}"
 
 
-_CLIENT = "the client of the API is not client-go"
-_WINDOWS = "only Windows has it"
-HERE: Mapping[str, tuple[bool, str]] = MappingProxyType(
-    {
-        "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
-        "ChangeContainerStatusOnKubeletRestart": (
-            False,
-            "containers stay ready when the agent starts again",
-        ),
-        "ContainerRestartRules": (True, "restartPolicyRules are obeyed"),
-        "ContextualLogging": (True, "lines have the fields of their context"),
-        "DRAExtendedResource": (True, "claims for extended resources are prepared"),
-        "DRAWorkloadResourceClaims": (True, "claims of PodGroups are prepared"),
-        "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
-        "EnvFiles": (True, "fileKeyRef is obeyed"),
-        "EventedPLEG": (True, "the runtime's events are used wherever there are any"),
-        "ExtendWebSocketsToKubelet": (True, "WebSockets are supported even if not declared"),
-        "GitRepoVolumeDriver": (False, "there are no gitRepo volumes"),
-        "HostnameOverride": (True, "hostnameOverride is obeyed"),
-        "ImageVolume": (True, "images are mounted as volumes"),
-        "ImageVolumeWithDigest": (False, "statuses do not show the digests of image volumes"),
-        "InPlacePodVerticalScalingInitContainers": (
-            True,
-            "init containers are resized even if not declared",
-        ),
-        "InPlacePodVerticalScalingExclusiveCPUs": (
-            False,
-            "a resize of a pod with CPUs of its own is infeasible",
-        ),
-        "InPlacePodVerticalScalingExclusiveMemory": (
-            False,
-            "a resize of a pod with booked memory is infeasible",
-        ),
-        "KubeletFineGrainedAuthz": (True, "permissions for single paths are accepted"),
-        "KubeletPSI": (True, "pressure is reported where the kernel measures it"),
-        "KubeletPodResourcesGet": (True, "Get is answered"),
-        "KubeletPodResourcesListUseActivePods": (True, "only active pods are listed"),
-        "KubeletRegistrationGetOnExistsOnly": (
-            True,
-            "the node is read only when it can't be created",
-        ),
-        "KubeletSeparateDiskGC": (True, "a file system of images of its own is known as one"),
-        "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "directories are walked"),
-        "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
-        "NativeHistograms": (
-            False,
-            "histograms have classic buckets only: the Prometheus library has no native ones",
-        ),
-        "PLEGOnDemandRelist": (True, "what has changed is read once"),
-        "PodLevelResourcesFixDefaulting": (
-            False,
-            "not built yet: pod-level resources get the same defaults",
-        ),
-        "PodLevelResourcesFixKubeletQOSClass": (
-            True,
-            "pod-level resources without an amount do not decide the QoS class",
-        ),
-        "PodReadyToStartContainersCondition": (True, "the condition is shown"),
-        "PreventStaticPodAPIReferences": (True, "static pods that need the API are refused"),
-        "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
-        "ReloadKubeletClientCAFile": (True, "the file is read again when it changes"),
-        "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
-        "RestartAllContainersOnContainerExits": (
-            True,
-            "the action is obeyed wherever a pod with it is admitted",
-        ),
-        "RuntimeClassInImageCriApi": (False, "images are the same for all runtime classes"),
-        "SELinuxChangePolicy": (True, "seLinuxChangePolicy is obeyed"),
-        "SELinuxMountReadWriteOncePod": (True, "labels are mount options where they can be"),
-        "TaintTolerationComparisonOperators": (False, "tolerations with Gt and Lt match nothing"),
-        "TopologyManagerPolicyAlphaOptions": (False, "there are no such options"),
-        "TopologyManagerPolicyBetaOptions": (True, "there are no such options"),
-        "TopologyManagerPolicyOptions": (True, "topologyManagerPolicyOptions is obeyed"),
-        "UserNamespacesSupport": (True, "hostUsers: false is obeyed"),
-        "WindowsCPUAndMemoryAffinity": (False, _WINDOWS),
-        "WindowsGracefulNodeShutdown": (True, _WINDOWS),
-        **{
-            name: (on, _CLIENT)
-            for name, on in (
-                ("AtomicFIFO", True),
-                ("ClientsAllowCARotation", True),
-                ("ClientsAllowCBOR", False),
-                ("ClientsAllowTLSCacheGC", True),
-                ("ClientsPreferCBOR", False),
-                ("InOrderInformers", True),
-                ("InOrderInformersBatchProcess", True),
-                ("InformerResourceVersion", True),
-                ("UnlockWhileProcessingFIFO", True),
-                ("WatchListClient", True),
-            )
-        },
-    }
-)
-"""Gates that no code checks: the value in effect whatever is set, and what that means."""
-
-
 class FeatureGates(Struct, frozen=True):
     """Which features are on.
 
@@ -195,7 +99,7 @@ class FeatureGates(Struct, frozen=True):
         return absent_gates(self.version)[name] if value is None else value
 
     def configured(self, name: str) -> bool:
-        """A gate's value as configured, even where this agent acts otherwise (:data:`HERE`)."""
+        """A gate's value as configured, even where this agent acts otherwise (``HERE``)."""
         gate = known_gates(self.version).get(name)
         if gate is None:
             return absent_gates(self.version)[name]

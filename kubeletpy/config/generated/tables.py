@@ -1,6 +1,6 @@
 """Fields of the KubeletConfiguration, feature gates and flags. Pure.
 
-Written by tools/gen_tables.py. Source: docs/reference/config.csv; docs/reference/features.csv; docs/reference/flags.csv.
+Written by tools/gen_tables.py. Source: docs/reference/config.csv; docs/reference/features.csv; docs/reference/differences.csv; docs/reference/flags.csv.
 """
 
 from __future__ import annotations
@@ -538,6 +538,88 @@ WorkloadAwarePreemption - Alpha -
 WorkloadWithJob - Alpha Alpha
 """
 """Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""
+HERE = {
+    "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
+    "ChangeContainerStatusOnKubeletRestart": (
+        False,
+        "containers stay ready when the agent starts again",
+    ),
+    "ContainerRestartRules": (True, "restartPolicyRules are applied"),
+    "ContextualLogging": (True, "lines have the fields of their context"),
+    "DRAExtendedResource": (True, "claims for extended resources are prepared"),
+    "DRAWorkloadResourceClaims": (True, "claims of PodGroups are prepared"),
+    "EnvFiles": (True, "fileKeyRef is applied"),
+    "EventedPLEG": (True, "the runtime's events are used wherever there are any, of starts too"),
+    "ExtendWebSocketsToKubelet": (True, "WebSockets are supported even if not declared"),
+    "HostnameOverride": (True, "hostnameOverride is applied"),
+    "ImageVolumeWithDigest": (False, "statuses do not show the digests of image volumes"),
+    "InPlacePodVerticalScalingInitContainers": (
+        True,
+        "init containers are resized even if not declared",
+    ),
+    "KubeletPodResourcesListUseActivePods": (True, "only active pods are listed"),
+    "KubeletRegistrationGetOnExistsOnly": (True, "the node is read only when it can't be created"),
+    "KubeletSeparateDiskGC": (True, "a separate file system of images is detected"),
+    "LocalStorageCapacityIsolationFSQuotaMonitoring": (False, "directories are walked"),
+    "PLEGOnDemandRelist": (True, "what has changed is read once"),
+    "PodLevelResourcesFixKubeletQOSClass": (
+        True,
+        "pod-level resources without an amount do not decide the QoS class",
+    ),
+    "PodReadyToStartContainersCondition": (True, "the condition is shown"),
+    "InPlacePodVerticalScalingExclusiveCPUs": (
+        False,
+        "a resize of a pod with exclusive CPUs is infeasible",
+    ),
+    "InPlacePodVerticalScalingExclusiveMemory": (
+        False,
+        "a resize of a pod with exclusive memory is infeasible",
+    ),
+    "PreventStaticPodAPIReferences": (True, "static pods that need the API are refused"),
+    "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
+    "ReloadKubeletClientCAFile": (True, "the file is read again when it changes"),
+    "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
+    "RestartAllContainersOnContainerExits": (
+        True,
+        "the action is applied to every admitted pod that has it",
+    ),
+    "RuntimeClassInImageCriApi": (False, "images are the same for all runtime classes"),
+    "TaintTolerationComparisonOperators": (False, "tolerations with Gt and Lt match nothing"),
+    "TopologyManagerPolicyAlphaOptions": (False, "there are no such options"),
+    "TopologyManagerPolicyBetaOptions": (True, "there are no such options"),
+    "WindowsCPUAndMemoryAffinity": (False, "only Windows has it"),
+    "WindowsGracefulNodeShutdown": (True, "only Windows has it"),
+    "NativeHistograms": (
+        False,
+        "histograms have classic buckets only: the Prometheus library has no native ones",
+    ),
+    "PodLevelResourcesFixDefaulting": (
+        False,
+        "not implemented: pod-level resources get the same defaults",
+    ),
+    "DisableNodeKubeProxyVersion": (True, "kubeProxyVersion is not reported"),
+    "GitRepoVolumeDriver": (False, "there are no gitRepo volumes"),
+    "ImageVolume": (True, "images are mounted as volumes"),
+    "InOrderInformers": (True, "the client of the API is not client-go"),
+    "KubeletFineGrainedAuthz": (True, "permissions for single paths are accepted"),
+    "KubeletPSI": (True, "pressure is reported where the kernel measures it"),
+    "KubeletPodResourcesGet": (True, "Get is answered"),
+    "MutableCSINodeAllocatableCount": (True, "limits of CSINode are updated"),
+    "SELinuxChangePolicy": (True, "seLinuxChangePolicy is applied"),
+    "SELinuxMountReadWriteOncePod": (True, "labels are mount options where they can be"),
+    "TopologyManagerPolicyOptions": (True, "topologyManagerPolicyOptions is applied"),
+    "UserNamespacesSupport": (True, "hostUsers: false is applied"),
+    "AtomicFIFO": (True, "the client of the API is not client-go"),
+    "ClientsAllowCARotation": (True, "the client of the API is not client-go"),
+    "ClientsAllowCBOR": (False, "the client of the API is not client-go"),
+    "ClientsAllowTLSCacheGC": (True, "the client of the API is not client-go"),
+    "ClientsPreferCBOR": (False, "the client of the API is not client-go"),
+    "InOrderInformersBatchProcess": (True, "the client of the API is not client-go"),
+    "InformerResourceVersion": (True, "the client of the API is not client-go"),
+    "UnlockWhileProcessingFIFO": (True, "the client of the API is not client-go"),
+    "WatchListClient": (True, "the client of the API is not client-go"),
+}
+"""Gates that no code checks: the value in effect, and what that means."""
 FLAGS = """
 address text address deprecated - -
 allowed-unsafe-sysctls list allowedUnsafeSysctls deprecated - -

@@ -10,7 +10,8 @@ from kubeletpy import config
 from kubeletpy.base.api.json_patch import apply_merge_patch
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
 from kubeletpy.config.flags import flag_texts
-from kubeletpy.config.gates import HERE, known_gates, resolve
+from kubeletpy.config.gates import known_gates, resolve
+from kubeletpy.config.generated.tables import HERE
 from kubeletpy.config.problems import ConfigError, Problem, show
 from kubeletpy.config.rules import check_host
 
