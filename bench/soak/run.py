@@ -20,8 +20,8 @@ import yaml
 
 from bench.manifests import NAMESPACE, manifest
 from bench.soak.churn import Churn
-from bench.soak.faults import KILLED, LONGEST, RESTARTED, ConnectionLimiter, Faults
-from bench.soak.history import Health, History
+from bench.soak.faults import KILLED, LONGEST, RESTARTED, ConnectionLimiter, Faults, Health
+from bench.soak.history import History
 from bench.soak.leftovers import (
     Process,
     files,
