@@ -207,12 +207,15 @@ class SyncLoop:
 
     def deliver(self, source: str, objects: Sequence[api.Pod]) -> None:
         """A source delivers its full set."""
+        objects = [obj for obj in objects if self._is_ours(obj)]
         if self._pause.hold_set(source, objects):
             return
         self._dispatch(source, self._merge.set_pods(source, objects, self._clock.now()))
 
     def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
         """A source delivers one change (ADDED, MODIFIED, DELETED)."""
+        if event_type != "DELETED" and not self._is_ours(obj):
+            return
         if self._pause.hold_event(source, event_type, obj):
             return
         merged = self._merge.apply_event(source, event_type, obj, self._clock.now())
@@ -309,11 +312,15 @@ class SyncLoop:
 
     # -- handlers ----------------------------------------------------------------------------
 
+    def _is_ours(self, obj: api.Pod) -> bool:
+        if (other := self._merge.elsewhere(obj)) is None:
+            return True
+        log.warning("ignoring a pod that is not bound to this node", extra=dict(other))
+        return False
+
     def _dispatch(self, source: str, merged: MergedDelivery) -> None:
         for problem in merged.malformed:
             log.error("pod left out", extra={"problem": problem})
-        for pod in merged.elsewhere:
-            log.warning("ignoring a pod that is not bound to this node", extra=dict(pod))
         for refused in merged.refused:
             self._report_invalid(refused.pod, refused.message)
         if self._merge.has_delivered(source):

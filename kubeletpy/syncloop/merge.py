@@ -61,8 +61,6 @@ class MergedDelivery(Struct, frozen=True):
     """For events on these pods."""
     malformed: tuple[str, ...] = ()
     """The faults of objects that are not pods; these objects are left out."""
-    elsewhere: tuple[Mapping[str, object], ...] = ()
-    """Name, namespace and node of pods of other nodes; they are left out."""
 
 
 NAMELESS: api.Pod = {}
@@ -93,8 +91,7 @@ class Merge:
     """The pods of all sources."""
 
     def __init__(self, *, node_name: str = "", claims_count: bool = True) -> None:
-        """Pods that are bound to another node than ``node_name`` are left out: an API that ignores
-        the selector has all pods. If it is empty, none are.
+        """``node_name``: of this node; empty: all pods are its own.
 
         ``claims_count``: gate DRANodeAllocatableResources; off: what claims add is removed.
         """
@@ -131,15 +128,11 @@ class Merge:
         state = self._sources.setdefault(source, _SourcePods())
         changes = _Changes(source)
         malformed: list[str] = []
-        elsewhere: list[Mapping[str, object]] = []
         pods: list[Pod] = []
         state.unknown, state.nameless = set(), False
         for obj in objects:
             if obj is NAMELESS:
                 state.nameless = True
-                continue
-            if (other := self._elsewhere(obj)) is not None:
-                elsewhere.append(other)
                 continue
             try:
                 pods.append(self._readable(state, changes, obj))
@@ -148,7 +141,7 @@ class Merge:
                 malformed.append(_malformed(source, obj, error))
         self._merge_source(state, changes, pods, now)
         first, state.seen = not state.seen, True
-        return changes.merged(first=first, malformed=malformed, elsewhere=elsewhere)
+        return changes.merged(first=first, malformed=malformed)
 
     def _merge_source(
         self, state: _SourcePods, changes: _Changes, pods: Iterable[Pod], now: float
@@ -172,8 +165,6 @@ class Merge:
     def apply_event(self, source: str, event_type: str, obj: api.Pod, now: float) -> MergedDelivery:
         """Take one change: ADDED, MODIFIED or DELETED, as a watch names them."""
         state = self._sources.setdefault(source, _SourcePods())
-        if event_type != "DELETED" and (other := self._elsewhere(obj)) is not None:
-            return MergedDelivery(elsewhere=(other,))
         changes = _Changes(source)
         uid = object_uid(obj)
         state.unknown.discard(uid)
@@ -203,8 +194,11 @@ class Merge:
             self._merge_one(state, changes, pod.uid, now)
         return changes.merged(first=False)
 
-    def _elsewhere(self, obj: api.Pod) -> Mapping[str, object] | None:
-        """Name, namespace and node of a pod that is not bound to this node; else None."""
+    def elsewhere(self, obj: api.Pod) -> Mapping[str, object] | None:
+        """Name, namespace and node of a pod that is not bound to this node; else None.
+
+        An API that ignores the selector has the pods of all nodes: they must be left out.
+        """
         spec = obj.get("spec") if isinstance(obj, Mapping) else None
         node = spec.get("nodeName") if isinstance(spec, dict) else self._node_name
         if not self._node_name or node == self._node_name:
@@ -287,13 +281,7 @@ class _Changes:
         message = f"Error validating pod {pod.description} from {self.source}{why}"
         self._refused.append(RefusedPod(pod, message))
 
-    def merged(
-        self,
-        *,
-        first: bool,
-        malformed: Iterable[str] = (),
-        elsewhere: Iterable[Mapping[str, object]] = (),
-    ) -> MergedDelivery:
+    def merged(self, *, first: bool, malformed: Iterable[str] = ()) -> MergedDelivery:
         operations = [
             PodOperation(op, self.source, tuple(self._pods[op]))
             for op in _ORDER
@@ -305,9 +293,7 @@ class _Changes:
             operations.append(
                 PodOperation(Op.RECONCILE, self.source, tuple(self._pods[Op.RECONCILE]))
             )
-        return MergedDelivery(
-            tuple(operations), tuple(self._refused), tuple(malformed), tuple(elsewhere)
-        )
+        return MergedDelivery(tuple(operations), tuple(self._refused), tuple(malformed))
 
 
 def _visible(names: Mapping[str, list[str]]) -> set[str]:
