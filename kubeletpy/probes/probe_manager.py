@@ -95,12 +95,6 @@ def report(probe: Probe) -> schedule.ProbeReport:
     )
 
 
-def field_of(probe: Probe) -> api.Probe:
-    """Return the probe as the container's spec has it."""
-    found: api.Probe = probe.container.get(schedule.FIELDS[probe.spec.kind], {})  # type: ignore[assignment]
-    return found
-
-
 HOLD_S = 1.0
 """Seconds after which a probe that still runs no longer keeps its slot."""
 
@@ -314,7 +308,8 @@ class KubeProbeManager:
     def _due(self, probe: Probe) -> None:
         probe.timer = None
         probe.queued = True
-        turns = self._commands if field_of(probe).get("exec") else self._connections
+        field = schedule.field_of(probe.container, probe.spec.kind)
+        turns = self._commands if field.get("exec") else self._connections
 
         def start() -> bool:
             probe.queued = False

@@ -28,7 +28,7 @@ from kubeletpy.probes.handlers.outcome import (
     go_seconds,
     resolve_port,
 )
-from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeFinding, ProbeKind, ProbeSpec
+from kubeletpy.probes.schedule import KEPT_MESSAGE, ProbeFinding, ProbeKind, ProbeSpec, field_of
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
 
@@ -234,7 +234,7 @@ class Prober:
 
     async def _run_probe(self, target: Target) -> Reply:
         """Probe the container. Raises HandlerError."""
-        probe: api.Probe = target.container.get(FIELDS[target.spec.kind], {})  # type: ignore[assignment]
+        probe = field_of(target.container, target.spec.kind)
         ports = target.container.get("ports") or ()
         timeout = target.spec.timeout
         if command := probe.get("exec"):

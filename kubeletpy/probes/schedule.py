@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
@@ -49,6 +49,13 @@ FIELDS: Mapping[ProbeKind, str] = {
     ProbeKind.READINESS: "readinessProbe",
     ProbeKind.LIVENESS: "livenessProbe",
 }
+
+
+def field_of(container: api.Container, kind: ProbeKind) -> api.Probe:
+    """Return the probe of a kind as the container's spec has it."""
+    return cast(api.Probe, container.get(FIELDS[kind], {}))
+
+
 _INITIAL = {
     ProbeKind.STARTUP: ProbeOutcome.UNKNOWN,
     ProbeKind.READINESS: ProbeOutcome.FAILURE,

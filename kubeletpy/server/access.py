@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubeletpy.base.api.types import JSON
@@ -172,7 +173,7 @@ class Access:
             return True
         for subresource in subresources:
             key = (identity, verb, subresource)
-            if await self._decisions.get(key, lambda key=key: self._review_access(*key)):  # type: ignore[misc]
+            if await self._decisions.get(key, partial(self._review_access, *key)):
                 return True
         return False
 

@@ -14,7 +14,6 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import ClientConnectionResetError, web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, TlsInUse
 
@@ -94,13 +93,8 @@ async def _complete_head(_request: web.Request, response: web.StreamResponse) ->
         response.with_traceback(None)
 
 
-_CLIENT_ERRORS = (
-    HttpProcessingError,
-    web.RequestPayloadError,
-    web.PayloadAccessError,
-    ClientConnectionResetError,
-)
-"""Anyone who reaches a port can send invalid HTTP, or leave before the answer."""
+_CLIENT_ERRORS = (web.RequestPayloadError, web.PayloadAccessError, ClientConnectionResetError)
+"""Anyone who reaches a port can send an invalid body, or leave before the answer."""
 
 
 class _RequestHandler(web.RequestHandler):
@@ -127,10 +121,7 @@ class _RequestHandler(web.RequestHandler):
         """Log an error unless a client has caused it."""
         error = kw.get("exc_info")
         if isinstance(error, _CLIENT_ERRORS):
-            log.debug(
-                "a client sent something other than an HTTP request, or has disconnected",
-                extra={"error": type(error).__name__},
-            )
+            _log_client_error(error)
         else:
             super().log_exception(*args, **kw)
 
@@ -144,7 +135,7 @@ class _RequestHandler(web.RequestHandler):
         """The answer to a request that is no HTTP, or whose handler failed."""
         if status == HTTPStatus.BAD_REQUEST and self.transport is not None:
             # aiohttp would answer with a head of its own
-            self.log_exception(exc_info=exc)
+            _log_client_error(exc)
             self.transport.write(_invalid(message or ""))
             answer: web.StreamResponse = SentResponse()
         else:
@@ -152,6 +143,13 @@ class _RequestHandler(web.RequestHandler):
         if exc is not None:
             exc.with_traceback(None)
         return answer
+
+
+def _log_client_error(error: BaseException | None) -> None:
+    log.debug(
+        "a client sent something other than an HTTP request, or has disconnected",
+        extra={"error": type(error).__name__},
+    )
 
 
 def _invalid(message: str) -> bytes:
