@@ -72,7 +72,7 @@ class ExplainServer(Component):
     code: ClassVar[Sequence[str]] = ("aiohttp.web", "kubeletpy.base.wire.http_server")
 
     path: Path
-    """Of the socket."""
+    """The path of the socket."""
     snapshots: Snapshots
     traces: Traces
     """The spans of pods, for their timelines."""

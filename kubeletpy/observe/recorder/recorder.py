@@ -22,14 +22,16 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component
 from kubeletpy.base.version import VERSION
 from kubeletpy.metrics.trace.model import PodTrace, Span
-from kubeletpy.observe.recorder.codec import SHARED, encode, encode_fields
 from kubeletpy.observe.recorder.files import RecordingFiles
 from kubeletpy.observe.recorder.model import (
     FORMAT,
+    SHARED,
     Changes,
     LineKind,
     MachineState,
     effects_output,
+    encode,
+    encode_fields,
     machine_state,
     plan_output,
 )

@@ -14,12 +14,14 @@ from typing import Any
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.observe.explain.texts import milliseconds, one_line
-from kubeletpy.observe.recorder.codec import BadRecording, decode_fields, decode_shared
 from kubeletpy.observe.recorder.model import (
     EVENTS,
     FORMAT,
+    BadRecording,
     LineKind,
     MachineState,
+    decode_fields,
+    decode_shared,
     effects_output,
     plan_output,
     restored_machine,

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step
-from kubeletpy.observe.recorder.codec import (
+from kubeletpy.observe.recorder.model import (
     BadRecording,
     decode,
     decode_fields,
