@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from kubeletpy.metrics.trace.model import Chapter, PodTrace, Span, Step, TraceCall
+from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.gather import explain, line
-from kubeletpy.observe.explain.model import Exit, Timeline, from_json, timeline
-from kubeletpy.observe.explain.texts import duration, milliseconds, one_line
+from kubeletpy.observe.explain.model import Timeline, from_json, timeline
 from kubeletpy.pods.runtime_status import Decision, ProbeOutcome, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
@@ -45,22 +44,6 @@ def test_a_node_on_which_everything_works_has_no_such_paragraphs() -> None:
     setting = {"name": "a", "value": "b\n", "consequence": "none"}
     assert render.notices([setting]) == "\nSet without effect\n  a=b: none\n"
     assert render.troubles(["x\ny"]) == "\nDoes not work\n  x y\n"
-
-
-def test_the_complete_text() -> None:
-    text = render.pod(as_json(explain(facts(**crash()))))
-    lines = text.split("\n")
-    assert lines[0].startswith("default/web: not running: container main keeps exiting")
-    assert "\nWaits for\n  crash backoff  main  until " in text
-    assert " (in 14s)  CrashLoopBackOff: back-off 20s\n" in text
-    assert "\nLast errors\n  8s ago  sync failed  no answer\n" in text
-    assert (
-        "\nLast decisions\n"
-        "  6s ago   3 times  start container main       it exited\n"
-        "  30s ago           create sandbox, attempt 0  the pod has no sandbox\n"
-    ) in text
-    assert "Ended runs\n  main  exit code 3 Error  20s ago" in text
-    assert "\x1b" not in text
 
 
 def test_probes_and_their_messages() -> None:
@@ -102,13 +85,7 @@ def test_probes_and_their_messages() -> None:
     assert "\x1b" not in text
 
 
-def test_colors_only_on_request() -> None:
-    view = as_json(explain(facts(**crash())))
-    assert "\x1b[31m" in render.pod(view, colors=True)
-    lines = [as_json(line(facts())), as_json(line(facts(**crash())))]
-    assert "\x1b[31m" in render.pods(lines, colors=True)
-    plain = render.pods(lines)
-    assert plain.split("\n")[1] == "default/web  running and ready, for 20s"
+def test_a_node_without_pods() -> None:
     assert render.pods([]) == "no pods on this node\n"
 
 
@@ -139,48 +116,9 @@ def start() -> PodTrace:
     return trace
 
 
-def drawn(trace: PodTrace | None = None, **more: Any) -> Timeline:
-    found = timeline(trace or start(), OFFSET, OFFSET + 9.9, 12.0, **more)
+def drawn() -> Timeline:
+    found = timeline(start(), OFFSET, OFFSET + 9.9, 12.0)
     return from_json(json.loads(json.dumps(to_builtins(found))))
-
-
-def test_the_waterfall_begins_when_the_pod_was_first_seen() -> None:
-    found = drawn().start
-    assert [(p.name, round(p.start, 3), round(p.end, 3)) for p in found.spans] == [
-        ("wait for its worker", 0.0, 0.1),
-        ("volumes", 0.1, 0.11),
-        ("RunPodSandbox", 0.11, 0.3),
-        ("pull image", 0.15, 0.25),
-        ("PodSandboxStatus", 0.3, 0.31),
-        ("write status", 0.48, 0.5),
-    ]
-    assert found.total == pytest.approx(0.5)
-    assert found.began == pytest.approx(OFFSET + 9.9)
-
-
-def test_runs_of_init_containers_are_part_of_the_start() -> None:
-    ran = Exit("first", 0, 0, "Completed", "", OFFSET + 10.25, OFFSET + 10.3)
-    later = Exit("first", 0, 0, "Completed", "", OFFSET + 20, OFFSET + 21)
-    names = [(p.name, p.detail) for p in drawn(inits=[ran, later]).start.spans]
-    assert names.count((TraceCall.INIT_RUNS, "first")) == 1
-
-
-def test_open_spans_are_drawn_to_the_present() -> None:
-    trace = start()
-    trace.chapter = Chapter.END
-    trace.open[1] = Span(TraceCall.STOP_CONTAINER, "main", 11.0, until=41.0)
-    end = drawn(trace).end
-    assert end is not None
-    assert end.total is None
-    (bar,) = end.spans
-    assert (bar.start, bar.end, bar.going_on) == (0.0, 1.0, True)
-    assert "1000 ms…" in render.text(drawn(trace))
-
-
-def test_a_pod_that_was_found_running_has_no_start() -> None:
-    trace = PodTrace("uid", "default", "web", 10.0)
-    found = drawn(trace).start
-    assert "found the pod's sandbox running" in found.note
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
@@ -191,23 +129,3 @@ def test_the_text_keeps_to_the_terminal(width: int) -> None:
     assert len(bars) == 6
     assert len({len(each) for each in bars}) == 1
     assert len(bars[0]) <= max(width, 66)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (0.44, "0.4s"), (9.96, "10s"), (59.7, "1m"), (192, "3m12s"), (10980, "3h3m"),
-     (400000, "4d"), (-1, "0s")],
-)  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_milliseconds_and_lines() -> None:
-    assert [milliseconds(s) for s in (0.0004, 0.012, 0.34, 12.34)] == [
-        "0.4 ms",
-        "12 ms",
-        "340 ms",
-        "12.3 s",
-    ]
-    assert one_line(EVIL) == "]0;owned FAKE LINE <script>"
-    assert one_line("x" * 500, 10) == "x" * 9 + "…"
