@@ -15,12 +15,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import grpc
 import pytest
 
 from tools.env import debian, machine_abilities
@@ -288,16 +286,5 @@ def _take_back(instance: Containerd) -> None:
     """Bring a containerd back to life if a test killed or stopped it, and remove its pods."""
     instance.resume()
     instance.start()
-    notes: list[str] = []
-    # before the first of its calls has run out of time: what does not answer is seen while it waits
-    check = threading.Timer(45, lambda: notes.append(instance.stuck()))
-    check.start()
     with RawRuntime(instance.socket) as raw:
-        try:
-            raw.remove_all()
-        except grpc.RpcError as error:
-            for note in notes:
-                error.add_note(note)
-            raise
-        finally:
-            check.cancel()
+        raw.remove_all()

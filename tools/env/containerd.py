@@ -19,7 +19,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from tools.env import containerd_config as config
-from tools.env import stuck
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
 from tools.env.machine_abilities import ADDRESS_TRANSLATION, FOUND
@@ -188,10 +187,6 @@ class Containerd:
         if not left:
             shutil.rmtree(self.directory, ignore_errors=True)
         return left
-
-    def stuck(self) -> str:
-        """Report of the calls that it waits for (:mod:`tools.env.stuck`)."""
-        return stuck.report(self.pid, self.log, self.directory) if self.pid else "it does not run"
 
     def ctr(self, *arguments: str | Path) -> str:
         """Run ctr on the CRI's namespace and return its output."""

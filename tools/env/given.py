@@ -51,10 +51,6 @@ class GivenRuntime(Containerd):
                 self._abilities = abilities(raw)
         return self._abilities
 
-    def stuck(self) -> str:
-        """A hint only: calls inside a runtime of somebody else's can't be inspected."""
-        return "what it is waiting for may be in its own log"
-
     def start(self, sandbox_image: str = PAUSE) -> None:
         """Start the program as it ran before, if it does not run, and wait until it is ready."""
         del sandbox_image  # the runtime's own setting

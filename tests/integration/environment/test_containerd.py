@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import grpc
@@ -77,28 +75,6 @@ def test_a_paused_daemon_answers_again_after_resume(containerd2: Containerd) -> 
         assert error.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
         containerd2.resume()
         assert raw.version()[0] == "containerd"
-
-
-def test_goroutines_of_a_stuck_containerd_are_shown(
-    containerd: Containerd, cgroup_root: str
-) -> None:
-    with RawRuntime(containerd.socket) as raw:
-        config = raw.sandbox_config("pod", cgroup_parent=f"{cgroup_root}/pod")
-        sandbox = raw.run_sandbox(config)
-        shim = next(pid for pid, line in command_lines() if "-id" in line and sandbox in line)
-        os.kill(shim, signal.SIGSTOP)
-        stop = pb.StopPodSandboxRequest(pod_sandbox_id=sandbox)
-        call = raw.runtime.StopPodSandbox.future(stop, timeout=60)
-        try:
-            found = wait_until(
-                lambda: text if "criService" in (text := containerd.stuck()) else "", "the call"
-            )
-        finally:
-            os.kill(shim, signal.SIGCONT)
-        call.result()
-    assert ".StopPodSandbox(" in found
-    assert f"{shim} " in found
-    assert ": T (stopped)" in found
 
 
 @pytest.mark.needs("address translation")
