@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from bench import pressure
 from bench.floor import Floor, Step
 from bench.manifests import NAMESPACE, manifest
 from bench.results import Results, Row
@@ -23,7 +22,6 @@ from bench.usage import cpu_seconds, memory
 from bench.watching import READY
 from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.remote.client import RemoteRuntime
-from tools.env.kernel_limits import hierarchy
 
 SETTLE = 0.5
 """Seconds after a burst in which the agent's late work still counts as the burst's."""
@@ -45,21 +43,19 @@ class Plan:
     idle_seconds: float
     parallel: tuple[int, ...]
     """Degrees of parallelism for the floor to choose from; a single one is taken as is."""
-    crossings: int
-    """Pods that take too much memory."""
     after_start: float = 10.0
     """Seconds from a start on in which the agent's CPU time is measured."""
 
 
-FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12), 6)
-QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,), 1, after_start=2.0)
-TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,), 0)
+FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12))
+QUICK = Plan(2, 4, ((5, 2),), 5, 3.0, (4,), after_start=2.0)
+TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,))
 """One of several turns with another agent."""
 
 
 def many(bursts: Sequence[int]) -> Plan:
     """Two bursts of each of these numbers of pods, then the idle node with the most of them."""
-    return Plan(1, 4, tuple((pods, 2) for pods in bursts), max(bursts), 60.0, (4,), 0)
+    return Plan(1, 4, tuple((pods, 2) for pods in bursts), max(bursts), 60.0, (4,))
 
 
 @dataclass(slots=True)
@@ -117,7 +113,6 @@ class Bench:
         for pods, rounds in plan.bursts:
             await self._burst(pods, rounds)
         await self._idle()
-        await self._pressure()
 
     async def _starts(self) -> None:
         self._say("process start to node Ready")
@@ -309,24 +304,6 @@ class Bench:
         self._row(Row("agent RSS at most", pods, "MB", [taken.peak / 1e6]))
         await self._floor.remove(raw)
         await self._subject.remove(ours)
-
-    async def _pressure(self) -> None:
-        """How soon a pod ends that takes more memory than a node can spare that has little."""
-        if not self._plan.crossings:
-            return
-        if not hierarchy("memory").is_dir():
-            self._say("no memory cgroups: when a threshold is crossed can't be seen")
-            return
-        self._say("a pod that takes too much memory")
-        await self._stand.stop_agent()
-        self._stand.configure(pressure.settings(self._stand.directory))
-        await self._stand.start_agent()
-        found = await pressure.crossings(self._stand, self._plan.crossings)
-        for what, seconds in found.items():
-            aim = pressure.AIM_S * 1000 if what == pressure.ENDED else None
-            self._row(
-                Row(f"memory {what}", 1, "ms", [s * 1000 for s in seconds], aim=aim, aim_on="value")
-            )
 
     def _exit_row(self, pods: int, agent: list[float], floor: list[float]) -> None:
         aim = (50.0 if self._events else 1100.0) if pods == 1 else None
