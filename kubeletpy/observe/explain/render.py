@@ -84,69 +84,62 @@ def pod(view: View, *, colors: bool = False) -> str:
 
 def _facts(view: View, now: float) -> str:
     worker = view["worker"]
-    state = worker["state"]
-    if worker["since"] is not None:
-        state += f" for {texts.duration(now - worker['since'])}"
+    state = f"{worker['state']} {_lasts(worker['since'], now)}".rstrip()
     if worker["stage"]:
         state += ", a sync runs"
     ending = worker["state"] in (WorkerState.TERMINATING, WorkerState.TERMINATED)
     if ending and worker["grace"] is not None:
         state += f", grace period {worker['grace']}s"
-    rows = []
-    if view["first_seen"] is not None:
-        rows.append(("Since", texts.since(view["first_seen"], now)))
-    if view["hint"]:
-        rows.append(("To do", texts.one_line(view["hint"], MAX_VERDICT)))
-    if view["final"]:
-        rows.append(("Final", "this pod is not tried again: what owns it, or you, make another"))
-    rows.append(("Worker", state))
-    if worker["next_sync_at"] is not None:
-        rows.append(
-            ("Next sync", f"{texts.until(worker['next_sync_at'], now)}, or on the next event")
-        )
-    ready = "Ready" if view["ready"] else "not Ready"
-    rows.append(("Status", f"{view['phase']}, {ready}"))
-    if view["pod_ips"]:
-        rows.append(("Address", ", ".join(view["pod_ips"])))
-    rows.append(("UID", view["uid"] + (" (static pod)" if view["static"] else "")))
-    return "\n".join(f"  {name:<10} {texts.one_line(text, MAX_VERDICT)}" for name, text in rows)
+    first, due = view["first_seen"], worker["next_sync_at"]
+    final = "this pod is not tried again: what owns it, or you, make another"
+    rows = {
+        "Since": "" if first is None else texts.since(first, now),
+        "To do": view["hint"],
+        "Final": final if view["final"] else "",
+        "Worker": state,
+        "Next sync": "" if due is None else f"{texts.until(due, now)}, or on the next event",
+        "Status": f"{view['phase']}, {'' if view['ready'] else 'not '}Ready",
+        "Address": ", ".join(view["pod_ips"]),
+        "UID": view["uid"] + (" (static pod)" if view["static"] else ""),
+    }
+    return "\n".join(
+        f"  {name:<10} {texts.one_line(text, MAX_VERDICT)}" for name, text in rows.items() if text
+    )
+
+
+def _lasts(since: float | None, now: float) -> str:
+    return "" if since is None else f"for {texts.duration(now - since)}"
 
 
 def render_waits(found: Sequence[View], now: float) -> str:
     """Return a table of what a pod waits for, and until when, or "" if it waits for nothing."""
     rows = []
     for wait in found:
-        when = []
-        if wait["since"] is not None:
-            when.append(f"for {texts.duration(now - wait['since'])}")
-        if wait["until"] is not None:
-            when.append(
-                f"until {texts.clock_time(wait['until'], now)} ({texts.until(wait['until'], now)})"
-            )
-        rows.append((wait["kind"], wait["subject"], ", ".join(when), wait["why"]))
+        end = wait["until"]
+        ends = "" if end is None else _until(end, now)
+        when = ", ".join(filter(None, (_lasts(wait["since"], now), ends)))
+        rows.append((wait["kind"], wait["subject"], when, wait["why"]))
     return _table("Waits for", rows)
+
+
+def _until(end: float, now: float) -> str:
+    return f"until {texts.clock_time(end, now)} ({texts.until(end, now)})"
 
 
 def _actions(actions: Sequence[View], now: float) -> str:
     rows = []
     for action in actions:
-        end = (
-            ""
-            if action["until"] is None
-            else f"at most until {texts.clock_time(action['until'], now)}"
-        )
-        rows.append(
-            (action["what"], action["subject"], f"for {texts.duration(now - action['since'])}", end)
-        )
+        end = action["until"]
+        most = "" if end is None else f"at most until {texts.clock_time(end, now)}"
+        rows.append((action["what"], action["subject"], _lasts(action["since"], now), most))
     return _table("Is doing", rows)
 
 
 def _containers(containers: Sequence[View], now: float) -> str:
     rows = []
     for view in containers:
-        state = f"{view['state']} {view['reason']}"  # gaps are closed in the table
-        if view["since"] is not None and view["state"] == ContainerStateKey.RUNNING:
-            state += f" for {texts.duration(now - view['since'])}"
+        lasts = _lasts(view["since"], now) if view["state"] == ContainerStateKey.RUNNING else ""
+        state = f"{view['state']} {view['reason']} {lasts}"  # gaps are closed in the table
         ready = "ready" if view["ready"] else "not ready"
         often = texts.restarts(view["restarts"])
         rows.append((view["name"], view["kind"], state, ready, often, view["image"]))
@@ -165,7 +158,7 @@ def _held_table(held: Sequence[View]) -> str:
 def _probes(probes: Sequence[View], now: float) -> str:
     rows = []
     for probe in probes:
-        found = "not run yet" if not probe["last"] else f"last {probe['last']}"
+        found = f"last {probe['last']}" if probe["last"] else "not run yet"
         if probe["last"] and probe["last"] != probe["settled"]:
             found += f", {probe['streak']} of {probe['threshold']}"
         when = "" if probe["at"] is None else texts.ago(probe["at"], now)
@@ -178,23 +171,22 @@ def _probes(probes: Sequence[View], now: float) -> str:
 def _exits(exits: Sequence[View], now: float) -> str:
     rows = []
     for one in exits[:MAX_EXITS]:
-        when = "" if one["finished_at"] is None else texts.ago(one["finished_at"], now)
-        ran = ""
-        if one["started_at"] is not None and one["finished_at"] is not None:
-            ran = f"after {texts.duration(one['finished_at'] - one['started_at'])}"
+        started, finished = one["started_at"], one["finished_at"]
+        when = "" if finished is None else texts.ago(finished, now)
+        known = started is not None and finished is not None
+        ran = f"after {texts.duration(finished - started)}" if known else ""
         attempt = "" if one["attempt"] is None else f"run {one['attempt'] + 1}"
-        how = f"exit code {one['exit_code']} {one['reason']}".strip()
+        how = f"exit code {one['exit_code']} {one['reason']}"
         rows.append((one["container"], attempt, how, when, ran, one["message"]))
     return _table("Ended runs", rows)
 
 
 def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str:
+    timed = [(one["last_at"] or one["at"], one) for one in entries]
     rows = []
-    newest = sorted(entries, key=lambda one: one["last_at"] or one["at"], reverse=True)
-    for entry in newest[:limit]:
-        times = f"{entry['count']} times" if entry["count"] > 1 else ""
-        when = texts.ago(entry["last_at"] or entry["at"], now)
-        rows.append((when, times, entry["what"], entry["why"]))
+    for at, one in sorted(timed, key=lambda each: each[0], reverse=True)[:limit]:
+        times = f"{one['count']} times" if one["count"] > 1 else ""
+        rows.append((texts.ago(at, now), times, one["what"], one["why"]))
     return _table(title, rows)
 
 
@@ -202,12 +194,12 @@ def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table: columns are as wide as they need to be, and empty ones are left out."""
     if not rows:
         return ""
-    clean = [tuple(texts.one_line(cell, MAX_CELL) for cell in row) for row in rows]
-    used = sorted({index for row in clean for index, cell in enumerate(row) if cell})
-    widths = {index: max(len(row[index]) for row in clean) for index in used}
+    clean = [[texts.one_line(cell, MAX_CELL) for cell in row] for row in rows]
+    columns = [column for column in zip(*clean, strict=True) if any(column)]
+    widths = [max(map(len, column)) for column in columns]
     lines = [
-        "  " + "  ".join(f"{row[index]:<{widths[index]}}" for index in used).rstrip()
-        for row in clean
+        "  " + "  ".join(f"{cell:<{wide}}" for cell, wide in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
     ]
     return "\n".join([title, *lines])
 
