@@ -192,9 +192,7 @@ class VolumeManager(Component):
             while self.state.has(uid):
                 failure = self._backoffs.of_unpublish(uid)
                 if failure is not None:
-                    raise claims.OperationFailed(
-                        claims.FailureOutcome.UNCERTAIN, failure.message, call=failure.call
-                    )
+                    raise claims.maybe_done(failure.message, call=failure.call)
                 happened.clear()
                 try:
                     async with asyncio.timeout_at(until):
@@ -482,7 +480,7 @@ class VolumeManager(Component):
         except Exception as error:  # a plugin's bug must not stop all other volumes
             log.exception("volume operation broke", extra={"call": operation.call})
             why = str(exhausted(error) or f"{type(error).__name__}: {error}")
-            failed = claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, why)
+            failed = claims.maybe_done(why)
         finally:
             state.running.pop(operation.key, None)
         now = self._loop.time()

@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.volumes.claims.model import OperationFailed, VolumeSpec, WaitCause, Waits
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import ShownNode, pod, spec, volume_manager
+from tests.unit.volumes.claim_objects import ObservedNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time
 
 VOLUMES = ("va", "vb")
@@ -24,8 +24,8 @@ class Node:
         self.disk = disk
         self.plugin = SimulatedPlugin(disk, random.Random(seed))
         self.woken: list[str] = []
-        shown = ShownNode(frozenset())
-        self.manager = volume_manager(self.plugin, shown, changed=self.woken.append)
+        observed = ObservedNode(frozenset())
+        self.manager = volume_manager(self.plugin, observed, changed=self.woken.append)
 
     def dies_at_call(self, number: int) -> None:
         """Have the agent killed in the middle of a call."""

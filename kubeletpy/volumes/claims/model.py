@@ -369,6 +369,21 @@ class OperationFailed(CausedError):
         self.call = call
 
 
+def not_done(message: str, *, event_word: str = "", call: str = "") -> OperationFailed:
+    """The error of an operation that had no effect."""
+    return OperationFailed(FailureOutcome.FINAL, message, event_word=event_word, call=call)
+
+
+def maybe_done(message: str, *, event_word: str = "", call: str = "") -> OperationFailed:
+    """The error of an operation that may have had an effect."""
+    return OperationFailed(FailureOutcome.UNCERTAIN, message, event_word=event_word, call=call)
+
+
+def not_tried(message: str, *, call: str = "") -> OperationFailed:
+    """The error of an operation that was not even attempted."""
+    return OperationFailed(FailureOutcome.TRANSIENT, message, call=call)
+
+
 class FilesystemMismatch(OperationFailed):
     """A disk could not be mounted: its file system is not the one that its volume specifies."""
 

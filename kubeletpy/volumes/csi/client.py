@@ -8,7 +8,7 @@ docs/reference/behaviour-storage.md, sk, sg.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -38,6 +38,7 @@ CAPABILITIES_S = 60.0
 STATS_S = 30.0
 
 _RPC = csi.NodeServiceCapability.RPC
+_TOKENS = "serviceAccount.tokens"
 _SECRET_LENGTH = 4
 """Shorter values are not searched for in errors: they would match everywhere."""
 
@@ -65,10 +66,9 @@ class NodeClient:
 
     async def info(self) -> NodeInfo:
         """The node as the driver sees it. Raises OperationFailed."""
-        answer = await self._call(
-            "NodeGetInfo", csi.NodeGetInfoRequest(), csi.NodeGetInfoResponse, self.until()
-        )
-        return self._read("NodeGetInfo", messages.node_info, answer)
+        request = csi.NodeGetInfoRequest()
+        answer = await self._call(request, csi.NodeGetInfoResponse, self.until())
+        return self._read(messages.node_info, answer)
 
     async def stages(self, until: float) -> bool:
         """Whether volumes are staged. Raises OperationFailed."""
@@ -82,10 +82,7 @@ class NodeClient:
         """Stage a volume for the node (NodeStageVolume). Raises OperationFailed."""
         multi = _RPC.SINGLE_NODE_MULTI_WRITER in await self._can(until)
         request = self._made(lambda: messages.stage(volume, staging, multi_writer=multi))
-        kind = csi.NodeStageVolumeResponse
-        await self._call(
-            "NodeStageVolume", request, kind, until, volume.secrets, migrated=volume.migrated
-        )
+        await self._call(request, csi.NodeStageVolumeResponse, until, volume)
 
     async def publish(
         self, volume: CsiVolume, staging: str, target: str, *, read_only: bool, until: float
@@ -100,26 +97,21 @@ class NodeClient:
                 volume, staging, target, read_only=read_only, multi_writer=multi
             )
         )
-        kind = csi.NodePublishVolumeResponse
-        hidden = {**volume.secrets, **_tokens(volume.context)}
-        await self._call(
-            "NodePublishVolume", request, kind, until, hidden, migrated=volume.migrated
-        )
+        await self._call(request, csi.NodePublishVolumeResponse, until, volume)
 
     async def unpublish(self, handle: str, target: str, until: float) -> None:
         """Unpublish a volume from a pod (NodeUnpublishVolume). Raises OperationFailed."""
         request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
-        await self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse, until)
+        await self._call(request, csi.NodeUnpublishVolumeResponse, until)
 
     async def unstage(self, handle: str, staging: str, until: float) -> None:
         """Unstage a volume from the node (NodeUnstageVolume). Raises OperationFailed."""
         request = csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=staging)
-        await self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse, until)
+        await self._call(request, csi.NodeUnstageVolumeResponse, until)
 
     async def expand(self, volume: CsiVolume, path: str, staging: str, size: int) -> int:
         """NodeExpandVolume to ``size`` bytes; returns the new size. Raises ExpansionFailed."""
-        until, method = self.until(), "NodeExpandVolume"
-        call = f"{method} of driver {self.driver}"
+        until, call = self.until(), f"NodeExpandVolume of driver {self.driver}"
         try:
             can = await self._can(until)
             if _RPC.EXPAND_VOLUME not in can:
@@ -129,10 +121,7 @@ class NodeClient:
             request = self._made(
                 lambda: messages.expand(volume, path, staging, size, multi_writer=multi)
             )
-            kind = csi.NodeExpandVolumeResponse
-            answer = await self._timed_call(
-                method, request, kind, until, volume.secrets, migrated=volume.migrated
-            )
+            answer = await self._timed_call(request, csi.NodeExpandVolumeResponse, until, volume)
         except PluginCallFailed as error:
             problem = messages.expansion_problem(error.code, answered=error.answered)
             raise ExpansionFailed(problem, str(error), call=error.call) from None
@@ -149,12 +138,9 @@ class NodeClient:
         if _RPC.GET_VOLUME_STATS not in can:
             return None
         request = csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path)
-        method = "NodeGetVolumeStats"
-        answer = await self._call(method, request, csi.NodeGetVolumeStatsResponse, until)
+        answer = await self._call(request, csi.NodeGetVolumeStatsResponse, until)
         health = _RPC.VOLUME_CONDITION in can
-        return self._read(
-            method, lambda found: messages.volume_stats(found, condition=health), answer
-        )
+        return self._read(lambda found: messages.volume_stats(found, condition=health), answer)
 
     async def health(
         self, handle: str, path: str, staging: str
@@ -172,17 +158,17 @@ class NodeClient:
             volume_publish_path=path,
             staging_target_path=staging if _RPC.STAGE_UNSTAGE_VOLUME in can else "",
         )
-        method, kind = "NodeGetVolumeHealth", csi.NodeGetVolumeHealthResponse
-        return messages.volume_health(await self._call(method, request, kind, until))
+        answer = await self._call(request, csi.NodeGetVolumeHealthResponse, until)
+        return messages.volume_health(answer)
 
     async def storage_health(self) -> list[api.JSON] | None:
         """NodeGetStorageHealth; None: the driver does not report it. Raises OperationFailed."""
         until = asyncio.get_running_loop().time() + STATS_S
         if _RPC.GET_STORAGE_HEALTH not in await self._can(until):
             return None
-        request, method = csi.NodeGetStorageHealthRequest(), "NodeGetStorageHealth"
-        answer = await self._call(method, request, csi.NodeGetStorageHealthResponse, until)
-        return self._read(method, messages.storage_health, answer)
+        request = csi.NodeGetStorageHealthRequest()
+        answer = await self._call(request, csi.NodeGetStorageHealthResponse, until)
+        return self._read(messages.storage_health, answer)
 
     def until(self) -> float:
         """The deadline of an operation that starts now (event-loop time)."""
@@ -194,7 +180,7 @@ class NodeClient:
             return self._capabilities
         request, kind = csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
         try:
-            answer = await self._timed_call("NodeGetCapabilities", request, kind, until)
+            answer = await self._timed_call(request, kind, until)
         except PluginCallFailed as error:
             raise OperationFailed(FailureOutcome.TRANSIENT, str(error), call=error.call) from None
         self._capabilities = messages.capabilities(answer)
@@ -202,35 +188,27 @@ class NodeClient:
         return self._capabilities
 
     async def _call(
-        self,
-        method: str,
-        request: Message,
-        kind: type[Answer],
-        until: float,
-        secrets: Mapping[str, str] | None = None,
-        *,
-        migrated: bool = False,
+        self, request: Message, kind: type[Answer], until: float, volume: CsiVolume | None = None
     ) -> Answer:
+        """Make a call, whose name is that of its answer. Raises OperationFailed."""
         try:
-            return await self._timed_call(method, request, kind, until, secrets, migrated=migrated)
+            return await self._timed_call(request, kind, until, volume)
         except PluginCallFailed as error:
             outcome = messages.outcome_of(error.code, answered=error.answered)
             raise OperationFailed(outcome, str(error), call=error.call) from None
 
     async def _timed_call(
-        self,
-        method: str,
-        request: Message,
-        kind: type[Answer],
-        until: float,
-        secrets: Mapping[str, str] | None = None,
-        *,
-        migrated: bool = False,
+        self, request: Message, kind: type[Answer], until: float, volume: CsiVolume | None = None
     ) -> Answer:
-        """Make a call and record its code and duration. Raises PluginCallFailed."""
-        loop = asyncio.get_running_loop()
-        start, code = loop.time(), "Canceled"
-        hidden = [value for value in (secrets or {}).values() if len(value) >= _SECRET_LENGTH]
+        """Make a call and record its code and duration. Raises PluginCallFailed.
+
+        ``volume``: its secrets, and tokens that are passed where others can see them, are hidden.
+        """
+        loop, method = asyncio.get_running_loop(), _method(kind.DESCRIPTOR.name)
+        start, code, hidden = loop.time(), "Canceled", list[str]()
+        if volume is not None:
+            tokens = (v for k, v in volume.context.items() if k.endswith(_TOKENS))
+            hidden = [v for v in (*volume.secrets.values(), *tokens) if len(v) >= _SECRET_LENGTH]
         try:
             within = max(until - start, 0.001)
             answer = await self._calls.call(method, request, kind, within, secrets=hidden)
@@ -241,7 +219,7 @@ class NodeClient:
             self._capabilities_until = float("-inf")  # the next to answer may be another version
             raise
         finally:
-            seconds = loop.time() - start
+            seconds, migrated = loop.time() - start, volume is not None and volume.migrated
             self._metrics.called(self.driver, method, code, seconds, migrated=migrated)
 
     def _made(self, make: Callable[[], Made]) -> Made:
@@ -250,8 +228,8 @@ class NodeClient:
         except ValueError as error:  # the object from the API is no valid CSI request
             raise OperationFailed(FailureOutcome.FINAL, f"driver {self.driver}: {error}") from None
 
-    def _read(self, method: str, read: Callable[[Answer], Made], answer: Answer) -> Made:
-        call = f"{method} of driver {self.driver}"
+    def _read(self, read: Callable[[Answer], Made], answer: Answer) -> Made:
+        call = f"{_method(answer.DESCRIPTOR.name)} of driver {self.driver}"
         try:
             return read(answer)
         except BadCsiAnswer as error:
@@ -259,6 +237,6 @@ class NodeClient:
             raise OperationFailed(FailureOutcome.UNCERTAIN, text, call=call) from None
 
 
-def _tokens(context: Mapping[str, str]) -> dict[str, str]:
-    """Tokens that are passed where others can see them."""
-    return {key: value for key, value in context.items() if key.endswith("serviceAccount.tokens")}
+def _method(answer: str) -> str:
+    """The name of a call, from that of its answer."""
+    return answer.removesuffix("Response")

@@ -189,7 +189,7 @@ class CsiPlugin(VolumePlugin):
             if not problem and rules.group_policy is None:
                 problem = f"CSIDriver {driver} has no fsGroupPolicy that is known"
             if problem:
-                raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, problem)
+                raise claims.not_tried(problem)
         from kubeletpy.volumes.csi.client import CsiVolume
 
         staging = ""
@@ -256,7 +256,7 @@ class CsiPlugin(VolumePlugin):
         """
         layout = self._staged(left)
         if problem := await on_disk(layout.what, layout.references):
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, problem)
+            raise claims.maybe_done(problem)
         for each in await on_disk(layout.what, layout.leftovers):
             log.warning("CSI volume was published to no pod", extra={"path": each.target})
             await self._unpublish(left, each)
@@ -293,9 +293,7 @@ class CsiPlugin(VolumePlugin):
     async def stats(self, left: claims.PublishedOnDisk) -> claims.VolumeStats | None:
         """The volume's usage. Raises OperationFailed."""
         if not (left.driver and left.handle):
-            raise claims.OperationFailed(
-                claims.FailureOutcome.TRANSIENT, left.damaged or "no driver is known"
-            )
+            raise claims.not_tried(left.damaged or "no driver is known")
         client = self._host.client(left.driver)
         return await client.stats(left.handle, self._published(left).measured)
 
@@ -384,10 +382,10 @@ class CsiPlugin(VolumePlugin):
                 await self._threads.run(disk.force_unmount, path)
         except TimeoutError:
             text = f"{path} could not be unmounted within {UNMOUNT_S:g}s"
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+            raise claims.maybe_done(text) from None
         except OSError as error:
             text = f"{path} could not be unmounted: {error.strerror}"
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+            raise claims.maybe_done(text) from None
         return "it was unmounted"
 
     async def _remove(self, layout: Layout, why: str) -> None:
@@ -395,7 +393,7 @@ class CsiPlugin(VolumePlugin):
             await on_disk(layout.what, layout.remove)
         except claims.OperationFailed as error:
             text = f"{why}, but its directory cannot be removed: {error.message}"
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text) from None
+            raise claims.maybe_done(text) from None
         self._host.fresh.discard(layout.target)
 
     def _unread(self, driver: str) -> claims.Waits:

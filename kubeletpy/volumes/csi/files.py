@@ -164,23 +164,28 @@ def _filesystem(paths: csi_objects.CsiPaths) -> Iterator[PublishedOnDisk]:
     for uid in _names(paths.pods):
         for name in _names(f"{paths.pods}/{uid}/volumes/{csi_objects.DIRECTORY}"):
             volume = paths.filesystem(uid, name)
-            data, damaged = _data(volume.data)
-            spec_name = data.spec_name or name
-            inline = data.lifecycle == csi_objects.EPHEMERAL
-            yield PublishedOnDisk(
-                plugin=csi_objects.PLUGIN,
-                unique_name=csi_objects.inline_unique_name(uid, spec_name)
-                if inline or damaged
-                else csi_objects.unique_name(data.driver, data.handle),
-                pod_uid=uid,
-                spec_name=spec_name,
-                path=volume.target,
-                driver=data.driver,
-                handle=data.handle,
-                lifecycle=csi_objects.EPHEMERAL if inline else csi_objects.PERSISTENT,
-                selinux_context=data.selinux,
-                damaged=damaged,
-            )
+            yield _published(uid, name, Mode.FILESYSTEM, volume.target, volume.data)
+
+
+def _published(uid: str, name: str, mode: Mode, path: str, file: str) -> PublishedOnDisk:
+    data, damaged = _data(file)
+    spec_name = data.spec_name or name
+    inline = data.lifecycle == csi_objects.EPHEMERAL
+    return PublishedOnDisk(
+        plugin=csi_objects.PLUGIN,
+        unique_name=csi_objects.inline_unique_name(uid, spec_name)
+        if inline or damaged
+        else csi_objects.unique_name(data.driver, data.handle),
+        pod_uid=uid,
+        spec_name=spec_name,
+        path=path,
+        mode=mode,
+        driver=data.driver,
+        handle=data.handle,
+        lifecycle=csi_objects.EPHEMERAL if inline else csi_objects.PERSISTENT,
+        selinux_context=data.selinux,
+        damaged=damaged,
+    )
 
 
 def _block(paths: csi_objects.CsiPaths) -> Iterator[PublishedOnDisk]:
@@ -197,20 +202,8 @@ def _block(paths: csi_objects.CsiPaths) -> Iterator[PublishedOnDisk]:
     for name in _names(f"{paths.block_root}/publish"):
         seen |= {(uid, name) for uid in _names(paths.block(name).publish_dir)}
     for uid, name in sorted(seen):
-        data, damaged = _data(paths.block(name).data)
-        yield PublishedOnDisk(
-            plugin=csi_objects.PLUGIN,
-            unique_name=csi_objects.inline_unique_name(uid, name)
-            if damaged
-            else csi_objects.unique_name(data.driver, data.handle),
-            pod_uid=uid,
-            spec_name=data.spec_name or name,
-            path=paths.block_link(uid, name),
-            mode=Mode.BLOCK,
-            driver=data.driver,
-            handle=data.handle,
-            damaged=damaged,
-        )
+        link = paths.block_link(uid, name)
+        yield _published(uid, name, Mode.BLOCK, link, paths.block(name).data)
 
 
 def _staged(paths: csi_objects.CsiPaths) -> Iterator[StagedOnDisk]:

@@ -177,9 +177,7 @@ class InTreePlugin(VolumePlugin):
         try:
             return await self.patient.run(work)
         except (OSError, UnsafePath) as error:
-            raise claims.OperationFailed(
-                claims.FailureOutcome.UNCERTAIN, str(error), call=call
-            ) from error
+            raise claims.maybe_done(str(error), call=call) from error
 
 
 def unmount_and_remove(path: str) -> None:
@@ -223,9 +221,7 @@ async def run(
     if path is None:
         package = f" (package {PACKAGES[program]})" if program in PACKAGES else ""
         message = f"{program} is not installed on this node{package}"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, event_word=event_word, call=call
-        )
+        raise claims.not_done(message, event_word=event_word, call=call)
     try:
         return (await run_program(Program(path, args), b"", timeout=timeout)).decode(
             errors="replace"
@@ -234,9 +230,7 @@ async def run(
         if error.exit_status in fine:
             return ""
         message = f"{program} {' '.join(args)}: {error}"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.UNCERTAIN, message, event_word=event_word, call=call
-        ) from error
+        raise claims.maybe_done(message, event_word=event_word, call=call) from error
 
 
 def _bind(source: str, target: str) -> None:
@@ -299,21 +293,19 @@ class Meters:
                 if answered:
                     return requested.result()
             except OSError as error:
-                raise claims.OperationFailed(
-                    claims.FailureOutcome.UNCERTAIN, str(error), call=call
-                ) from error
+                raise claims.maybe_done(str(error), call=call) from error
             text = f"no answer within {PATIENCE_S:g}s"
             log.warning(
                 "volumes are not measured until their file system answers",
                 extra={"call": call, "of": who, "hanging": len(self._hanging)},
             )
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text, call=call)
+            raise claims.maybe_done(text, call=call)
 
     def _check_hanging(self, who: str, call: str) -> None:
         """Raise OperationFailed if ``who`` or too many others do not answer."""
         if who in self._hanging:
             text = f"{who} still has not answered: {self._hanging[who]}"
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, text, call=call)
+            raise claims.maybe_done(text, call=call)
         if len(self._hanging) < MOST_HANGING:
             return
         named = ", ".join(list(self._hanging)[:_NAMED])
@@ -321,7 +313,7 @@ class Meters:
         if not self._full:
             self._full = True
             log.warning("volumes are not measured", extra={"call": call, "why": text})
-        raise claims.OperationFailed(claims.FailureOutcome.TRANSIENT, text, call=call)
+        raise claims.not_tried(text, call=call)
 
     def _returned(self, who: str, requested: asyncio.Future[T]) -> None:
         if not requested.cancelled():
@@ -364,9 +356,7 @@ class HostPathPlugin(InTreePlugin):
             await self.patient.run(partial(safe_path.prepare, path, kind))
         except (HostPathError, OSError) as error:
             message = f"hostPath {path}: {error}"
-            raise claims.OperationFailed(
-                claims.FailureOutcome.FINAL, message, call=f"check of {path}"
-            ) from error
+            raise claims.not_done(message, call=f"check of {path}") from error
         return claims.Published(path)
 
     async def unpublish(self, left: claims.PublishedOnDisk) -> None:

@@ -176,7 +176,7 @@ class DiskPlugin(InTreePlugin):
         found = await self.in_thread(partial(others, left.path), call)
         if found:
             message = f"{left.path} is still mounted by other references: {' '.join(found[:8])}"
-            raise claims.OperationFailed(claims.FailureOutcome.UNCERTAIN, message, call=call)
+            raise claims.maybe_done(message, call=call)
         await self.in_thread(partial(disk.force_unmount, left.path), call)
         await self.detach(left, left.path.removeprefix(f"{self.above(left.mode)}/"))
         await self.in_thread(partial(self._remove, left.path), f"removal of {left.path}")
@@ -314,16 +314,12 @@ async def format_and_mount(
     call = f"mount of {device}"
     if fs_type not in MKFS:
         message = f"fsType {fs_type!r} is not one of {', '.join(sorted(MKFS))}"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
-        )
+        raise claims.not_done(message, event_word=_EVENT_WORD, call=call)
     content = await content_of(device)
     if content.empty:
         if read_only:
             message = f"{device} is not formatted, and the volume is read-only"
-            raise claims.OperationFailed(
-                claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
-            )
+            raise claims.not_done(message, event_word=_EVENT_WORD, call=call)
         program, args = MKFS[fs_type]
         await run(
             program,
@@ -360,18 +356,14 @@ async def content_of(device: str) -> Content:
     path = await find_program(BLKID)
     if path is None:
         message = "blkid is not installed on this node (package util-linux)"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
-        )
+        raise claims.not_done(message, event_word=_EVENT_WORD, call=call)
     try:
         output = await run_program(Program(path, ("-p", "-o", "export", device)), b"")
     except ProgramFailed as error:
         if error.exit_status == _NOTHING_FOUND:
             return Content(empty=True)
         message = f"what is on {device} is not known: {error}"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, event_word=_EVENT_WORD, call=call
-        ) from error
+        raise claims.not_done(message, event_word=_EVENT_WORD, call=call) from error
     return read_blkid(output.decode(errors="replace"))
 
 
@@ -387,11 +379,8 @@ async def check(device: str) -> None:
         status = error.exit_status
         if status is not None and status & _UNCORRECTED:
             message = f"fsck found errors on {device} that it could not correct: {error}"
-            raise claims.OperationFailed(
-                claims.FailureOutcome.FINAL,
-                message,
-                event_word=_EVENT_WORD,
-                call=f"fsck of {device}",
+            raise claims.not_done(
+                message, event_word=_EVENT_WORD, call=f"fsck of {device}"
             ) from error
         if status == 1:
             log.warning("fsck has corrected errors", extra={"device": device})
@@ -404,9 +393,7 @@ async def grow(device: str, target: str) -> None:
     fs_type = (await content_of(device)).fs_type
     if fs_type not in GROW:
         message = f"{device} holds {fs_type or 'nothing'} that could grow"
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, call=f"file system resize of {device}"
-        )
+        raise claims.not_done(message, call=f"file system resize of {device}")
     program, *template = GROW[fs_type]
     paths = {"device": device, "path": target}
     args = [paths.get(each, each) for each in template]

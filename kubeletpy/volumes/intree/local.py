@@ -61,9 +61,7 @@ class LocalPlugin(DiskPlugin):
         is_disk = await self._is_disk(path, "MountVolume.MountDevice")
         if spec.mode is claims.Mode.BLOCK and not is_disk:
             message = f"{path} is no block device, and the volume's mode is Block"
-            raise claims.OperationFailed(
-                claims.FailureOutcome.FINAL, message, call=f"stat of {path}"
-            )
+            raise claims.not_done(message, call=f"stat of {path}")
         return path if is_disk else ""
 
     async def device(self, spec: claims.VolumeSpec) -> str:
@@ -103,12 +101,8 @@ class LocalPlugin(DiskPlugin):
             mode = (await self.patient.run(partial(os.stat, path))).st_mode
         except OSError as error:
             message = f'local volume path "{path}": {error.strerror}'
-            raise claims.OperationFailed(
-                claims.FailureOutcome.FINAL, message, event_word=event_word, call=call
-            ) from error
+            raise claims.not_done(message, event_word=event_word, call=call) from error
         if stat.S_ISDIR(mode) or stat.S_ISBLK(mode):
             return stat.S_ISBLK(mode)
         message = f'local volume path "{path}" is neither a directory nor a block device'
-        raise claims.OperationFailed(
-            claims.FailureOutcome.FINAL, message, event_word=event_word, call=call
-        )
+        raise claims.not_done(message, event_word=event_word, call=call)

@@ -74,9 +74,7 @@ class VolumeActs(Component):
             return await self._tear_down(operation, plugin)
         spec = operation.spec
         if pod is None or spec is None:
-            raise claims.OperationFailed(
-                claims.FailureOutcome.TRANSIENT, "the pod was removed", call=operation.call
-            )
+            raise claims.not_tried("the pod was removed", call=operation.call)
         use = pod_use(pod, alone=alone, selinux_context=spec.selinux_context)
         metadata = attached.metadata if attached is not None else None
         if operation.kind is operations.OperationKind.STAGE:
@@ -135,8 +133,7 @@ class VolumeActs(Component):
                 await self._patient.run(work)
             done = True
         except OSError as error:
-            raise claims.OperationFailed(
-                claims.FailureOutcome.UNCERTAIN,
+            raise claims.maybe_done(
                 f"applying fsGroup {group}: {error}",
                 event_word="MountVolume.SetUp",
                 call=f"giving the files of volume {spec.spec_name} to group {group}",
@@ -296,9 +293,7 @@ class Expander(Component):
         if error.problem is claims.ExpansionProblem.IN_USE:
             grown.held = True
             return claimed_size(spec)
-        raise claims.OperationFailed(
-            claims.FailureOutcome.UNCERTAIN, error.message, event_word=_EVENT_WORD, call=error.call
-        ) from error
+        raise claims.maybe_done(error.message, event_word=_EVENT_WORD, call=error.call) from error
 
     async def _patch(
         self, spec: claims.VolumeSpec, patch: dict[str, Any], *, quiet: bool = False
@@ -361,8 +356,7 @@ class Expander(Component):
 
 def _not_written(spec: claims.VolumeSpec, why: str) -> claims.OperationFailed:
     name = (spec.claim or {}).get("metadata", {}).get("name", "")
-    return claims.OperationFailed(
-        claims.FailureOutcome.UNCERTAIN,
+    return claims.maybe_done(
         f"the claim's status could not be written: {why}",
         event_word=_EVENT_WORD,
         call=f'PATCH of the status of persistentvolumeclaim "{name}"',

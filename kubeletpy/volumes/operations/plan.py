@@ -41,6 +41,12 @@ def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
     )
 
 
+def under_way(about: str, operation: operations.Operation) -> claims.Waits:
+    """The wait for an operation in progress."""
+    why = f"{operation.call} is under way"
+    return claims.Waits(claims.WaitCause.BUSY, about, why, operation.call)
+
+
 def is_published(volume: operations.Volume | None, uid: str) -> bool:
     """Whether a pod has a volume for certain."""
     mount = volume.pods.get(uid) if volume is not None else None
@@ -255,17 +261,13 @@ class _Planner:
         about = f'volume "{operation.unique_name}"'
         other = next(self._conflicts(operation), None)
         if other is not None:
-            return claims.Waits(
-                claims.WaitCause.BUSY, about, f"{other.call} is under way", other.call
-            )
+            return under_way(about, other)
         failure = self._facts.failures.get((operation.kind, operation.key))
         if failure is not None and self._now < failure.retry_at:
             self._times.append(failure.retry_at)
             return backs_off(about, failure)
         self._operations.append(operation)
-        return claims.Waits(
-            claims.WaitCause.BUSY, about, f"{operation.call} is under way", operation.call
-        )
+        return under_way(about, operation)
 
     def _conflicts(self, operation: operations.Operation) -> Iterator[operations.Operation]:
         for other in (*self._facts.running.values(), *self._operations):
@@ -402,16 +404,16 @@ def _after_publish(
 def ending_waits(
     uid: str,
     actual: Mapping[str, operations.Volume],
-    under_way: Iterable[tuple[operations.Operation, float]],
+    running: Iterable[tuple[operations.Operation, float]],
     failures: Mapping[operations.Tried, operations.Failure],
 ) -> Iterator[claims.VolumeWait]:
     """The volumes of a terminating pod that still wait to be torn down, and for which call.
 
-    ``under_way``: each operation, and when it began in event-loop time.
+    ``running``: each operation, and when it began in event-loop time.
     """
     begun = {
         each.key: (each, at)
-        for each, at in under_way
+        for each, at in running
         if each.kind is operations.OperationKind.UNPUBLISH
     }
     for volume in actual.values():
@@ -422,9 +424,7 @@ def ending_waits(
         failure = failures.get((operations.OperationKind.UNPUBLISH, key))
         if key in begun:
             operation, at = begun[key]
-            wait = claims.Waits(
-                claims.WaitCause.BUSY, about, f"{operation.call} is under way", operation.call
-            )
+            wait = under_way(about, operation)
             yield claims.VolumeWait(mount.left.spec_name, wait, at, mount.left.driver)
         elif failure is not None:
             wait = backs_off(about, failure)

@@ -84,7 +84,7 @@ class Csi:
         return VolumeTraits(unique, attachable=True, device_mountable=True)
 
 
-class ShownNode:
+class ObservedNode:
     """What the API shows of a node without claims: each volume is attached."""
 
     def __init__(self, in_use: frozenset[str] | None = None) -> None:
@@ -122,11 +122,11 @@ class Failures(Reporter):
 
 def volume_manager(
     plugin: VolumePlugin,
-    shown: ShownNode,
+    observed: ObservedNode,
     failures: Failures | None = None,
     changed: Callable[[str], None] = lambda uid: None,
 ) -> VolumeManager:
     """A manager of one plugin's volumes, without claims."""
     no, reporter = cast(Any, None), failures or Failures()
     acts = VolumeActs(Expander(no, no, no, "n"), reporter)
-    return VolumeManager((plugin,), cast(Any, shown), acts, reporter, changed=changed)
+    return VolumeManager((plugin,), cast(Any, observed), acts, reporter, changed=changed)

@@ -24,7 +24,7 @@ from kubeletpy.volumes.intree import base, nfs
 from kubeletpy.volumes.intree.base import MOST_HANGING, Meters
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.volume_manager import PATIENCE_S
-from tests.unit.volumes.claim_objects import Failures, ShownNode, pod, spec, volume_manager
+from tests.unit.volumes.claim_objects import Failures, ObservedNode, pod, spec, volume_manager
 from tests.virtual_time import eventually, on_virtual_time, settle, timed
 
 PROGRAM_S = 60.0
@@ -75,7 +75,7 @@ def volume(server: str, uid: str) -> VolumeSpec:
 @on_virtual_time
 async def test_a_dead_server_holds_up_only_its_own_pod(node: Node) -> None:
     node.dead = {"dead"}
-    manager = volume_manager(node.plugin, ShownNode(), node.failures)
+    manager = volume_manager(node.plugin, ObservedNode(), node.failures)
     await manager.run()
     for n in range(40):
         manager.demand(pod(f"d{n}"), [volume("dead", f"d{n}")], {})
@@ -102,7 +102,7 @@ async def test_a_dead_server_holds_up_only_its_own_pod(node: Node) -> None:
 
 @on_virtual_time
 async def test_volumes_of_a_dead_server_are_unmounted_by_force(node: Node) -> None:
-    manager = volume_manager(node.plugin, ShownNode(), node.failures)
+    manager = volume_manager(node.plugin, ObservedNode(), node.failures)
     await manager.run()
     manager.demand(pod("u"), [volume("server", "u")], {})
     await manager.settled("u")

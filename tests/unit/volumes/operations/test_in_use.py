@@ -17,11 +17,11 @@ from kubeletpy.volumes.operations.model import (
     attachable_as_reported,
 )
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import ShownNode, pod, spec, volume_manager
+from tests.unit.volumes.claim_objects import ObservedNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time, settle
 
 
-class Node(ShownNode):
+class Node(ObservedNode):
     """A node whose volumes are all attached."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
