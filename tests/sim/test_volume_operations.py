@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.volumes.claims.model import OperationFailed, VolumeSpec, WaitCause, Waits
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import ObservedNode, pod, spec, volume_manager
+from tests.unit.volumes.kit import ObservedNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time
 
 VOLUMES = ("va", "vb")

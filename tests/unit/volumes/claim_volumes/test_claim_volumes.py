@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.clock import SystemClock
 from kubeletpy.kubeapi import objects as watched
 from kubeletpy.kubeapi.errors import Forbidden, NotFound
 from kubeletpy.kubeapi.objects import WatchedObjects
@@ -26,17 +22,15 @@ from kubeletpy.pods.pod import Mount, Pod
 from kubeletpy.volumes.claims.model import SELinux, VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
-from kubeletpy.volumes.files.disk import MS_BIND, mount, mounts_below, unmount
+from kubeletpy.volumes.files.disk import MS_BIND, mount
 from kubeletpy.volumes.intree.base import HostPathPlugin
 from kubeletpy.volumes.intree.local import LocalPlugin
 from kubeletpy.volumes.intree.nfs import NfsPlugin, options_of
-from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.operations.acts import Expander, VolumeActs
 from kubeletpy.volumes.operations.claim_objects import ClaimObjects, kept
 from kubeletpy.volumes.operations.reporter import Reporter
-from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.volume_manager import VolumeManager
-from tests.unit.volumes.claim_objects import claim, pv, spec
+from tests.unit.volumes.kit import Node, claim, pv, running, spec
 
 
 class NodeApi:
@@ -61,23 +55,20 @@ class NodeApi:
         raise Forbidden("no list", code=403)
 
 
-class Node:
-    """A volume manager; ``restart`` is a kill -9 and a new start."""
+class ClaimNode(Node):
+    """A node with a manager of claims; ``restart`` is a kill -9 and a new start."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        (root / "pods").mkdir()
         (root / "disk").mkdir()
-        self.api = NodeApi()
-        self.events: list[str] = []
-        self.woken = asyncio.Event()
+        self.claim_api = NodeApi()
         self.labels: Mapping[str, str] = {"kubernetes.io/hostname": "n"}
+        super().__init__(root)
 
-    async def start(self) -> None:
-        kube_api = cast(Any, self.api)
-        clock, rng = SystemClock(), random.Random(1)
+    def start(self) -> None:
+        super().start()
+        kube_api, rng = cast(Any, self.claim_api), random.Random(1)
         plugins = (LocalPlugin(self.root), HostPathPlugin(self.root), NfsPlugin(self.root))
-        claims = ClaimObjects(
+        objects = ClaimObjects(
             WatchedObjects(kube_api, rng=rng, keep=kept, read_when_forbidden=True),
             plugins,
             "n",
@@ -86,36 +77,24 @@ class Node:
             selinux=SELinux(),
         )
         reporter = Reporter(self, VolumeMetrics(Families()))
-        acts = VolumeActs(Expander(kube_api, self, clock, "n"), reporter)
+        acts = VolumeActs(Expander(kube_api, self, self.clock, "n"), reporter)
         self.claims = VolumeManager(
-            plugins, claims, acts, reporter, changed=lambda uid: self.woken.set()
+            plugins, objects, acts, reporter, changed=lambda uid: self.woken.set()
         )
-        self.objects = WatchedObjects(kube_api, rng=rng)
-        self.tokens = PodTokens(kube_api, clock, rng=rng)
-        self.volumes = NodeVolumes(
-            self.root / "pods", self.objects, self.tokens, self, clock, claims=self.claims
-        )
-        await self.claims.run()
+        self.volumes.claims = self.claims
 
-    async def stop(self) -> None:
+    async def restart(self) -> None:
         await self.claims.close()
-        await self.objects.close()
-        self.tokens.close()
-
-    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+        await super().restart()
+        await self.claims.run()
 
     def bind(self, source: dict[str, Any] | None = None, **fields: Any) -> None:
         local = source or {"local": {"path": str(self.root / "disk")}}
-        self.api.objects["persistentvolumeclaims", "data"] = claim()
-        self.api.objects["persistentvolumes", "pv1"] = pv(local, **fields)
+        self.claim_api.objects["persistentvolumeclaims", "data"] = claim()
+        self.claim_api.objects["persistentvolumes", "pv1"] = pv(local, **fields)
 
     def target(self, uid: str = "u1") -> Path:
         return self.root / "pods" / uid / "volumes" / "kubernetes.io~local-volume" / "pv1"
-
-    @property
-    def mounts(self) -> list[str]:
-        return mounts_below(str(self.root))
 
     async def mount(self, pod: Pod) -> Mount:
         (mount,) = (await self.volumes.set_up(pod))["c"]
@@ -123,16 +102,12 @@ class Node:
 
 
 @pytest.fixture
-async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+async def node(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ClaimNode]:
     monkeypatch.setattr(watched, "PRESSED_WAITS", (0.01, 0.05))
-    root = Path(tempfile.mkdtemp(prefix="kpc-", dir="/tmp"))
-    made = Node(root)
-    await made.start()
-    yield made
-    await made.stop()
-    for point in made.mounts:
-        unmount(point)
-    shutil.rmtree(root)
+    async with running(ClaimNode) as made:
+        await made.claims.run()
+        yield made
+        await made.claims.close()
 
 
 def claiming(uid: str = "u1", **spec: Any) -> Pod:
@@ -149,17 +124,16 @@ def claiming(uid: str = "u1", **spec: Any) -> Pod:
     )
 
 
-async def test_a_local_volume_is_bound_kept_and_taken_down(node: Node) -> None:
+async def test_a_local_volume_is_bound_kept_and_taken_down(node: ClaimNode) -> None:
     node.bind()
     pod = claiming()
     mount = await node.mount(pod)
     assert (mount.host_path, mount.container_path) == (str(node.target()), "/data")
     (node.target() / "file").write_text("kept")
-    calls = node.api.gets
+    calls = node.claim_api.gets
     assert await node.mount(pod) == mount
-    assert node.api.gets == calls, "what is known is not read again"
-    await node.stop()
-    await node.start()
+    assert node.claim_api.gets == calls, "what is known is not read again"
+    await node.restart()
     assert node.mounts == [str(node.target())]
     assert await node.mount(pod) == mount
     await node.volumes.tear_down("u1")
@@ -168,7 +142,7 @@ async def test_a_local_volume_is_bound_kept_and_taken_down(node: Node) -> None:
     assert (node.root / "disk" / "file").read_text() == "kept"
 
 
-async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Node) -> None:
+async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: ClaimNode) -> None:
     """The path contains the name of the PersistentVolume, not that of the pod's volume."""
     node.bind()
     pod = claiming()
@@ -187,22 +161,20 @@ async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Node)
     assert not node.mounts
 
 
-async def test_a_pod_of_an_agent_before_is_taken_down_without_the_api(node: Node) -> None:
+async def test_a_pod_of_an_agent_before_is_taken_down_without_the_api(node: ClaimNode) -> None:
     node.bind()
     await node.mount(claiming())
-    await node.stop()
-    node.api.objects.clear()
-    await node.start()
+    node.claim_api.objects.clear()
+    await node.restart()
     await node.volumes.tear_down("u1")
     assert not node.mounts
     assert not node.target().exists()
 
 
-async def test_a_removed_pod_is_taken_down_without_waiting(node: Node) -> None:
+async def test_a_removed_pod_is_taken_down_without_waiting(node: ClaimNode) -> None:
     node.bind()
     await node.mount(claiming())
-    await node.stop()
-    await node.start()
+    await node.restart()
     node.woken.clear()
     with pytest.raises(OSError, match="being taken down by their plugins"):
         await asyncio.to_thread(node.volumes.release_orphan, "u1")
@@ -211,12 +183,12 @@ async def test_a_removed_pod_is_taken_down_without_waiting(node: Node) -> None:
     await asyncio.to_thread(node.volumes.release_orphan, "u1")
 
 
-async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> None:
+async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: ClaimNode) -> None:
     pod = claiming()
     with pytest.raises(VolumeError, match='persistentvolumeclaim "data" not found') as missing:
         await node.volumes.set_up(pod)
     assert not missing.value.reported
-    node.api.objects["persistentvolumeclaims", "data"] = claim(status={"phase": "Pending"})
+    node.claim_api.objects["persistentvolumeclaims", "data"] = claim(status={"phase": "Pending"})
     node.woken.clear()
     await node.woken.wait()
     with pytest.raises(VolumeError, match="error processing PVC ns/data: PVC is not bound"):
@@ -224,14 +196,14 @@ async def test_a_claim_is_waited_for_and_seen_when_it_is_bound(node: Node) -> No
     node.woken.clear()
     bound = claim(metadata={"resourceVersion": "2"})
     node.bind()
-    node.api.objects["persistentvolumeclaims", "data"] = bound
+    node.claim_api.objects["persistentvolumeclaims", "data"] = bound
     await node.woken.wait()
     await node.mount(pod)
     kinds, tries = 2, 2  # claims and volumes; a second try after reads were found to be allowed
-    assert node.api.lists <= kinds * tries, "a forbidden list is not repeated again and again"
+    assert node.claim_api.lists <= kinds * tries, "a forbidden list is not repeated again and again"
 
 
-async def test_node_affinity_of_a_volume_is_checked(node: Node) -> None:
+async def test_node_affinity_of_a_volume_is_checked(node: ClaimNode) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     node.bind(nodeAffinity={"required": {"nodeSelectorTerms": [term]}})
     with pytest.raises(VolumeError, match="NodeAffinity check failed") as refused:
@@ -242,7 +214,7 @@ async def test_node_affinity_of_a_volume_is_checked(node: Node) -> None:
     await node.mount(claiming())
 
 
-async def test_a_path_that_is_not_there_is_an_event(node: Node) -> None:
+async def test_a_path_that_is_not_there_is_an_event(node: ClaimNode) -> None:
     node.bind({"local": {"path": "/nonexistent/x"}})
     with pytest.raises(VolumeError, match="No such file or directory"):
         await node.volumes.set_up(claiming())
@@ -252,7 +224,7 @@ async def test_a_path_that_is_not_there_is_an_event(node: Node) -> None:
     await node.volumes.tear_down("u1")
 
 
-async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: Node) -> None:
+async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: ClaimNode) -> None:
     node.bind(accessModes=["ReadWriteOncePod"])
     await node.mount(claiming())
     with pytest.raises(
@@ -263,7 +235,7 @@ async def test_a_pod_alone_may_have_a_volume_of_one_pod(node: Node) -> None:
     await node.mount(claiming("u2"))
 
 
-async def test_files_are_owned_by_the_group(node: Node) -> None:
+async def test_files_are_owned_by_the_group(node: ClaimNode) -> None:
     node.bind()
     (node.root / "disk" / "file").write_text("")
     await node.mount(claiming(securityContext={"fsGroup": 4242}))
@@ -271,7 +243,7 @@ async def test_files_are_owned_by_the_group(node: Node) -> None:
         assert path.stat().st_gid == 4242
 
 
-async def test_read_only_claims_are_read_only(node: Node) -> None:
+async def test_read_only_claims_are_read_only(node: ClaimNode) -> None:
     node.bind()
     source = {"claimName": "data", "readOnly": True}
     pod = claiming(volumes=[{"name": "v", "persistentVolumeClaim": source}])
@@ -280,7 +252,7 @@ async def test_read_only_claims_are_read_only(node: Node) -> None:
         (node.target() / "file").write_text("")
 
 
-async def test_a_volume_of_a_host_path_is_the_path(node: Node) -> None:
+async def test_a_volume_of_a_host_path_is_the_path(node: ClaimNode) -> None:
     path = node.root / "made"
     node.bind({"hostPath": {"path": str(path), "type": "DirectoryOrCreate"}})
     assert (await node.mount(claiming())).host_path == str(path)
@@ -289,13 +261,13 @@ async def test_a_volume_of_a_host_path_is_the_path(node: Node) -> None:
     assert path.is_dir()
 
 
-async def test_kinds_that_nobody_has_are_refused_by_name(node: Node) -> None:
+async def test_kinds_that_nobody_has_are_refused_by_name(node: ClaimNode) -> None:
     node.bind({"rbd": {"image": "x"}})
     with pytest.raises(VolumeError, match="kubeletpy has no rbd volumes"):
         await node.volumes.set_up(claiming())
 
 
-async def test_mounts_inside_the_volume_are_unmounted_first(node: Node) -> None:
+async def test_mounts_inside_the_volume_are_unmounted_first(node: ClaimNode) -> None:
     node.bind()
     (node.root / "disk" / "sub").mkdir()
     await node.mount(claiming())

@@ -28,9 +28,8 @@ from kubeletpy.volumes.csi.objects import (
     read,
 )
 from kubeletpy.volumes.csi.registration import CsiNodeWriter, NodeNotUpdated
+from tests.unit.volumes.kit import Cluster
 from tests.virtual_time import on_virtual_time, settle
-
-from .cluster import Cluster
 
 A = DriverOnNode("a", "node-a", 3, {"zone": "1"})
 B = DriverOnNode("b", "node-b", None, {})

@@ -37,7 +37,7 @@ from kubeletpy.volumes.csi.objects import (
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
 from kubeletpy.volumes.files.paths import UnsafePath
 from tests.unit.kubeletpy_up.helpers import SetClock
-from tests.unit.volumes.csi.cluster import Cluster
+from tests.unit.volumes.kit import Cluster
 
 PATHS = CsiPaths("/k")
 

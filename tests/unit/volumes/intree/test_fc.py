@@ -24,7 +24,7 @@ from kubeletpy.volumes.intree.fc.target import (
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
 from kubeletpy.volumes.operations.acts import pod_use
-from tests.unit.volumes.claim_objects import pod, spec
+from tests.unit.volumes.kit import pod, spec
 from tests.virtual_time import on_virtual_time
 
 WWN = "50060e801049cfd1"

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import os
-import random
-import shutil
 import stat
-import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kubeletpy.base.api import types as api
-from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.errors import FaultKind
 from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
-from kubeletpy.kubeapi.objects import WatchedObjects
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.node.facts import NodeAddresses
@@ -32,84 +24,15 @@ from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
 from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment, EnvFile, parse_env_file
-from kubeletpy.volumes.files.disk import mount, mounts_below, unmount
+from kubeletpy.volumes.files.disk import mount
 from kubeletpy.volumes.node.accounts import VolumeAccounts
-from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN, NodeVolumes
+from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN
 from kubeletpy.volumes.pod_volumes.payload import format_map
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
-from kubeletpy.volumes.projected.tokens import PodTokens
-from tests.unit.volumes.fake_api import FakeApi
+from tests.unit.volumes.kit import CONFIG, FIELD, HUSH, SECRET, Node, node, pod_of
 
-HUSH = base64.b64encode(b"hush").decode()
-
-
-class Node:
-    """A volume manager with its dependencies; ``restart`` is a kill -9 and a new start."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.pods_dir = root / "pods"
-        self.pods_dir.mkdir()
-        self.clock = SystemClock()
-        self.api = FakeApi(self.clock)
-        self.events: list[str] = []
-        self.woken = asyncio.Event()
-        self.start()
-
-    def start(self) -> None:
-        kube_api = cast(Any, self.api)
-        self.objects = WatchedObjects(kube_api, rng=random.Random(1))
-        self.objects.on_change(lambda uid: self.woken.set())
-        self.tokens = PodTokens(kube_api, self.clock, rng=random.Random(1))
-        self.volumes = NodeVolumes(
-            self.pods_dir,
-            self.objects,
-            self.tokens,
-            self,
-            self.clock,
-            allocatable={"memory": "64Mi"},
-        )
-
-    async def restart(self) -> None:
-        await self.objects.close()
-        self.tokens.close()
-        self.start()
-
-    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
-
-    def path(self, plugin: str, volume: str = "v") -> Path:
-        return self.pods_dir / "u" / "volumes" / f"kubernetes.io~{plugin}" / volume
-
-    @property
-    def mounts(self) -> list[str]:
-        return mounts_below(str(self.root))
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    root = Path(tempfile.mkdtemp(prefix="kpv-", dir="/tmp"))
-    made = Node(root)
-    yield made
-    await made.objects.close()
-    made.tokens.close()
-    for point in made.mounts:
-        unmount(point)
-    shutil.rmtree(root)
-
-
-def pod_of(*volumes: Any, uid: str = "u", uses: list[Any] | None = None, **spec: Any) -> Pod:
-    metadata = {"name": "p", "namespace": "default", "uid": uid, "labels": {"app": "x"}}
-    found = [{"name": v["name"], "mountPath": f"/{v['name']}"} for v in volumes]
-    container = {"name": "c", "volumeMounts": uses or found}
-    obj = {"metadata": metadata, "spec": {"containers": [container], "volumes": volumes, **spec}}
-    return Pod(cast(Any, obj))
-
-
-CONFIG = {"name": "v", "configMap": {"name": "cfg"}}
-SECRET = {"name": "v", "secret": {"secretName": "s"}}
-FIELD = {"path": "app", "fieldRef": {"fieldPath": "metadata.labels['app']"}}
+__all__ = ["node"]
 
 
 async def test_a_config_map_and_its_changes(node: Node) -> None:

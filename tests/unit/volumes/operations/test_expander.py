@@ -25,7 +25,7 @@ from kubeletpy.volumes.operations import acts
 from kubeletpy.volumes.operations.acts import CLAIM_READINGS, Expander, VolumeActs, pod_use
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
-from tests.unit.volumes.claim_objects import claim, pod, pv, spec
+from tests.unit.volumes.kit import claim, pod, pv, spec
 from tests.virtual_time import on_virtual_time
 
 GIB = 1 << 30

@@ -17,7 +17,7 @@ from kubeletpy.volumes.operations.model import (
     attachable_as_reported,
 )
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.claim_objects import ObservedNode, pod, spec, volume_manager
+from tests.unit.volumes.kit import ObservedNode, pod, spec, volume_manager
 from tests.virtual_time import on_virtual_time, settle
 
 

@@ -12,7 +12,7 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import REQUESTS_AT_ONCE, PodTokens, TokenError, renewal_time
-from tests.unit.volumes.fake_api import FakeApi
+from tests.unit.volumes.kit import FakeApi
 from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
 
 HOUR, DAY = 3600, 86400

@@ -24,7 +24,7 @@ from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
 from tests.streamed_list import streamed
-from tests.unit.volumes.node.test_node_volumes import Node, node, pod_of
+from tests.unit.volumes.kit import Node, node, pod_of
 from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
 
 __all__ = ["node"]
