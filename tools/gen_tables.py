@@ -36,8 +36,8 @@ def buckets_of(text: str) -> tuple[float, ...]:
         steps = repeat(float(found[2]), int(found[3]) - 1)
         return tuple(map(_plain, accumulate(steps, mul, initial=float(found[1]))))
     if found := re.fullmatch(r"exprange\((\S+)\.\.(\S+) n=(\d+)\)", text):
-        first, last, steps_ = float(found[1]), float(found[2]), int(found[3]) - 1
-        powers = (round(first * (last / first) ** (n / steps_), 6) for n in range(steps_ + 1))
+        first, last, count = float(found[1]), float(found[2]), int(found[3])
+        powers = (round(first * (last / first) ** (n / (count - 1)), 6) for n in range(count))
         return tuple(map(_plain, powers))
     return tuple(_plain(float(each)) for each in text.split())
 
@@ -223,11 +223,8 @@ def settings(table: Rows) -> Iterator[str]:
             members.setdefault(member.removesuffix("[]"), kind)
         yield from (f"    {snake_case(member)}: {kind}" for member, kind in members.items())
     yield "GROUPS: Mapping[str, type] = {"
-    yield from (
-        f"{group!r}: {name},"
-        for group, name in CLASSES.items()
-        if group.rstrip("[]") == group != ""
-    )
+    groups = (group for group in CLASSES if group and not group.endswith("[]"))
+    yield from (f"{group!r}: {CLASSES[group]}," for group in groups)
     yield "}"
     yield '"""The nested objects of the document, innermost first."""'
 
@@ -251,7 +248,8 @@ def _default(row: dict[str, str]) -> object:
     if "[]" in row["path"] or kind.startswith("[]"):
         return ()
     if kind.startswith("map"):
-        return {} if text == "null" else dict(pair.split("=") for pair in text.split())
+        pairs = text.split() if text != "null" else ()
+        return tuple(tuple(pair.split("=")) for pair in pairs)
     if kind == "string":
         return None if text == "null" else text.strip('"')
     if kind == "bool" or text == "null":
@@ -279,10 +277,9 @@ def _rule(row: dict[str, str]) -> tuple[object, ...]:
 
 
 def fields(table: Rows) -> Iterator[str]:
-    """A row for each field."""
-    yield "from collections.abc import Mapping"
+    """A row for each field, without dicts: so all is one constant, which costs least to load."""
     yield "from typing import Any"
-    yield "Row = tuple[str, str, Any, tuple[Any, ...], str, Mapping[str, Any]]"
+    yield "Row = tuple[str, str, Any, tuple[Any, ...], str, tuple[tuple[str, Any], ...]]"
     yield "FIELDS: tuple[Row, ...] = ("
     paths = set()
     for row in of_kubelet(table):
@@ -290,7 +287,7 @@ def fields(table: Rows) -> Iterator[str]:
         if path not in paths:
             paths.add(path)
             pairs = (pair.split(": ") for pair in row["earlier_defaults"].split("; ") if pair)
-            earlier = {version: number(value) for version, value in pairs}
+            earlier = tuple((version, number(value)) for version, value in pairs)
             is_list = "[]" in row["path"]
             rule = () if is_list else _rule(row)
             kind = "[]" if is_list else row["type"]

@@ -202,10 +202,10 @@ def _fields() -> Iterator[ConfigField]:
         yield ConfigField(
             path,
             own.get("decode") or _DECODERS[kind.lstrip("*")],
-            MappingProxyType(default) if isinstance(default, dict) else default,
+            MappingProxyType(dict(default)) if kind.startswith("map") else default,
             own.get("rule") or (_RULES[rule[0]](*rule[1:]) if rule else None),
             kind.startswith("*"),
-            MappingProxyType(earlier),
+            MappingProxyType(dict(earlier)),
             since,
         )
 
