@@ -1,11 +1,11 @@
 """The volumes of claims, CSI drivers and disks of this node's pods, from demand to mount and back.
 
-A pod's volumes are resolved into what it needs (demand). As soon as anything changes, without
-polling, the API's view of the node is observed, the next operations are planned
-(:mod:`kubeletpy.volumes.operations.plan`), and each runs as a task of its own with exclusive use of
-its volume, or of one pod's part of it: a hanging driver delays only its own volumes. A pod is woken
-when an object that it waits for changes, an operation ends or a driver comes. Source:
-docs/reference/behaviour-storage.md, sb, sd, sg, sn, se5, ss, st.
+A pod's volumes are resolved into what it needs (demand). Each change has the API's view of the node
+observed and the next operations planned (:mod:`kubeletpy.volumes.operations.plan`), without
+polling. Each operation runs as a task of its own, with exclusive use of its volume or of one pod's
+part of it: a hanging driver delays only its own volumes. A pod is woken when an object that it
+waits for changes, an operation ends or a driver comes. Source: docs/reference/behaviour-storage.md,
+sb, sd, sg, sn, se5, ss, st.
 """
 
 from __future__ import annotations

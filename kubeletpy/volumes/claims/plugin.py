@@ -1,4 +1,4 @@
-"""What a kind of claim-backed volume does: its interface, and the secrets that its sources name.
+"""The interface of a kind of claim-backed volume, and the secrets that its sources name.
 
 A secret is read at the moment of use. Must never log one, or put one into an error. Source:
 docs/reference/behaviour-storage.md, sc, sf, sk, sn, st.
