@@ -159,7 +159,7 @@ class _Planner:
                     whole=False,
                 )
             )
-        if volume.pods or self._is_busy(name):
+        if volume.pods or any(key[0] == name for key in self._facts.running):
             return
         if name in self._desired:
             if all(_labeled_otherwise(volume, spec) for spec in self._desired[name].values()):
@@ -275,9 +275,6 @@ class _Planner:
                 continue
             if other.whole or operation.whole or other.pod_uid == operation.pod_uid:
                 yield other
-
-    def _is_busy(self, unique_name: str) -> bool:
-        return any(key[0] == unique_name for key in self._facts.running)
 
 
 def _labeled_otherwise(volume: operations.Volume, spec: claims.VolumeSpec) -> bool:
@@ -461,7 +458,7 @@ def flow(spec: claims.VolumeSpec) -> tuple[Flow, int]:
         return Flow.LEGACY, pv_size(spec)
     size = pv_size(spec)
     if (allocated := (sizes or {}).get("storage")) is not None:
-        size = pv_size(_with_capacity(spec, allocated))
+        size = _bytes(allocated)
     state = (states or {}).get("storage") or ""
     if not state and claimed_size(spec) >= size:
         notes = (claim.get("metadata") or {}).get("annotations") or {}
@@ -471,10 +468,6 @@ def flow(spec: claims.VolumeSpec) -> tuple[Flow, int]:
     if state in ("NodeResizePending", "NodeResizeInProgress"):
         return Flow.RECOVERY, size
     return Flow.WAIT, size
-
-
-def _with_capacity(spec: claims.VolumeSpec, size: str) -> claims.VolumeSpec:
-    return replace(spec, pv={"spec": {"capacity": {"storage": size}}})
 
 
 def in_progress(claim: Mapping[str, Any]) -> dict[str, Any]:

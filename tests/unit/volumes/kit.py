@@ -119,7 +119,7 @@ class Csi:
 
 
 class ObservedNode:
-    """What the API shows of a node without claims: each volume is attached."""
+    """The API's view of a node without claims: each volume is attached."""
 
     def __init__(self, in_use: frozenset[str] | None = None) -> None:
         self.in_use = in_use
