@@ -15,29 +15,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import Amounts, container_amounts
-from kubeletpy.resources.placement.model import (
-    EMPTY_POOL,
-    AllocationRefused,
-    CpuTopology,
-    Division,
-    Hint,
-    Hints,
-    PodLevelPlacement,
-    by_numa,
-    check_pool,
-    containers_in_order,
-    divide,
-    format_ids,
-    left_by_init_containers,
-    mask_of,
-    masks,
-    may_have_own,
-    nodes_of,
-    peak_requests,
-    pool_requests,
-    subsets,
-    sums,
-)
+from kubeletpy.resources.placement import model
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.pick_cpus import NotEnoughCpus, pick
 from kubeletpy.resources.placement.state import CpuState
@@ -53,7 +31,7 @@ def exclusive_cpus(pod: Pod, container: api.Container, *, pod_level: bool = Fals
 
     ``pod_level``: whether containers of pods with pod-level resources get any.
     """
-    if not may_have_own(pod, container, pod_level=pod_level):
+    if not model.may_have_own(pod, container, pod_level=pod_level):
         return 0
     return _whole_cpus(container_amounts(container, "requests"))
 
@@ -65,7 +43,7 @@ def _whole_cpus(requests: Amounts) -> int:
 
 def exclusive_cpus_of_pod(pod: Pod) -> int:
     """Count the CPUs of their own that a pod's containers need at once."""
-    return peak_requests(pod, lambda container: {CPU: exclusive_cpus(pod, container)})[CPU]
+    return model.peak_requests(pod, lambda container: {CPU: exclusive_cpus(pod, container)})[CPU]
 
 
 class StaticCpus(Struct, frozen=True):
@@ -76,10 +54,10 @@ class StaticCpus(Struct, frozen=True):
         pod_level: what pods with pod-level resources get.
     """
 
-    topology: CpuTopology
+    topology: model.CpuTopology
     reserved: frozenset[int]
     options: CpuOptions
-    pod_level: PodLevelPlacement = PodLevelPlacement.NOTHING
+    pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING
 
     # -- the state as a whole -----------------------------------------------------------------
 
@@ -98,26 +76,26 @@ class StaticCpus(Struct, frozen=True):
             return "" if state.is_empty else "default cpuset cannot be empty"
         if strict and self.reserved & pool:
             return (
-                f"some of strictly reserved cpus: {format_ids(self.reserved & pool)} are present "
-                f"in defaultCpuSet: {format_ids(pool)}"
+                f"some of strictly reserved cpus: {model.format_ids(self.reserved & pool)} are "
+                f"present in defaultCpuSet: {model.format_ids(pool)}"
             )
         if not strict and not self.reserved <= pool:
             return (
-                f"not all reserved cpus: {format_ids(self.reserved)} are present "
-                f"in defaultCpuSet: {format_ids(pool)}"
+                f"not all reserved cpus: {model.format_ids(self.reserved)} are present "
+                f"in defaultCpuSet: {model.format_ids(pool)}"
             )
         held = [(uid, *part) for uid, parts in state.entries.items() for part in parts.items()]
         for uid, name, cpus in (*held, *((uid, "", cpus) for uid, cpus in state.pools.items())):
             if cpus & pool:
                 return (
-                    f"pod: {uid}, container: {name} cpuset: {format_ids(cpus)} overlaps "
-                    f"with default cpuset {format_ids(pool)}"
+                    f"pod: {uid}, container: {name} cpuset: {model.format_ids(cpus)} overlaps "
+                    f"with default cpuset {model.format_ids(pool)}"
                 )
         available = self.topology.ids - self.reserved if strict else self.topology.ids
         if pool | exclusive != available:
             return (
-                f"current set of available CPUs {format_ids(available)} doesn't match "
-                f"with CPUs in state {format_ids(pool | exclusive)}"
+                f"current set of available CPUs {model.format_ids(available)} doesn't match "
+                f"with CPUs in state {model.format_ids(pool | exclusive)}"
             )
         return ""
 
@@ -142,12 +120,12 @@ class StaticCpus(Struct, frozen=True):
 
     def requested(self, pod: Pod, container: api.Container) -> int:
         """Count the CPUs of its own that a container gets. Raises ValueError."""
-        allowed = self.pod_level is not PodLevelPlacement.NOTHING
+        allowed = self.pod_level is not model.PodLevelPlacement.NOTHING
         return exclusive_cpus(pod, container, pod_level=allowed)
 
     # -- hints --------------------------------------------------------------------------------
 
-    def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> Hints:
+    def hints(self, state: CpuState, pod: Pod, container: api.Container | None) -> model.Hints:
         """Return where the CPUs could be; ``container`` None stands for the whole pod."""
         if container is None:
             pools = self.pod_level.pools(pod)
@@ -160,12 +138,12 @@ class StaticCpus(Struct, frozen=True):
         reusable = self.reusable(state, pod, container)
         return {CPU: self._masks(self._assignable(state, reusable), reusable, desired)}
 
-    def _pod_hints(self, state: CpuState, pod: Pod) -> Hints:
+    def _pod_hints(self, state: CpuState, pod: Pod) -> model.Hints:
         desired = exclusive_cpus_of_pod(pod)
         if not desired:
             return {}
         held = NOTHING
-        for container in containers_in_order(pod):
+        for container in model.containers_in_order(pod):
             found = state.container_cpus(pod.uid, container["name"])
             if found is not None:
                 if len(found) != exclusive_cpus(pod, container):
@@ -173,8 +151,8 @@ class StaticCpus(Struct, frozen=True):
                 held |= found
         return {CPU: self._masks(self._assignable(state, held) | held, held, desired)}
 
-    def _pool_hints(self, state: CpuState, pod: Pod) -> Hints:
-        desired = _whole_cpus(pool_requests(pod))
+    def _pool_hints(self, state: CpuState, pod: Pod) -> model.Hints:
+        desired = _whole_cpus(model.pool_requests(pod))
         if not desired:
             return {}
         if self._check_pool(pod, desired):
@@ -184,20 +162,20 @@ class StaticCpus(Struct, frozen=True):
 
     def _masks(
         self, usable_cpus: frozenset[int], reusable: frozenset[int], desired: int
-    ) -> tuple[Hint, ...]:
+    ) -> tuple[model.Hint, ...]:
         """Sets of nodes with this many CPUs, including all reusable ones."""
         cpus, nodes = self.topology.cpus, tuple(self.topology.nodes)
-        has = sums(len(members) for members in self.topology.nodes.values())
-        count = Counter(by_numa(cpus[each]) for each in usable_cpus)
-        usable = sums(count[node] for node in nodes)
-        needed = mask_of({by_numa(cpus[each]) for each in reusable})
-        as_mask, narrowest, found = masks(nodes), len(nodes), []
-        for index, positions in subsets(len(nodes)):
+        has = model.sums(len(members) for members in self.topology.nodes.values())
+        count = Counter(model.by_numa(cpus[each]) for each in usable_cpus)
+        usable = model.sums(count[node] for node in nodes)
+        needed = model.mask_of({model.by_numa(cpus[each]) for each in reusable})
+        as_mask, narrowest, found = model.masks(nodes), len(nodes), []
+        for index, positions in model.subsets(len(nodes)):
             if has[index] >= desired:
                 narrowest = min(narrowest, len(positions))
             if usable[index] >= desired and needed & ~as_mask[index] == 0:
                 found.append(as_mask[index])
-        return tuple(Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)
+        return tuple(model.Hint(mask, self._is_preferred(mask, narrowest)) for mask in found)
 
     def _is_preferred(self, mask: int, narrowest: int) -> bool:
         if mask.bit_count() == narrowest:
@@ -211,13 +189,15 @@ class StaticCpus(Struct, frozen=True):
 
     def reusable(self, state: CpuState, pod: Pod, container: api.Container) -> frozenset[int]:
         """CPUs of the pod's init containers that have ended when this container starts."""
-        return left_by_init_containers(
+        return model.left_by_init_containers(
             pod,
             container["name"],
             lambda name: state.container_cpus(pod.uid, name) or NOTHING,
         )
 
-    def allocate(self, state: CpuState, pod: Pod, container: api.Container, hint: Hint) -> CpuState:
+    def allocate(
+        self, state: CpuState, pod: Pod, container: api.Container, hint: model.Hint
+    ) -> CpuState:
         """The state after a container gets its CPUs; the same state if it gets none.
 
         Raises:
@@ -230,7 +210,7 @@ class StaticCpus(Struct, frozen=True):
         free = self._assignable(state, self.reusable(state, pod, container))
         return state.with_container(pod.uid, name, self._pick_near(free, desired, hint))
 
-    def allocate_pool(self, state: CpuState, pod: Pod, hint: Hint) -> CpuState:
+    def allocate_pool(self, state: CpuState, pod: Pod, hint: model.Hint) -> CpuState:
         """The state after a pod gets its pool, and each container its part of it.
 
         A pod keeps what it has. A pool that was recorded without the parts, by a kubelet that was
@@ -239,29 +219,33 @@ class StaticCpus(Struct, frozen=True):
         Raises:
             AllocationRefused: not that many CPUs are free, or none is left to share.
         """
-        desired = _whole_cpus(pool_requests(pod))
+        desired = _whole_cpus(model.pool_requests(pod))
         pool = state.pools.get(pod.uid)
         have = state.entries.get(pod.uid, {}).keys()
-        every = {container["name"] for container in containers_in_order(pod)}
+        every = {container["name"] for container in model.containers_in_order(pod)}
         if not desired or every <= have or (have and pool is None):
             return state
         if why := self._check_pool(pod, desired):
-            raise AllocationRefused(why, EMPTY_POOL)
+            raise model.AllocationRefused(why, model.EMPTY_POOL)
         if pool is None:
             pool = self._pick_near(self._assignable(state), desired, hint)
         return state.with_pool(pod.uid, pool, self.divide(pod, pool, hint).parts)
 
-    def divide(self, pod: Pod, pool: frozenset[int], hint: Hint) -> Division[frozenset[int]]:
+    def divide(
+        self, pod: Pod, pool: frozenset[int], hint: model.Hint
+    ) -> model.Division[frozenset[int]]:
         """A pod's pool, divided among its containers. Raises AllocationRefused."""
         nodes = _width(hint)
-        return divide(
+        return model.divide(
             pod, pool, lambda each, left: self._pick(left, self.requested(pod, each), nodes)
         )
 
     def _check_pool(self, pod: Pod, desired: int) -> str:
-        return check_pool(pod, Counter({CPU: desired}), lambda c: {CPU: self.requested(pod, c)})
+        return model.check_pool(
+            pod, Counter({CPU: desired}), lambda c: {CPU: self.requested(pod, c)}
+        )
 
-    def _pick_near(self, free: frozenset[int], count: int, hint: Hint) -> frozenset[int]:
+    def _pick_near(self, free: frozenset[int], count: int, hint: model.Hint) -> frozenset[int]:
         """CPUs of the hint's nodes first, then those of its sockets. Raises AllocationRefused."""
         self._check_cores(free, count)
         taken, nodes = NOTHING, _width(hint)
@@ -272,7 +256,7 @@ class StaticCpus(Struct, frozen=True):
         if len(taken) < count:
             raise _unexpected(NotEnoughCpus(count, len(free)))
         if self.options.full_cores and taken != self._with_siblings(taken):
-            raise AllocationRefused(
+            raise model.AllocationRefused(
                 f"SMT Alignment Error: requested {count} cpus are not whole cores of those that "
                 "are free: cores differ in their number of threads",
                 SMT,
@@ -290,13 +274,13 @@ class StaticCpus(Struct, frozen=True):
             return
         per_core = self.topology.threads_per_core
         if desired % per_core:
-            raise AllocationRefused(
+            raise model.AllocationRefused(
                 f"SMT Alignment Error: requested {desired} cpus not multiple cpus per core "
                 f"= {per_core}",
                 SMT,
             )
         if desired > len(free):
-            raise AllocationRefused(
+            raise model.AllocationRefused(
                 "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
                 f"{len(free)}, requested CPUs = {desired}, CPUs per core = {per_core}",
                 SMT,
@@ -317,14 +301,14 @@ class StaticCpus(Struct, frozen=True):
             yield frozenset(cpu.id for cpu in cpus if cpu.socket in sockets)
 
     def _sockets_of(self, mask: int) -> frozenset[int]:
-        nodes = set(nodes_of(mask))
+        nodes = set(model.nodes_of(mask))
         return frozenset(cpu.socket for cpu in self.topology.cpus.values() if cpu.numa in nodes)
 
 
-def _width(hint: Hint) -> int:
+def _width(hint: model.Hint) -> int:
     """How many NUMA nodes a hint has; 0: any will do."""
     return 0 if hint.mask is None else hint.mask.bit_count()
 
 
-def _unexpected(error: NotEnoughCpus) -> AllocationRefused:
-    return AllocationRefused(f"Allocate failed due to {error}, which is unexpected")
+def _unexpected(error: NotEnoughCpus) -> model.AllocationRefused:
+    return model.AllocationRefused(f"Allocate failed due to {error}, which is unexpected")
