@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tests.integration.node.machine import Node
@@ -17,6 +20,14 @@ def run(node: Node, *arguments: str, expect: int = 0) -> str:
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == expect, result.stderr
     return result.stdout if expect == 0 else result.stderr
+
+
+def command_output(main: Callable[[list[str]], int], node: Node, *arguments: str) -> str:
+    """Run a command in this process; returns its output and its errors."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        main([*arguments, "--socket", str(node.root_dir / "explain.sock")])
+    return out.getvalue()
 
 
 def explained(node: Node, namespace: str, name: str) -> Any:

@@ -14,7 +14,7 @@ from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain
 from kubeletpy.probes.schedule import RESTART_SLACK_S
-from tests.integration.explain.judge import command_output
+from tests.integration.lifecycle.command import command_output
 from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod, serving

@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from kubeletpy.cli import explain
-from tests.integration.explain.judge import command_output
-from tests.integration.lifecycle.command import explained, run, until_verdict
+from tests.integration.lifecycle.command import command_output, explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
 from tests.integration.node.seen import container_status, is_ready
