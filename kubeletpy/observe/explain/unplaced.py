@@ -76,6 +76,11 @@ _STEPS = tuple(
         ("were not ready", "see why the node is not ready: kubectl describe node"),
         ("no nodes available", "start an agent that registers a node"),
         (r'resourceclaim "([^"]{1,253})" not found', "create ResourceClaim {found}"),
+        (
+            r'resourceclaim "([^"]{1,253})" is not allocated',
+            "join a cluster, whose kube-scheduler allocates devices, or write status.allocation of "
+            "ResourceClaim {found}",
+        ),
     )
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.observe.explain.unplaced import MAX_HINT, OTHERWISE, next_step, wants_host_ports
+from kubeletpy_up.controllers.pod_devices import NOT_ALLOCATED
 
 
 def pod(name: str = "web", node: str = "", **more: Any) -> dict[str, Any]:
@@ -71,6 +72,11 @@ def pod(name: str = "web", node: str = "", **more: Any) -> dict[str, Any]:
         ),
         ("1 node(s) were unschedulable", "make a node schedulable: kubectl uncordon NODE"),
         ("no nodes available to schedule pods", "start an agent that registers a node"),
+        (
+            f'resourceclaim "gpu" is not allocated: {NOT_ALLOCATED}',
+            "join a cluster, whose kube-scheduler allocates devices, or write status.allocation of "
+            "ResourceClaim gpu",
+        ),
         ("something else", OTHERWISE),
         ("", OTHERWISE),
     ],
