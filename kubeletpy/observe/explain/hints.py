@@ -374,7 +374,7 @@ _VOLUME_HINTS: dict[WaitCause, str] = {
     "kubectl describe pv",
     WaitCause.NOT_IN_USE_YET: "nothing: it is mounted once the API shows the node's status",
     WaitCause.NOT_ATTACHED: "see why it is not attached: kubectl describe volumeattachment, and "
-    "the log of the controller of CSI driver {driver}",
+    "the log of the controller of {controller}",
     WaitCause.ATTACH_FAILED: "see the log of the driver's controller (external-attacher)",
     WaitCause.ATTACH_LIMIT: "use another node, or end pods of this node that use volumes of the "
     "driver",
@@ -390,7 +390,9 @@ def volume_hint(facts: PodFacts, name: str) -> str:
     by_cause = _VOLUME_HINTS.get(found.wait.cause)
     if by_cause is not None:
         names = {"object": found.wait.object, "namespace": facts.namespace, "driver": found.driver}
-        return one_line(by_cause.format(claim=_claim_name(facts, name), **names))
+        controller = f"CSI driver {found.driver}" if found.driver else "the driver"
+        claim = _claim_name(facts, name)
+        return one_line(by_cause.format(claim=claim, controller=controller, **names))
     if found.export:
         server, _, path = found.export.partition(":/")
         return one_line(

@@ -146,6 +146,13 @@ STORE = "secrets-store.csi.k8s.io"
             {},
             "see why it is not bound: kubectl describe pvc -n default web-data",
         ),
+        (
+            WaitCause.NOT_ATTACHED,
+            'node "n"',
+            {},
+            "see why it is not attached: kubectl describe volumeattachment, and the log of the "
+            "controller of the driver",
+        ),
         (WaitCause.PV_MISSING, PV, {}, f"see why {PV} was removed: kubectl get pv"),
         (WaitCause.BUSY, PV, {}, OTHERWISE),
         (WaitCause.BACKOFF, PV, {}, OTHERWISE),
