@@ -8,6 +8,7 @@ import pytest
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.names import normalize
+from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.resources.admission.checks import (
     Admitted,
@@ -425,7 +426,8 @@ def test_pressure(pressures: list[str], of: Any, admitted: bool) -> None:
         assert verdict == Admitted()
     else:
         message = f"The node had condition: [{' '.join(pressures)}]. "
-        assert verdict == Refused(Rejection(AdmissionReason("Evicted"), message))
+        cause = Cause(CauseKind.NODE_PRESSURE)
+        assert verdict == Refused(Rejection(AdmissionReason("Evicted"), message, cause))
 
 
 def test_a_pod_that_the_runtime_has_is_not_refused_for_pressure() -> None:
