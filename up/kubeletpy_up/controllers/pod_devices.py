@@ -7,7 +7,6 @@ claims. Source: the default scheduler's DynamicResources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.controllers.claim_matching import owner_of
@@ -17,46 +16,37 @@ from kubeletpy_up.kinds.meta import with_metadata
 
 Find = Callable[[str, str, str], JSON | None]
 FINALIZER = "resource.kubernetes.io/delete-protection"
-ELSEWHERE = "resourceclaim not available on the node"
 NOT_ALLOCATED = (
     "this single-node API allocates no devices; join a cluster, whose kube-scheduler does, or "
     'write the claim\'s status.allocation (docs/embedded-api.md, "Devices")'
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevices:
-    """The claims of one pod. ``problem``: why it can run nowhere (at present)."""
-
-    problem: str = ""
-    claims: tuple[JSON, ...] = ()
-
-
-def devices_of(pod: JSON, find: Find) -> PodDevices:
-    """Read a pod's claims."""
+def devices_of(pod: JSON, find: Find) -> tuple[str, list[JSON]]:
+    """Return why a pod can run nowhere at present (or an empty text), and its allocated claims."""
     about, status = pod["metadata"], pod.get("status") or {}
     where = f"{about['namespace']}/{about['name']}"
     made = {each["name"]: each for each in status.get("resourceClaimStatuses") or ()}
-    found = []
+    found: list[JSON] = []
     for entry in (pod.get("spec") or {}).get("resourceClaims") or ():
         name, own = entry.get("resourceClaimName"), False
         if not name:
             if entry["name"] not in made:
-                return PodDevices(f'pod "{where}": ResourceClaim not created yet')
+                return f'pod "{where}": ResourceClaim not created yet', found
             name, own = made[entry["name"]].get("resourceClaimName"), True
             if not name:
                 continue
         claim = find(CLAIMS, about["namespace"], name)
         if claim is None:
-            return PodDevices(f'resourceclaim.resource.k8s.io "{name}" not found')
+            return f'resourceclaim.resource.k8s.io "{name}" not found', found
         if claim["metadata"].get("deletionTimestamp"):
-            return PodDevices(f'resourceclaim "{name}" is being deleted')
+            return f'resourceclaim "{name}" is being deleted', found
         if own and (owner_of(claim) or {}).get("uid") != about["uid"]:
-            return PodDevices(f'resourceclaim "{name}" was not created for pod {where}')
+            return f'resourceclaim "{name}" was not created for pod {where}', found
         if not (claim.get("status") or {}).get("allocation"):
-            return PodDevices(f'resourceclaim "{name}" is not allocated: {NOT_ALLOCATED}')
+            return f'resourceclaim "{name}" is not allocated: {NOT_ALLOCATED}', found
         found.append(claim)
-    return PodDevices("", tuple(found))
+    return "", found
 
 
 def elsewhere(claims: Iterable[JSON], node: JSON) -> tuple[str, ...]:
@@ -64,7 +54,7 @@ def elsewhere(claims: Iterable[JSON], node: JSON) -> tuple[str, ...]:
     selectors = (claim["status"]["allocation"].get("nodeSelector") for claim in claims)
     if all(selector is None or matches_node(selector, node) for selector in selectors):
         return ()
-    return (ELSEWHERE,)
+    return ("resourceclaim not available on the node",)
 
 
 def reserved(claim: JSON, pod: JSON) -> JSON:

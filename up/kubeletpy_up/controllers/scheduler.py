@@ -109,8 +109,8 @@ class Scheduler:
         find = self._registry.find
         everything = self._all("pods")
         claims = claims_of(pod, find)
-        claimed = devices_of(pod, find)
-        if (problem := claims.problem or claimed.problem) and nodes:
+        problem, claimed = devices_of(pod, find)
+        if (problem := claims.problem or problem) and nodes:
             text = f"0/{len(nodes)} nodes are available: {problem}."
             self._settle(pod, Placement("", text))
             return
@@ -122,14 +122,14 @@ class Scheduler:
         def more_misfits(node: JSON) -> tuple[str, ...]:
             name = node["metadata"]["name"]
             seen[name] = outlook(claims, node, volumes, find, others)
-            return seen[name].reasons + elsewhere(claimed.claims, node)
+            return seen[name].reasons + elsewhere(claimed, node)
 
         placement = pick_node(pod, nodes, everything, more_misfits)
         if placement.node and claims.waiting:
             self._reserve(seen[placement.node].reservation)
             return
         if placement.node:
-            self._take(pod, claimed.claims)
+            self._take(pod, claimed)
         self._settle(pod, placement)
 
     def _all(self, resource: str) -> list[JSON]:

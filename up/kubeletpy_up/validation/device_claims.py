@@ -82,16 +82,10 @@ def resource_slice(report: Report, obj: JSON) -> None:
     _driver_name(report, spec.get("driver") or "", "spec.driver")
     pool = spec.get("pool") or {}
     _pool_name(report, pool.get("name") or "", "spec.pool.name")
-    count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
-    if count <= 0:
+    if (count := pool.get("resourceSliceCount") or 0) <= 0:
         report.invalid("spec.pool.resourceSliceCount", count, "must be greater than zero")
-    if generation < 0:
-        detail = "must be greater than or equal to zero"
-        report.invalid("spec.pool.generation", generation, detail)
     _where(report, spec, "spec")
     devices = spec.get("devices")
-    if devices and spec.get("sharedCounters"):
-        report.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
     _unique(report, devices, lambda each: each.get("name"), "spec.devices")
     for index, device in enumerate(devices or ()):
         name = device.get("name") or ""
