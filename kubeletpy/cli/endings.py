@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kubeletpy.base.structs import Component
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -33,7 +35,7 @@ process at once."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class StopRequest:
+class StopRequest(Component):
     """The stop that signals have requested of this process.
 
     Attributes:
@@ -42,8 +44,9 @@ class StopRequest:
         patience: seconds after which another signal ends the process at once.
     """
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        self.act = act
+    act: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self.patience = REPEAT_S
         self._first_at: float | None = None
         self._replaced: dict[int, Any] = {}

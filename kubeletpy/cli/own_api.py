@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.observe.foresee.model import NeedKind, NeedState
@@ -85,11 +86,10 @@ class PodInApi(NamedTuple):
     others: list[dict[str, Any]]
 
 
-class OwnApi:
+class OwnApi(Component):
     """Readings. Each raises Unread, after TIMEOUT_S at the latest."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    client: KubeClient
 
     async def need_states(
         self, namespace: str, needs: Iterable[Mapping[str, Any]]
@@ -109,7 +109,7 @@ class OwnApi:
             NeedKind.SECRET: protocol.SECRETS,
         }[NeedKind(kind)]
         try:
-            found = await self._client.get(resource, name, namespace=namespace)
+            found = await self.client.get(resource, name, namespace=namespace)
         except (errors.NotFound, errors.BadRequest):  # no object has a name that is no path segment
             return NeedState.MISSING
         if kind == NeedKind.CLAIM and (found.get("status") or {}).get("phase") != "Bound":
@@ -135,7 +135,7 @@ class OwnApi:
 
         async with _in_time():
             try:
-                pod = await self._client.get(PODS, name, namespace=namespace)
+                pod = await self.client.get(PODS, name, namespace=namespace)
             except (NotFound, BadRequest):
                 return None
             others = []
@@ -166,7 +166,7 @@ class OwnApi:
     async def _items(
         self, resource: Resource, namespace: str | None, selector: str, limit: int
     ) -> list[dict[str, Any]]:
-        found = await self._client.list(resource, namespace, field_selector=selector, limit=limit)
+        found = await self.client.list(resource, namespace, field_selector=selector, limit=limit)
         return list(found.get("items") or ())
 
 

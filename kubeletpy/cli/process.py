@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kubeletpy import config
+from kubeletpy.base.structs import Component
 from kubeletpy.base.text import lines
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.node.guards.at_start import compare, read_sysctls, refusal
@@ -33,17 +34,18 @@ SWITCH_S = 0.001
 volumes."""
 
 
-class Collections:
+class Collections(Component):
     """Keeps full collections short: objects are frozen once there are FREEZE_AT of them.
 
     Objects without cycles are freed with their last reference, as ever. Cycles that were frozen
     while they were alive are found within an hour, others by the next full collection.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """``now``: seconds, of any origin."""
-        self._now = now
-        self._everything_at = now()
+    # seconds, of any origin.
+    now: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._everything_at = self.now()
 
     def begin(self) -> None:
         """Freeze what exists (modules, classes)."""
@@ -54,7 +56,7 @@ class Collections:
         """Handle a collection; called by ``gc.callbacks``."""
         if phase != "stop" or info["generation"] != OLDEST_GENERATION:
             return
-        now = self._now()
+        now = self.now()
         if now - self._everything_at >= EVERYTHING_EVERY_S:
             self._everything_at = now
             gc.unfreeze()  # the next collection examines all of it

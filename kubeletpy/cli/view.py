@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kubeletpy.base.structs import Component
 from kubeletpy.cli import agent_socket
 from kubeletpy.cli.endings import run_until_signalled
 from kubeletpy.cli.own_api import OwnApi, OwnApiUnavailable
@@ -94,21 +95,21 @@ PATIENCE_S = 1.0
 """How long a page waits for one answer of that API; then it is shown without."""
 
 
-class Sources:
+class Sources(Component):
     """Answers requests like the agent's socket. Blocks: call it in a thread, not in the loop."""
 
-    def __init__(
-        self, ask: Callable[..., Any], api: OwnApi | None, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """``ask``: requests the agent; ``loop``: the one in which ``api`` was made."""
-        self._ask = ask
-        self._api = api
-        self._loop = loop
+    # requests the agent.
+    ask: Callable[..., Any]
+    api: OwnApi | None
+    # the one in which ``api`` was made.
+    loop: asyncio.AbstractEventLoop
+
+    def __post_init__(self) -> None:
         self._unread = ""
 
     def __call__(self, *parts: str) -> Any:
         """GET of the path that ``parts`` make up."""
-        found, api = self._ask(*parts), self._api
+        found, api = self.ask(*parts), self.api
         if api is None:
             return found
         match parts:
@@ -133,7 +134,7 @@ class Sources:
                 return await read()
 
         try:
-            found = asyncio.run_coroutine_threadsafe(reading(), self._loop).result()
+            found = asyncio.run_coroutine_threadsafe(reading(), self.loop).result()
         except (OwnApiUnavailable, TimeoutError) as error:
             why = str(error) or f"its API did not answer within {PATIENCE_S:g} s"
             self._unread = f"pods without a node and events of the scheduler are missing: {why}"

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
+from kubeletpy.base.structs import Component
 from kubeletpy.cli.endings import end_in_order
 from kubeletpy.observe.explain import render, unplaced
 from kubeletpy.observe.explain.unplaced import wants_host_ports
@@ -79,15 +80,18 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-class Kubectl:
+class Kubectl(Component):
     """Runs kubectl for one pod, as the caller."""
 
-    def __init__(self, program: str, parsed: argparse.Namespace) -> None:
-        first, slash, last = parsed.pod.removeprefix("pod/").partition("/")
-        namespace, self.pod = (first, last) if slash else (parsed.namespace, first)
-        self._command = [program]
+    program: str
+    parsed: argparse.Namespace
+
+    def __post_init__(self) -> None:
+        first, slash, last = self.parsed.pod.removeprefix("pod/").partition("/")
+        namespace, self.pod = (first, last) if slash else (self.parsed.namespace, first)
+        self._command = [self.program]
         for name in _PASSED_ON:
-            if (value := getattr(parsed, f"kubectl_{name}")) is not None:
+            if (value := getattr(self.parsed, f"kubectl_{name}")) is not None:
                 self._command.append(f"--{name}={value}")
         if namespace:
             self._command.append(f"--namespace={namespace}")

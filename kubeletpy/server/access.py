@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import SUBJECTACCESSREVIEWS, TOKENREVIEWS, KubeApi
@@ -34,14 +35,15 @@ Load = Callable[[], Awaitable[tuple[V, float]]]
 """Returns the value and the seconds for which it is valid."""
 
 
-class ExpiringCache(Generic[K, V]):
+class ExpiringCache(Component, Generic[K, V]):
     """Keeps answers for a while, each loaded once for all clients that wait for it.
 
     Evicts the least recently used ones when there are ``size``.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    size: int
+
+    def __post_init__(self) -> None:
         self._kept: OrderedDict[K, tuple[V, float]] = OrderedDict()
         self._under_way: dict[K, asyncio.Future[tuple[V, float]]] = {}
 
@@ -83,7 +85,7 @@ class ExpiringCache(Generic[K, V]):
             return
         self._kept[key] = (value, asyncio.get_running_loop().time() + seconds)
         self._kept.move_to_end(key)
-        while len(self._kept) > self._size:
+        while len(self._kept) > self.size:
             self._kept.popitem(last=False)
 
 
@@ -110,17 +112,16 @@ class Busy(AccessError):
     """Raised if too many unknown tokens are waiting for a review."""
 
 
-class Access:
+class Access(Component):
     """Authenticates and authorizes, with as few API requests as possible."""
 
-    def __init__(
-        self, api: KubeApi | None, node_name: str, settings: AccessSettings, clock: Clock
-    ) -> None:
-        """Review by ``api``; if it is None there is no API, and each review is refused."""
-        self._clock = clock
-        self._api = api
-        self._node = node_name
-        self._settings = settings
+    # None: there is no API, and each review is refused.
+    api: KubeApi | None
+    node_name: str
+    settings: AccessSettings
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._identities: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
         self._decisions: ExpiringCache[tuple[Identity, str, str], bool] = ExpiringCache(CACHED)
         self._unknown: ExpiringCache[bytes, Identity | None] = ExpiringCache(CACHED)
@@ -150,15 +151,15 @@ class Access:
         Raises:
             Busy: too many new tokens are waiting.
         """
-        found = identity_from_certificate(certificate, self._clock.now())
+        found = identity_from_certificate(certificate, self.clock.now())
         if found is not None:
             return found
         kind, _, token = authorization.partition(" ")
         token = token.strip()
-        if kind.lower() == "bearer" and token and self._settings.token_reviews:
+        if kind.lower() == "bearer" and token and self.settings.token_reviews:
             digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
             return await self._identity_from_token(digest, token, source)
-        return ANONYMOUS if self._settings.anonymous else None
+        return ANONYMOUS if self.settings.anonymous else None
 
     async def authorize(self, identity: Identity, verb: str, subresources: tuple[str, ...]) -> bool:
         """Return whether a client may use any of these subresources of the node, tried in order.
@@ -169,7 +170,7 @@ class Access:
         Raises:
             AccessError: the API could not be reached.
         """
-        if self._settings.always_allow:
+        if self.settings.always_allow:
             return True
         for subresource in subresources:
             key = (identity, verb, subresource)
@@ -203,7 +204,7 @@ class Access:
             self._good[digest] = None
             if len(self._good) > CACHED:
                 self._good.popitem(last=False)
-            self._identities.store(digest, found, self._settings.token_ttl)
+            self._identities.store(digest, found, self.settings.token_ttl)
         return found
 
     async def _review_token(
@@ -218,7 +219,7 @@ class Access:
         identity = (
             identity_from_review(status.get("user") or {}) if status.get("authenticated") else None
         )
-        return identity, self._settings.token_ttl
+        return identity, self.settings.token_ttl
 
     async def _review_access(
         self, identity: Identity, verb: str, subresource: str
@@ -231,7 +232,7 @@ class Access:
                 "version": "v1",
                 "resource": "nodes",
                 "subresource": subresource,
-                "name": self._node,
+                "name": self.node_name,
             },
         }
         if identity.uid:
@@ -240,14 +241,14 @@ class Access:
             spec["extra"] = {key: list(values) for key, values in identity.extra}
         review = await self._review(SUBJECTACCESSREVIEWS, spec, self._slots)
         allowed = (review.get("status") or {}).get("allowed") is True
-        return allowed, self._settings.allowed_ttl if allowed else self._settings.refused_ttl
+        return allowed, self.settings.allowed_ttl if allowed else self.settings.refused_ttl
 
     async def _review(self, resource: Any, spec: JSON, slots: asyncio.Semaphore) -> JSON:
-        if self._api is None:
+        if self.api is None:
             raise AccessError("there is no API for reviews (no --kubeconfig)")
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         try:
             async with asyncio.timeout(REVIEW_S), slots:
-                return await self._api.create(resource, obj)
+                return await self.api.create(resource, obj)
         except (ApiError, TimeoutError) as error:
             raise AccessError(f"{resource.kind}: {error or 'no answer in time'}") from error

@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from kubeletpy.base.host.errors import exhausted
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.http_server import MAX_LINE, HttpServer
 from kubeletpy.base.wire.listener import ConnectionLimiter, most_connections, peer_of
 from kubeletpy.metrics.node import HttpMetrics
@@ -41,38 +42,28 @@ PIECE = 128 << 10
 """Bytes of a large answer that are written at once."""
 
 
-class AgentServer:
+class AgentServer(Component):
     """Serves one port; without ``access`` it is the read-only port, without authentication."""
 
-    def __init__(
-        self,
-        handlers: Mapping[str, Handler],
-        access: Access | None,
-        metrics: HttpMetrics,
-        *,
-        debugging: bool = True,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        """Route requests to handlers.
+    # by route name; a route without a handler is not served.
+    handlers: Mapping[str, Handler]
+    # authenticates and authorizes; None for the read-only port.
+    access: Access | None
+    metrics: HttpMetrics
+    # enableDebuggingHandlers.
+    debugging: bool = True
+    # gets admitted requests as spans.
+    tracer: Tracer = NO_TRACER
 
-        Args:
-            handlers: by route name; a route without a handler is not served.
-            access: authenticates and authorizes; None for the read-only port.
-            metrics: of requests.
-            debugging: enableDebuggingHandlers.
-            tracer: gets admitted requests as spans.
-        """
-        self._tracer = tracer
-        self._access = access
-        self._metrics = metrics
-        self._type = "readonly" if access is None else "readwrite"
+    def __post_init__(self) -> None:
+        self._type = "readonly" if self.access is None else "readwrite"
         self._routes: dict[str, Route] = {}
         app = web.Application(middlewares=[self._around], client_max_size=MAX_BODY)
         for route in ROUTES:
-            handler = handlers.get(route.name)
-            if access is None and not route.read_only:
+            handler = self.handlers.get(route.name)
+            if self.access is None and not route.read_only:
                 handler = None if not route.debugging else _debugging_off
-            elif not debugging and (route.debugging or route.debugging_only):
+            elif not self.debugging and (route.debugging or route.debugging_only):
                 handler = _debugging_off if route.debugging else None
             if handler is None:
                 continue
@@ -82,7 +73,7 @@ class AgentServer:
                     added = app.router.add_route(method, path, handler)
                     assert added.resource is not None, "it has a path"
                     self._routes[added.resource.canonical] = route
-        most = MAX_READ_ONLY if access is None else MAX_CONNECTIONS
+        most = MAX_READ_ONLY if self.access is None else MAX_CONNECTIONS
         limiter = ConnectionLimiter(most_connections(most))
         self._http = HttpServer(app, limiter, max_line=MAX_LINE)
         self._tls: ServingTls | None = None
@@ -90,7 +81,7 @@ class AgentServer:
 
     async def start(self, sock: socket.socket, tls: ServingTls | None) -> None:
         """Serve a listening socket. Without ``tls`` only the read-only port may be served."""
-        if tls is None and self._access is not None:
+        if tls is None and self.access is not None:
             raise ValueError("credentials are not accepted over plain HTTP")
         self._tls = tls
         await self._http.start(sock, tls.newest if tls is not None else None)
@@ -98,16 +89,16 @@ class AgentServer:
     async def close(self) -> None:
         """Stop listening and end every connection."""
         await self._http.close()
-        if self._access is not None:
-            await self._access.close()
+        if self.access is not None:
+            await self.access.close()
 
     @web.middleware
     async def _around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         route = self._routes.get(resource.canonical) if resource is not None else None
         labels = self._labels(request, route)
-        self._metrics.requests.labels(*labels).inc()
-        inflight = self._metrics.inflight_requests.labels(*labels)
+        self.metrics.requests.labels(*labels).inc()
+        inflight = self.metrics.inflight_requests.labels(*labels)
         inflight.inc()
         began = asyncio.get_running_loop().time()
         try:
@@ -118,7 +109,7 @@ class AgentServer:
                     headers={"Retry-After": "1", "Connection": "close"},
                 )
             name = span_name(request)
-            with self._tracer.request(name, partial(span_attributes, request, name)) as span:
+            with self.tracer.request(name, partial(span_attributes, request, name)) as span:
                 try:
                     response = await self._handled(request, route, handler)
                 except web.HTTPException as answer:
@@ -140,7 +131,7 @@ class AgentServer:
         finally:
             inflight.dec()
             took = asyncio.get_running_loop().time() - began
-            self._metrics.requests_duration.labels(*labels).observe(took)
+            self.metrics.requests_duration.labels(*labels).observe(took)
 
     async def _handled(
         self, request: web.Request, route: Route | None, handler: Handler
@@ -172,7 +163,7 @@ class AgentServer:
 
     async def _admit(self, request: web.Request, route: Route | None) -> str:
         """Return the client's user name, or its address on a port without authentication."""
-        if self._access is None:
+        if self.access is None:
             return _address(request)
         transport = request.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
@@ -183,7 +174,7 @@ class AgentServer:
                 transport.abort()
                 raise ConnectionResetError("the client's authority has changed")
         try:
-            identity = await self._access.authenticate(
+            identity = await self.access.authenticate(
                 certificate, request.headers.get("Authorization", ""), _address(request)
             )
         except Busy as error:
@@ -193,7 +184,7 @@ class AgentServer:
         verb = verb_of(request.method)
         subresources = route.subresources if route is not None else PROXY
         try:
-            allowed = await self._access.authorize(identity, verb, subresources)
+            allowed = await self.access.authorize(identity, verb, subresources)
         except AccessError as error:
             log.warning("a client can't be authorized", extra={"why": str(error)})
             listed = " ".join(subresources)

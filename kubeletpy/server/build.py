@@ -20,6 +20,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.protocol import KubeApi
 from kubeletpy.metrics.node import HttpMetrics
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
@@ -38,7 +39,7 @@ CERTIFICATE_CHECK_S = 60.0
 """A certificate's end is wall-clock time, and clocks get set."""
 
 
-class Ports:
+class Ports(Component):
     """The listening sockets, bound at once; nothing is answered before ``serve``.
 
     Attributes:
@@ -46,18 +47,18 @@ class Ports:
         main, read_only: the sockets; None without a read-only port.
     """
 
-    def __init__(self, settings: ServerSettings) -> None:
-        """Bind the ports of the settings. Raises ServerError if one is taken."""
-        self.settings = settings
-        self.main = _bind("port", "--port", settings.address, settings.port)
+    settings: ServerSettings
+
+    def __post_init__(self) -> None:
+        self.main = _bind("port", "--port", self.settings.address, self.settings.port)
         self.read_only: socket.socket | None = None
-        if settings.read_only_port:
+        if self.settings.read_only_port:
             try:
                 self.read_only = _bind(
                     "readOnlyPort",
                     "--read-only-port",
-                    settings.address,
-                    settings.read_only_port,
+                    self.settings.address,
+                    self.settings.read_only_port,
                     short_answers=True,
                 )
             except ServerError:
@@ -76,7 +77,7 @@ class Ports:
                 each.close()
 
 
-class KubeletServer:
+class KubeletServer(Component):
     """Serves the ports, and keeps their certificate valid.
 
     Attributes:
@@ -85,51 +86,30 @@ class KubeletServer:
 
     code: ClassVar[Sequence[str]] = ("kubeletpy.server.answers",)
 
-    def __init__(
-        self,
-        ports: Ports,
-        view: NodeView,
-        reviews: KubeApi | None,
-        *,
-        metrics: HttpMetrics,
-        clock: Clock,
-        node_ips: Sequence[str],
-        serving_pair: PairInUse | None = None,
-        node: Callable[[], api.Node | None] = lambda: None,
-        program: RunningProgram,
-        tracer: Tracer = NO_TRACER,
-        explained: Explained | None = None,
-    ) -> None:
-        """Set up a server of ports that are bound.
+    ports: Ports
+    view: NodeView
+    # reviews tokens and permissions of clients; None without an API.
+    reviews: KubeApi | None
+    metrics: HttpMetrics
+    # for certificates and times in answers.
+    clock: Clock
+    # the machine's addresses, for the certificate.
+    node_ips: Sequence[str]
+    # facts for /flagz and /statusz.
+    program: RunningProgram
+    # the certificate in use; clients are refused while there is none. None if it is in files.
+    serving_pair: PairInUse | None = None
+    # the node as last read from the API, for its addresses; None if not read yet.
+    node: Callable[[], api.Node | None] = lambda: None
+    # gets requests as spans.
+    tracer: Tracer = NO_TRACER
+    # answers /explain; None if it is not served.
+    explained: Explained | None = None
 
-        Args:
-            ports: the listening sockets and their settings.
-            view: the agent as handlers see it.
-            reviews: reviews tokens and permissions of clients; None without an API.
-            metrics: of requests.
-            clock: for certificates and times in answers.
-            node_ips: the machine's addresses, for the certificate.
-            serving_pair: returns the certificate in use; clients are refused while there is none.
-                None if it is in files.
-            node: the node as last read from the API, for its addresses; None if not read yet.
-            program: facts for /flagz and /statusz.
-            tracer: where requests are sent as spans.
-            explained: answers /explain; None if it is not served.
-        """
-        self._tracer = tracer
-        self._ports = ports
-        self._settings = ports.settings
-        self._view = view
-        self._reviews = reviews
-        self._metrics = metrics
-        self._clock = clock
-        self._node_ips = node_ips
-        self._serving_pair = serving_pair
-        self._node = node
+    def __post_init__(self) -> None:
+        self._settings = self.ports.settings
         self.certificate_problem = ""
         """Why clients refuse the certificate in tlsCertFile, or will soon."""
-        self._program = program
-        self._explained = explained
         self._opened = AsyncExitStack()
         self._made_tls: ServingTls | None = None
 
@@ -143,7 +123,7 @@ class KubeletServer:
 
     async def follow_certificate(self) -> None:
         """Check the certificate's end and names until canceled; the agent's own is replaced."""
-        while self._serving_pair is None:
+        while self.serving_pair is None:
             try:
                 problem = await asyncio.to_thread(self._check_certificate)
             except (OSError, CertificateError) as error:
@@ -162,37 +142,37 @@ class KubeletServer:
         from kubeletpy.server.answers import answers
         from kubeletpy.server.app import AgentServer
 
-        settings, metrics, stack = self._settings, self._metrics, self._opened
+        settings, metrics, stack = self._settings, self.metrics, self._opened
         if settings.access.always_allow and settings.access.anonymous:
             log.warning(
                 "anyone who reaches the agent's port has full access: "
                 "authentication.anonymous is enabled and authorization.mode is AlwaysAllow",
-                extra={"port": self._ports.port},
+                extra={"port": self.ports.port},
             )
-        access = Access(self._reviews, self._view.node_name, settings.access, self._clock)
+        access = Access(self.reviews, self.view.node_name, settings.access, self.clock)
         handlers = answers(
-            self._view,
+            self.view,
             settings,
             stack,
-            program=self._program,
-            explained=self._explained,
+            program=self.program,
+            explained=self.explained,
             metrics=metrics,
-            clock=self._clock,
+            clock=self.clock,
         )
         server = AgentServer(
-            handlers, access, metrics, debugging=settings.debugging, tracer=self._tracer
+            handlers, access, metrics, debugging=settings.debugging, tracer=self.tracer
         )
         stack.push_async_callback(server.close)
         assert self._made_tls is not None, "it has been started"
-        await server.start(self._ports.main, self._made_tls)
-        if self._ports.read_only is not None:
+        await server.start(self.ports.main, self._made_tls)
+        if self.ports.read_only is not None:
             log.warning(
                 "the read-only port shows pods and metrics to anyone who reaches it",
                 extra={"readOnlyPort": settings.read_only_port, "address": settings.address},
             )
-            read_only = AgentServer(handlers, None, metrics, tracer=self._tracer)
+            read_only = AgentServer(handlers, None, metrics, tracer=self.tracer)
             stack.push_async_callback(read_only.close)
-            await read_only.start(self._ports.read_only, None)
+            await read_only.start(self.ports.read_only, None)
 
     async def close(self) -> None:
         """Stop serving, and close connections and resources of handlers."""
@@ -200,25 +180,25 @@ class KubeletServer:
 
     def _check_certificate(self) -> str:
         """Return the problem of the certificate; the node's own is replaced if it must be."""
-        pair, now = self._files(), self._clock.now()
-        return files_problem(pair, self._view.node_name, self._addresses(), now)
+        pair, now = self._files(), self.clock.now()
+        return files_problem(pair, self.view.node_name, self._addresses(), now)
 
     def _files(self) -> KeyPair:
         """Return the certificate in files; the node's own is made anew if it can't serve."""
         settings = self._settings
         if settings.certificate:
             return KeyPair(Path(settings.certificate), Path(settings.key))
-        name, now = self._view.node_name, self._clock.now()
+        name, now = self.view.node_name, self.clock.now()
         return self_signed(settings.certificate_dir, name, self._addresses(), now)
 
     def _addresses(self) -> list[str]:
         """Return the machine's addresses, and those that the API has for the node."""
-        node: api.Node = self._node() or {}
+        node: api.Node = self.node() or {}
         in_api = (node.get("status") or {}).get("addresses") or ()
-        return [*self._node_ips, *(each.get("address", "") for each in in_api)]
+        return [*self.node_ips, *(each.get("address", "") for each in in_api)]
 
     def _tls(self) -> ServingTls:
-        settings, serving_pair = self._settings, self._serving_pair
+        settings, serving_pair = self._settings, self.serving_pair
         pair = KeyPair(Path(settings.certificate), Path(settings.key))
         try:
             if serving_pair is None:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
 from kubeletpy.probes.handlers.outcome import host_port
 from kubeletpy.server.routes import ServerError
@@ -134,7 +135,7 @@ def healthz_text(
     return healthy, "\n".join(lines) + "\n"
 
 
-class HealthServer:
+class HealthServer(Component):
     """Serves /healthz[/CHECK], and on this machine /metrics and /metrics/probes.
 
     Attributes:
@@ -143,41 +144,27 @@ class HealthServer:
 
     code: ClassVar[Sequence[str]] = ("aiohttp.web", "kubeletpy.base.wire.http_server")
 
-    def __init__(
-        self,
-        address: str,
-        port: int,
-        *,
-        checks: Mapping[str, HealthCheck],
-        render_metrics: Callable[[], tuple[bytes, str]],
-        render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None,
-    ) -> None:
-        """Serve on an IP address; port 0 picks a free one.
+    address: str
+    # 0 picks a free one.
+    port: int
+    checks: Mapping[str, HealthCheck]
+    # both return body and content type.
+    render_metrics: Callable[[], tuple[bytes, str]]
+    render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None
 
-        ``render_metrics`` and ``render_probe_metrics`` return body and content type.
-        """
-        self._address = address
-        self._local = ipaddress.ip_address(address).is_loopback
-        self._port = port
-        self._checks = checks
-        self._render = render_metrics
-        self._render_probes = render_probe_metrics
+    def __post_init__(self) -> None:
+        self._local = ipaddress.ip_address(self.address).is_loopback
         self._socket: socket.socket | None = None
         self._http: HttpServer | None = None
-
-    @property
-    def port(self) -> int:
-        """Returns the port that the server listens on."""
-        return self._port
 
     async def start(self) -> None:
         """Listen; clients wait until ``serve``. Raises ServerError when the port is taken."""
         try:
-            self._socket = listen(self._address, self._port, short_answers=True)
+            self._socket = listen(self.address, self.port, short_answers=True)
         except OSError as error:
             flag = "--healthz-port"
-            raise listen_error("healthzPort", flag, self._address, self._port, error) from error
-        self._port = int(self._socket.getsockname()[1])
+            raise listen_error("healthzPort", flag, self.address, self.port, error) from error
+        self.port = int(self._socket.getsockname()[1])
 
     async def serve(self) -> None:
         """Answer requests; call it after ``start``."""
@@ -191,7 +178,7 @@ class HealthServer:
         app.router.add_get("/healthz/{check}", self._one_check)
         if self._local:
             app.router.add_get("/metrics", self._metrics)
-        if self._local and self._render_probes is not None:
+        if self._local and self.render_probe_metrics is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
         assert self._socket is not None, "it has been started"
         self._http = HttpServer(app, ConnectionLimiter(MAX_CONNECTIONS))
@@ -206,13 +193,13 @@ class HealthServer:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         excluded = set(request.query.getall("exclude", []))
-        checks = {name: c for name, c in self._checks.items() if name not in excluded}
+        checks = {name: c for name, c in self.checks.items() if name not in excluded}
         verbose = "verbose" in request.query
         healthy, text = healthz_text(checks, verbose=verbose, reasons=self._local)
         return _text(text, 200 if healthy else 500)
 
     async def _one_check(self, request: web.Request) -> web.Response:
-        check = self._checks.get(request.match_info["check"])
+        check = self.checks.get(request.match_info["check"])
         if check is None:
             return _text("no such check\n", 404)
         problem = check()
@@ -221,11 +208,11 @@ class HealthServer:
         return _text(problem or "ok", 500 if problem else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return _samples(*self._render())
+        return _samples(*self.render_metrics())
 
     async def _probe_metrics(self, _request: web.Request) -> web.Response:
-        assert self._render_probes is not None, "there is no such route without it"
-        return _samples(*self._render_probes())
+        assert self.render_probe_metrics is not None, "there is no such route without it"
+        return _samples(*self.render_probe_metrics())
 
 
 async def _close_after(_request: web.Request, response: web.StreamResponse) -> None:

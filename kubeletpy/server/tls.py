@@ -20,6 +20,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import KeyPair, Stamp, stamp
 from kubeletpy.base.host.pki import Certificate, CertificateError, Names
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -143,33 +144,24 @@ def files_problem(pair: KeyPair, node_name: str, addresses: Sequence[str], now: 
     )
 
 
-class ServingTls:
-    """Provides the SSL context of each new connection, which follows the files."""
+class ServingTls(Component):
+    """Provides the SSL context of each new connection, which follows the files.
 
-    def __init__(
-        self,
-        pair: PairInUse,
-        client_ca: Path | None = None,
-        min_version: str = "",
-        ciphers: Sequence[str] = (),
-    ) -> None:
-        """Load the files.
+    Raises OSError or ssl.SSLError if the files can't be used when it is made.
+    """
 
-        Args:
-            pair: called when a client connects.
-            client_ca: PEM file; None if no client certificate is requested.
-            min_version: tlsMinVersion.
-            ciphers: tlsCipherSuites.
+    # called when a client connects.
+    pair: PairInUse
+    # PEM file; None if no client certificate is requested.
+    client_ca: Path | None = None
+    # tlsMinVersion.
+    min_version: str = ""
+    # tlsCipherSuites.
+    ciphers: Sequence[str] = ()
 
-        Raises:
-            OSError, ssl.SSLError: the files can't be used.
-        """
-        self._pair = pair
-        self._client_ca = client_ca
-        self._minimum = VERSIONS[min_version]
-        self._ciphers = openssl_names(ciphers)
-        self._seen = self._reload_changed(pair())
-        self._current = self._load(pair())
+    def __post_init__(self) -> None:
+        self._seen = self._reload_changed(self.pair())
+        self._current = self._load(self.pair())
 
     def trusts(self, connection: ssl.SSLObject | None) -> bool:
         """Return whether a client's certificate was verified against the current CAs.
@@ -177,7 +169,7 @@ class ServingTls:
         A connection made before the file changed no longer counts: its client must reconnect. A new
         serving certificate alone changes nothing.
         """
-        if connection is None or self._client_ca is None:
+        if connection is None or self.client_ca is None:
             return True
         newest = self.newest()
         used = connection.context
@@ -185,18 +177,18 @@ class ServingTls:
 
     def _load(self, pair: KeyPair | None) -> LoadedTls:
         context = LoadedTls(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = self._minimum
+        context.minimum_version = VERSIONS[self.min_version]
         limit_key_exchange(context)
         # a resumed session is not verified again. Tickets are off; sessions that TLS 1.2 keeps by
         # id belong to one context, and each change of the files makes another
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
-        if self._ciphers:
-            context.set_ciphers(self._ciphers)
+        if names := openssl_names(self.ciphers):
+            context.set_ciphers(names)
         if pair is not None:
             context.load_cert_chain(pair.certificate, pair.key)
-        if self._client_ca is not None:
-            text = self._client_ca.read_bytes()
+        if self.client_ca is not None:
+            text = self.client_ca.read_bytes()
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(cadata=text.decode("ascii", "replace") or "\n")
             context.authorities = hashlib.sha256(text).digest()
@@ -204,7 +196,7 @@ class ServingTls:
 
     def newest(self) -> LoadedTls:
         """Return the context of the files as they are now."""
-        pair = self._pair()
+        pair = self.pair()
         seen = self._reload_changed(pair)
         if seen != self._seen:
             self._seen = seen
@@ -223,7 +215,7 @@ class ServingTls:
 
     def _reload_changed(self, pair: KeyPair | None) -> tuple[Stamp | None, ...]:
         paths = [] if pair is None else [pair.certificate, pair.key]
-        paths += [] if self._client_ca is None else [self._client_ca]
+        paths += [] if self.client_ca is None else [self.client_ca]
         return tuple(stamp(path) for path in paths)
 
 
@@ -259,42 +251,32 @@ def comes_from_cluster(settings: KubeletSettings) -> bool:
     return settings.server_tls_bootstrap and settings.enable_server and enabled
 
 
-class ServingCertificate:
+class ServingCertificate(Component):
     """The certificate from the cluster, for the node's names in the API; it is renewed in time."""
 
-    def __init__(
-        self,
-        settings: KubeletSettings,
-        flags: NodeFlags,
-        kube_api: KubeApi | None,
-        clock: Clock,
-        *,
-        node_name: str,
-        node: Callable[[], api.Node | None],
-        metrics: CertificateMetrics,
-        rng: random.Random,
-    ) -> None:
-        """Set up the certificate, which ``start`` loads.
+    # with the files of a certificate to begin with.
+    settings: KubeletSettings
+    # with the directory of certificates.
+    flags: NodeFlags
+    # None if the agent is standalone, so that nothing can be requested.
+    kube_api: KubeApi | None
+    clock: Clock
+    # a name of the certificate.
+    node_name: str
+    # the node as last read from the API; None if it was not read yet.
+    node: Callable[[], api.Node | None]
+    metrics: CertificateMetrics
+    # spreads renewals.
+    rng: random.Random
 
-        Args:
-            settings: with the files of a certificate to begin with.
-            flags: with the directory of certificates.
-            kube_api: None if the agent is standalone, so that nothing can be requested.
-            clock: for the certificate's end.
-            node_name: a name of the certificate.
-            node: the node as last read from the API; None if it was not read yet.
-            metrics: of renewals.
-            rng: spreads renewals.
-        """
+    def __post_init__(self) -> None:
+        settings, metrics = self.settings, self.metrics
         configured = KeyPair(Path(settings.tls_cert_file), Path(settings.tls_private_key_file))
         self._store = CertificateStore(
-            certificate_dir(flags), "kubelet-server", configured if settings.tls_cert_file else None
+            certificate_dir(self.flags),
+            "kubelet-server",
+            configured if settings.tls_cert_file else None,
         )
-        self._api = kube_api
-        self._clock = clock
-        self._node_name = node_name
-        self._node = node
-        self._dns_only = settings.feature_gates.enabled("AllowDNSOnlyNodeCSR")
         self._manager = CertificateManager(
             Purpose(
                 "serving",
@@ -303,18 +285,18 @@ class ServingCertificate:
                 replaced=metrics.server_rotation.observe,
             ),
             self._store,
-            clock,
+            self.clock,
             names=self._names,
             api=self._request_client,
-            rng=rng,
+            rng=self.rng,
         )
         metrics.server_ttl.set_function(lambda: self._manager.ttl)
 
     async def start(self) -> None:
         """Load the certificate of an earlier run, if there is one."""
-        await repair_link(self._store, self._clock.now())
+        await repair_link(self._store, self.clock.now())
         await self._manager.load()
-        if self._api is None and self._manager.current is None:
+        if self.kube_api is None and self._manager.current is None:
             log.warning(
                 "serverTLSBootstrap needs a --kubeconfig: no client can connect to the port"
             )
@@ -334,13 +316,14 @@ class ServingCertificate:
 
     def _names(self) -> Names | None:
         # the addresses in the API's Node object: the approver of requests compares with them
-        node = self._node()
+        node = self.node()
         if node is None:
             return None
         addresses = (node.get("status") or {}).get("addresses") or ()
-        return request.serving_names(self._node_name, addresses, dns_only=self._dns_only)
+        dns_only = self.settings.feature_gates.enabled("AllowDNSOnlyNodeCSR")
+        return request.serving_names(self.node_name, addresses, dns_only=dns_only)
 
     @asynccontextmanager
     async def _request_client(self, _valid: bool) -> AsyncIterator[KubeApi]:
-        assert self._api is not None, "without an API nothing is requested"
-        yield self._api
+        assert self.kube_api is not None, "without an API nothing is requested"
+        yield self.kube_api

@@ -25,7 +25,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import open_container_log, open_file, open_folder_of
 from kubeletpy.base.host.inotify import DirectoryWatches, HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.server.app import Handler
@@ -44,27 +44,31 @@ SLICE = 16 * BLOCK
 """Bytes searched for the beginning of a tail before other readers get a turn."""
 
 
-class LogFile:
-    """An open log file. Close it; a thread that still reads closes it when done."""
+class LogFile(Component):
+    """An open log file. Close it; a thread that still reads closes it when done.
 
-    def __init__(self, root: str, path: str, rotation: str = "", *, container_id: str = "") -> None:
-        """Open ``path``, which must be below ``root``, or a rotation in the same folder.
+    Compressed files are unpacked on reading. Raises OSError, NotBelow when it is made.
+    """
 
-        ``container_id``: its container; "" if no link may be followed. Compressed files are
-        unpacked on reading. Raises OSError, NotBelow.
-        """
-        self.path = path
-        self.container_id = container_id
+    root: str
+    # must be below ``root``.
+    path: str
+    # the name of a rotation in the same folder, which is opened instead.
+    rotation: str = ""
+    # of its container; "" if no link may be followed.
+    container_id: str = ""
+
+    def __post_init__(self) -> None:
         self.real_path = ""
         """The file of the runtime, if ``path`` is a link to it."""
-        if rotation:
-            fd = open_file(root, str(Path(path).with_name(rotation)))
+        if self.rotation:
+            fd = open_file(self.root, str(Path(self.path).with_name(self.rotation)))
         else:
-            fd, self.real_path = open_container_log(root, path, container_id)
+            fd, self.real_path = open_container_log(self.root, self.path, self.container_id)
         self._held = HeldFd(fd)
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
-        self._unpacker = _Unpacker() if rotation.endswith(COMPRESSED) else None
+        self._unpacker = _Unpacker() if self.rotation.endswith(COMPRESSED) else None
 
     def read(self) -> bytes:
         """Return the next block, or b"" at the present end and after a close. Raises OSError."""
@@ -140,14 +144,15 @@ class _Unpacker:
         return b""
 
 
-class TailSearch:
+class TailSearch(Component):
     """Finds the offset of the last ``lines`` complete lines and the text after the last newline.
 
     It searches in slices, because a file may be arbitrarily long without a newline.
     """
 
-    def __init__(self, lines: int) -> None:
-        self._lines = lines
+    lines: int
+
+    def __post_init__(self) -> None:
         self._end: int | None = None
         self._seen = 0
         self.offset = 0
@@ -164,9 +169,9 @@ class TailSearch:
             begin = max(0, self._end - BLOCK)
             block = os.pread(fd, self._end - begin, begin)
             here = block.count(b"\n")
-            if self._seen + here > self._lines:
+            if self._seen + here > self.lines:
                 at = len(block)
-                for _ in range(self._lines + 1 - self._seen):
+                for _ in range(self.lines + 1 - self._seen):
                     at = block.rfind(b"\n", 0, at)
                 self.offset = begin + at + 1
                 return True
@@ -281,12 +286,14 @@ CLOSED_WITHIN_S = 5.0
 Write = Callable[[bytes], Awaitable[None]]
 
 
-class PodChanges:
+class PodChanges(Component):
     """Sets events when a pod changes in the runtime."""
 
-    def __init__(self, cache: PodStatusCache) -> None:
+    cache: PodStatusCache
+
+    def __post_init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        cache.subscribe(self._changed)
+        self.cache.subscribe(self._changed)
 
     def add(self, uid: str, event: asyncio.Event) -> None:
         """Set an event at each change of a pod."""
@@ -304,13 +311,14 @@ class PodChanges:
             event.set()
 
 
-class LogStreams:
+class LogStreams(Component):
     """Reads the logs below podLogsDir for all clients."""
 
-    def __init__(self, root: str, cache: PodStatusCache) -> None:
-        self._root = root
-        self._cache = cache
-        self._changes = PodChanges(cache)
+    root: str
+    cache: PodStatusCache
+
+    def __post_init__(self) -> None:
+        self._changes = PodChanges(self.cache)
         self._watches = DirectoryWatches()
         self._threads = PatientThreads(READERS)
 
@@ -320,13 +328,13 @@ class LogStreams:
 
     async def open(self, path: str, container_id: str) -> LogFile:
         """Return a container's current log, opened. Raises OSError."""
-        return await self._threads.run(lambda: LogFile(self._root, path, container_id=container_id))
+        return await self._threads.run(lambda: LogFile(self.root, path, container_id=container_id))
 
     async def send(
         self, log: LogFile, uid: str, container_id: str, options: records.LogOptions, write: Write
     ) -> None:
         """Send the requested part of ``log`` and close it. Raises OSError, errors of ``write``."""
-        reading = _Reading(log, self._root, options, self._threads)
+        reading = _Reading(log, self.root, options, self._threads)
         try:
             if options.tail is not None:
                 search = TailSearch(options.tail)
@@ -372,29 +380,29 @@ class LogStreams:
             return lambda: None
 
     def _runs(self, uid: str, container_id: str) -> bool:
-        status = self._cache.status(uid)
+        status = self.cache.status(uid)
         record = status.by_id(container_id) if status is not None else None
         return record is not None and record.running
 
 
-class _Reading:
+class _Reading(Component):
     """One client's position in a log."""
 
-    def __init__(
-        self, log: LogFile, root: str, options: records.LogOptions, threads: PatientThreads
-    ) -> None:
-        self._log = log
-        self._threads = threads
-        self._root = root
-        self.path = log.real_path or log.path
+    log: LogFile
+    root: str
+    options: records.LogOptions
+    threads: PatientThreads
+
+    def __post_init__(self) -> None:
+        self.path = self.log.real_path or self.log.path
         self._left_since: float | None = None
         """When the file was first seen to have a successor, by the event loop's clock."""
         self._formatter = records.Formatter(
-            timestamps=options.timestamps,
-            since=options.since,
-            limit=options.limit,
-            records=None if options.follow else options.tail,
-            stream=options.stream,
+            timestamps=self.options.timestamps,
+            since=self.options.since,
+            limit=self.options.limit,
+            records=None if self.options.follow else self.options.tail,
+            stream=self.options.stream,
         )
 
     @property
@@ -405,7 +413,7 @@ class _Reading:
     async def to_the_end(self, write: Write) -> None:
         """Send all that the file contains now."""
         while not self.done:
-            ended, text = await self._threads.run(self._step)
+            ended, text = await self.threads.run(self._step)
             if text:
                 await write(text)
             if ended:
@@ -416,7 +424,7 @@ class _Reading:
 
         ``ended``: the container has ended, and no more changes to its files will be reported.
         """
-        new = await self._threads.run(open_next, self._root, self._log)
+        new = await self.threads.run(open_next, self.root, self.log)
         if new is None:
             return False
         try:
@@ -427,8 +435,8 @@ class _Reading:
         except BaseException:
             new.close()
             raise
-        self._log.close()
-        self._log = new
+        self.log.close()
+        self.log = new
         self._left_since = None
         return True
 
@@ -438,7 +446,7 @@ class _Reading:
             self._left_since = now
         if now - self._left_since > CLOSED_WITHIN_S:
             return False
-        return await self._threads.run(self._log.is_written)
+        return await self.threads.run(self.log.is_written)
 
     async def finish(self, write: Write) -> None:
         """Send a last line that has no newline."""
@@ -447,10 +455,10 @@ class _Reading:
 
     def close(self) -> None:
         """Close the current file."""
-        self._log.close()
+        self.log.close()
 
     def _step(self) -> tuple[bool, bytes]:
-        data = self._log.read()
+        data = self.log.read()
         return not data, self._formatter.feed(data) if data else b""
 
 

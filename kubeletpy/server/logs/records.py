@@ -15,7 +15,7 @@ from typing import Any
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 MAX_LINE = 1 << 20
 """In bytes; runtimes split lines at 16 KiB, and a line longer than this is no record."""
@@ -75,34 +75,28 @@ def _moment(time: bytes) -> float | None:
         return None
 
 
-class Formatter:
+class Formatter(Component, kw_only=True):
     """Turns the bytes of one container's log, in pieces of any size, into the requested text.
 
     It is ``done`` when nothing more is requested. One formatter continues across rotations.
     """
 
-    def __init__(
-        self,
-        *,
-        timestamps: bool = False,
-        since: float | None = None,
-        limit: int | None = None,
-        records: int | None = None,
-        stream: str = "",
-    ) -> None:
-        """Select lines: from ``since`` (Unix seconds), at most ``limit`` bytes or ``records``.
+    timestamps: bool = False
+    # Unix seconds.
+    since: float | None = None
+    # bytes that may still be returned.
+    limit: int | None = None
+    # lines that may still be returned.
+    records: int | None = None
+    # "" for any.
+    stream: str = ""
 
-        ``stream`` is "" for any stream.
-        """
-        self._timestamps = timestamps
-        self._since = since
-        self._left = limit
-        self._records = records
-        self._stream = stream.encode()
+    def __post_init__(self) -> None:
+        self._stream = self.stream.encode()
         self._rest = b""
         self._new_line = True
         self._read: Callable[[bytes], LogLine | None] | None = None
-        self.done = limit == 0 or records == 0
+        self.done = self.limit == 0 or self.records == 0
 
     def feed(self, data: bytes) -> bytes:
         """Return the output of the complete lines so far."""
@@ -129,7 +123,7 @@ class Formatter:
 
     def _show(self, lines: list[bytes]) -> bytes:
         output: list[bytes] = []
-        plain = not self._timestamps and self._since is None and not self._stream
+        plain = not self.timestamps and self.since is None and not self._stream
         for line in lines:
             if self.done:
                 break
@@ -140,9 +134,9 @@ class Formatter:
                 continue
             output.append(record.text)
             self._new_line = record.text.endswith(b"\n") or not record.text
-            if self._records is not None:
-                self._records -= 1
-                self.done = self._records <= 0
+            if self.records is not None:
+                self.records -= 1
+                self.done = self.records <= 0
         return self._cut(b"".join(output))
 
     @property
@@ -150,20 +144,20 @@ class Formatter:
         """Returns whether it is enough to strip the parts before the text of each line."""
         return (
             self._read is read_cri
-            and not self._timestamps
-            and self._since is None
-            and self._records is None
+            and not self.timestamps
+            and self.since is None
+            and self.records is None
             and not self._stream
         )
 
     def _is_long_ago(self, lines: bytes) -> bool:
         """Return whether a block ends long before ``since``, so that it need not be parsed."""
-        if self._since is None or self._read is not read_cri:
+        if self.since is None or self._read is not read_cri:
             return False
         record = read_cri(lines[lines.rfind(b"\n", 0, -1) + 1 : -1])
         time = nine_digits(record.time) if record is not None else None
         moment = _moment(time) if time is not None else None
-        return moment is not None and moment < self._since - CLOCK_STEP_S
+        return moment is not None and moment < self.since - CLOCK_STEP_S
 
     def _record(self, line: bytes) -> LogLine | None:
         if self._read is None:
@@ -180,20 +174,20 @@ class Formatter:
         time = nine_digits(record.time)
         if time is None:
             return False
-        if self._since is not None:
+        if self.since is not None:
             moment = _moment(time)
-            if moment is None or moment < self._since:
+            if moment is None or moment < self.since:
                 return False
-        if self._timestamps and self._new_line:
+        if self.timestamps and self._new_line:
             output += (time, b" ")
         return True
 
     def _cut(self, text: bytes) -> bytes:
-        if self._left is None:
+        if self.limit is None:
             return text
-        text = text[: self._left]
-        self._left -= len(text)
-        self.done = self.done or self._left <= 0
+        text = text[: self.limit]
+        self.limit -= len(text)
+        self.done = self.done or self.limit <= 0
         return text
 
 

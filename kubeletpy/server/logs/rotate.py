@@ -23,7 +23,7 @@ from typing import IO
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import open_folder_of
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import run_together
 from kubeletpy.config import KubeletSettings
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -62,34 +62,29 @@ class RotationSettings(Struct, frozen=True):
         )
 
 
-class LogRotator:
+class LogRotator(Component):
     """Rotates the logs of all running containers in one loop."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        cache: PodStatusCache,
-        root: str,
-        settings: RotationSettings,
-        clock: Clock,
-    ) -> None:
-        """Rotate the logs of the containers in ``cache`` that are below ``root``, podLogsDir."""
-        self._runtime = runtime
-        self._cache = cache
-        self._root = root
-        self._settings = settings
-        self._clock = clock
-        self._most = max(_COMPRESSED_SIZES * settings.max_size, _COMPRESSED_AT_LEAST)
-        self._slots = asyncio.Semaphore(settings.workers)
-        self._threads = PatientThreads(settings.workers + 1)
+    runtime: RuntimeService
+    # its containers' logs are rotated.
+    cache: PodStatusCache
+    # podLogsDir, which logs must be below.
+    root: str
+    settings: RotationSettings
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._most = max(_COMPRESSED_SIZES * self.settings.max_size, _COMPRESSED_AT_LEAST)
+        self._slots = asyncio.Semaphore(self.settings.workers)
+        self._threads = PatientThreads(self.settings.workers + 1)
         """Separate threads: compressing logs takes long and must not delay the start of pods."""
 
     async def run(self) -> None:
         """Check the logs periodically until canceled."""
-        if self._settings.max_size < 0:
+        if self.settings.max_size < 0:
             return
         while True:
-            await asyncio.sleep(self._settings.interval)
+            await asyncio.sleep(self.settings.interval)
             try:
                 await self.rotate_due()
             except OSError as error:
@@ -104,7 +99,7 @@ class LogRotator:
         await run_together(*(self._rotate(container, logs[container]) for container in due))
 
     def _logs(self) -> dict[str, str]:
-        statuses = (self._cache.status(uid) for uid in self._cache)
+        statuses = (self.cache.status(uid) for uid in self.cache)
         return {
             container.id: container.log_path
             for status in statuses
@@ -116,24 +111,24 @@ class LogRotator:
     def _is_due(self, path: str) -> bool:
         # a cheap check, as nearly all logs are small; a symlink can only make the size wrong
         with contextlib.suppress(OSError):
-            if os.lstat(path).st_size <= self._settings.max_size:
+            if os.lstat(path).st_size <= self.settings.max_size:
                 return False
         try:
-            with _folder_of(self._root, path) as (folder, name):
+            with _folder_of(self.root, path) as (folder, name):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return True
         except OSError as error:
             log.debug("a log can't be checked", extra={"path": path, "why": str(error)})
             return False
-        return stat.S_ISREG(found.st_mode) and found.st_size > self._settings.max_size
+        return stat.S_ISREG(found.st_mode) and found.st_size > self.settings.max_size
 
     async def _rotate(self, container: str, path: str) -> None:
         async with self._slots:
             try:
                 rotated = await self._threads.run(self._prune_and_rename, path)
                 try:
-                    await self._runtime.reopen_container_log(container)
+                    await self.runtime.reopen_container_log(container)
                 except BaseException:
                     if rotated:
                         await self._threads.run(self._undo_rename, path, rotated)
@@ -143,9 +138,9 @@ class LogRotator:
 
     def _prune_and_rename(self, path: str) -> str:
         """Prune rotations and rename the log; return its new name, or "" if there is no log."""
-        with _folder_of(self._root, path) as (folder, name):
+        with _folder_of(self.root, path) as (folder, name):
             found, others = _entries(folder)
-            plan = plan_rotation(name, found, self._settings.max_files)
+            plan = plan_rotation(name, found, self.settings.max_files)
             # entries that are no files were put there by others, and may neither count nor stay
             for each in (
                 *plan.remove,
@@ -155,7 +150,7 @@ class LogRotator:
                     _try(os.unlink, path, each, folder)
             for each in plan.compress:
                 _try(partial(_compress, most=self._most), path, each, folder)
-            rotated = rotated_name(name, self._clock.now())
+            rotated = rotated_name(name, self.clock.now())
             try:
                 # a link fails where a rename would overwrite a rotation of the same second
                 os.link(name, rotated, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -165,7 +160,7 @@ class LogRotator:
             return rotated
 
     def _undo_rename(self, path: str, rotated: str) -> None:
-        with _folder_of(self._root, path) as (folder, name), contextlib.suppress(FileExistsError):
+        with _folder_of(self.root, path) as (folder, name), contextlib.suppress(FileExistsError):
             os.link(rotated, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             os.unlink(rotated, dir_fd=folder)
 
@@ -207,18 +202,17 @@ def _compress(name: str, *, dir_fd: int, most: int) -> None:
     os.unlink(name, dir_fd=folder)
 
 
-class _Bounded:
+class _Bounded(Component):
     """Reads a file that must not grow past a size while it is copied."""
 
-    def __init__(self, file: IO[bytes], most: int) -> None:
-        self._file = file
-        self._left = most
+    file: IO[bytes]
+    left: int
 
     def read(self, count: int = -1) -> bytes:
         """Return the next bytes. Raises OSError if there are more than allowed."""
-        data = self._file.read(count)
-        self._left -= len(data)
-        if self._left < 0:
+        data = self.file.read(count)
+        self.left -= len(data)
+        if self.left < 0:
             raise OSError(errno.EFBIG, "the file grows while it is compressed")
         return data
 

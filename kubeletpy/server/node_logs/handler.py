@@ -22,7 +22,7 @@ from aiohttp import web
 
 from kubeletpy.base.host.inotify import HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Hidden, HidesFields, Struct
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct
 from kubeletpy.server.node_logs import query as node_logs_query
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath
@@ -186,20 +186,16 @@ READERS = 4
 _TEXT = "text/plain; charset=utf-8"
 
 
-class NodeLogs:
+class NodeLogs(Component):
     """Serves the files of a log directory and, if enabled, queries."""
 
-    def __init__(self, root: str, *, queries: bool, write_timeout: float) -> None:
-        """Serve a directory.
+    root: str
+    # whether to answer queries; if not, a query string is ignored.
+    queries: bool
+    # seconds after which a client that reads nothing is dropped; 0 for never.
+    write_timeout: float
 
-        Args:
-            root: the directory.
-            queries: whether to answer queries; if not, a query string is ignored.
-            write_timeout: seconds after which a client that reads nothing is dropped; 0 for never.
-        """
-        self._root = root
-        self._queries = queries
-        self._write_timeout = write_timeout or None
+    def __post_init__(self) -> None:
         self._under_way = 0
         self._threads = PatientThreads(READERS)
 
@@ -208,7 +204,7 @@ class NodeLogs:
         path = request.match_info.get("path", "")
         try:
             query = (
-                node_logs_query.read_query(list(request.query.items())) if self._queries else None
+                node_logs_query.read_query(list(request.query.items())) if self.queries else None
             )
         except node_logs_query.UnreadableQuery as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
@@ -236,7 +232,7 @@ class NodeLogs:
 
     async def _open(self, path: str) -> NodeLogFile:
         try:
-            return await self._threads.run(open_entry, self._root, path)
+            return await self._threads.run(open_entry, self.root, path)
         except RefusedPath as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         except (FileNotFoundError, NotADirectoryError):
@@ -281,7 +277,7 @@ class NodeLogs:
         return response
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
-        async with asyncio.timeout(self._write_timeout):
+        async with asyncio.timeout(self.write_timeout or None):
             await response.write(data)
 
     async def _query(
@@ -333,7 +329,7 @@ class NodeLogs:
     async def _send_service_file(self, response: web.StreamResponse, service: str) -> None:
         for name in node_logs_query.file_names(service):
             try:
-                entry = await self._threads.run(open_entry, self._root, name)
+                entry = await self._threads.run(open_entry, self.root, name)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:

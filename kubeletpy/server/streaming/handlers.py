@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.http_server import is_upgrade
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code, CRIError
@@ -39,12 +40,13 @@ def refused(error: CRIError) -> web.Response:
     return web.Response(status=500, text=text)
 
 
-class StreamHandlers:
+class StreamHandlers(Component):
     """Has the handlers by route name in ``by_route``."""
 
-    def __init__(self, view: NodeView, link: RuntimeLink) -> None:
-        self._view = view
-        self._link = link
+    view: NodeView
+    link: RuntimeLink
+
+    def __post_init__(self) -> None:
         self.by_route: Mapping[str, Handler] = {
             "exec": self._exec,
             "attach": self._attach,
@@ -54,14 +56,14 @@ class StreamHandlers:
 
     def _find(self, request: web.Request) -> Pod:
         path = request.match_info
-        pod = self._view.pod(path["namespace"], path["pod"], path.get("uid", ""))
+        pod = self.view.pod(path["namespace"], path["pod"], path.get("uid", ""))
         if pod is None:
             raise web.HTTPNotFound(text="pod does not exist\n")
         return pod
 
     def _container_id(self, request: web.Request, pod: Pod) -> str:
         name = request.match_info["container"]
-        record = self._view.container(pod, name)
+        record = self.view.container(pod, name)
         if record is None:
             raise web.HTTPInternalServerError(text=f'container not found ("{name}")\n')
         return record.id
@@ -76,7 +78,7 @@ class StreamHandlers:
             stdout=streams.stdout,
             stderr=streams.stderr,
         )
-        return await self._join(request, self._view.runtime.exec, call, "exec", streams)
+        return await self._join(request, self.view.runtime.exec, call, "exec", streams)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         streams, pod = _streams(request), self._find(request)
@@ -89,7 +91,7 @@ class StreamHandlers:
             stdout=streams.stdout,
             stderr=streams.stderr and not tty,
         )
-        return await self._join(request, self._view.runtime.attach, call, "attach", streams)
+        return await self._join(request, self.view.runtime.attach, call, "attach", streams)
 
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
@@ -101,12 +103,12 @@ class StreamHandlers:
             ports = read_ports(list(request.query.items()), websocket=websocket)
         except BadStreamRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        status = self._view.in_runtime(pod)
+        status = self.view.in_runtime(pod)
         sandbox = next((s for s in status.sandboxes if s.ready), None) if status else None
         if sandbox is None:
             raise web.HTTPInternalServerError(text=f"pod {pod.key} has no running sandbox\n")
         call = cri.PortForwardRequest(pod_sandbox_id=sandbox.id, port=ports)
-        return await self._join(request, self._view.runtime.port_forward, call, "portforward")
+        return await self._join(request, self.view.runtime.port_forward, call, "portforward")
 
     async def _join(
         self,
@@ -122,15 +124,13 @@ class StreamHandlers:
             url = await url_for(call)
         except CRIError as error:
             return refused(error)
-        return await self._link.join(request, url, subresource, streams)
+        return await self.link.join(request, url, subresource, streams)
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
         command = _command(request.query.get("cmd", "").split(" "))
         try:
-            answer = await self._view.runtime.exec_sync(
-                self._container_id(request, pod), command, 0
-            )
+            answer = await self.view.runtime.exec_sync(self._container_id(request, pod), command, 0)
         except CRIError as error:
             return refused(error)
         output = bytes(answer.stdout) + bytes(answer.stderr)

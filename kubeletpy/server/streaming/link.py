@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import background
 from kubeletpy.base.wire import relay, spdy, websocket
 from kubeletpy.base.wire.http_server import SentResponse
@@ -86,7 +87,7 @@ def handshake(request: web.Request, protocol: str) -> bytes:
     return b"\r\n".join((*lines, b"", b""))
 
 
-class ClientSocket:
+class ClientSocket(Component):
     """A client's WebSocket on a connection taken over from aiohttp.
 
     The reader of aiohttp parses all that has arrived in one turn of the loop, answers pings without
@@ -94,9 +95,10 @@ class ClientSocket:
     (:mod:`kubeletpy.base.wire.relay`).
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def __post_init__(self) -> None:
         self._decoder = websocket.WebSocketDecoder(MAX_MESSAGE)
         self._work = StreamWork()
         self._closing = False
@@ -114,7 +116,7 @@ class ClientSocket:
             while not self._over:
                 message = self._decoder.next_message()
                 if message is None:
-                    piece = await self._reader.read(READ)
+                    piece = await self.reader.read(READ)
                     self._over = not piece
                     self._decoder.feed(piece)
                     continue
@@ -139,14 +141,14 @@ class ClientSocket:
         self._send_close(websocket.CloseCode.NORMAL)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(CLOSE_S):
-                await self._writer.drain()
+                await self.writer.drain()
                 while await self.receive() is not None:
                     pass
 
     async def _write(self, frame: bytes) -> None:
         if not self._closing:
-            self._writer.write(frame)
-            await self._writer.drain()
+            self.writer.write(frame)
+            await self.writer.drain()
 
     def _end(self, code: int) -> None:
         self._over = True
@@ -155,7 +157,7 @@ class ClientSocket:
     def _send_close(self, code: int) -> None:
         if not self._closing:
             self._closing = True
-            self._writer.write(websocket.close_frame(code))
+            self.writer.write(websocket.close_frame(code))
 
 
 # Translation between a client's v5 WebSocket and the runtime's SPDY. Each message begins with its
@@ -292,12 +294,11 @@ _EXEC_PROTOCOL = "v4.channel.k8s.io"
 _FORWARD_PROTOCOL = "portforward.k8s.io"
 
 
-class RuntimeLink:
+class RuntimeLink(Component):
     """Connects clients to the runtime; ``idle_timeout`` in seconds, 0 for none."""
 
-    def __init__(self, idle_timeout: float, metrics: HttpMetrics) -> None:
-        self._idle = idle_timeout
-        self._metrics = metrics
+    idle_timeout: float
+    metrics: HttpMetrics
 
     async def join(
         self, request: web.Request, url: str, subresource: str, streams: Streams | None = None
@@ -315,11 +316,11 @@ class RuntimeLink:
                 )
                 if answer.status != 101:
                     return _refusal(answer)
-                return await relay.join(request, answer, idle_timeout=self._idle)
+                return await relay.join(request, answer, idle_timeout=self.idle_timeout)
             if (route is StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
             accepted = handshake(request, TUNNEL if streams is None else V5)
-            self._metrics.websocket_streams.labels(subresource).inc()
+            self.metrics.websocket_streams.labels(subresource).inc()
             protocol = _FORWARD_PROTOCOL if streams is None else _EXEC_PROTOCOL
             headers = [
                 ("Connection", "Upgrade"),
@@ -379,13 +380,13 @@ class RuntimeLink:
     async def _until_idle(
         self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        if not self._idle:
+        if not self.idle_timeout:
             await run()
             return
         now = asyncio.get_running_loop().time
         async with background(run()) as running:
             while not running.done():
-                left = carrier.moved_at + self._idle - now()
+                left = carrier.moved_at + self.idle_timeout - now()
                 if left <= 0:
                     return
                 await asyncio.wait({running}, timeout=left)
