@@ -175,7 +175,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
 
     @cached_property
     def mounts(self) -> ContainerMounts:
-        """What is mounted into containers."""
+        """Mounts of containers."""
         return ContainerMounts(
             self.pods_dir,
             cluster_domain=self.settings.cluster_domain,

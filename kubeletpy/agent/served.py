@@ -128,7 +128,7 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Com
 
 
 class Endpoints(Struct, frozen=True, dict=True, eq=False):
-    """What serves HTTP, each object made when it is first needed."""
+    """The HTTP servers and their parts, each made when it is first needed."""
 
     core: Core
     eviction: Eviction

@@ -198,12 +198,12 @@ class Storage(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def rights(self) -> MountRights:
-        """What the machine allows to mount."""
+        """Mounts that the machine allows."""
         return MountRights(required=self.context.outside.mounts)
 
     @cached_property
     def allocatable(self) -> Mapping[str, str]:
-        """What the node has for pods."""
+        """Resources of the node that pods may request."""
         options = self.context.options
         return allocatable(capacity(self.context.outside.machine.facts, options), options)
 

@@ -138,7 +138,7 @@ class RuntimeUpkeep(Component):
 
     runtime: RuntimeService
     known: RuntimeInfo
-    """As it was last read."""
+    """The last answer of the runtime."""
     read: Callable[[], Awaitable[RuntimeInfo]] | None = None
     """Reads it again, may raise CRIError; None: it never changes."""
     changed: Callable[[], None] = lambda: None

@@ -90,7 +90,7 @@ class VersionFollower(Component):
     api: KubeApi | None
     """Queried; None: the node has no API server."""
     resolved: ResolvedVersion
-    """What the agent runs as."""
+    """The Kubernetes version that the agent runs as."""
     root: Path
     """The directory of the record."""
     notify: Callable[[str, bool], None]

@@ -186,7 +186,7 @@ class KubeProbeManager:
         self._rng = rng or random.Random()
         self._pods: dict[str, tuple[Probe, ...]] = {}
         self._context = contextvars.copy_context()
-        """Of each run, which belongs to no sync of its pod."""
+        """The context of each run, which belongs to no sync of its pod."""
         self._commands = ProbeSlots(COMMANDS_PER_CORE * (os.cpu_count() or 1))
         self._connections = ProbeSlots(CONNECTIONS)
 

@@ -1,7 +1,7 @@
 """Keeps a node alive when it runs out of memory, disk or process IDs, and pods within their limits.
 
-Observes, lets :mod:`.decide` choose, and carries it out: pods that exceed a limit of their own are
-ended, and the node is helped by a reclaim, or by the eviction of one pod. Two pods never end for
+Observes, lets :mod:`.decide` choose, and carries it out. Pods that exceed a limit of their own are
+ended. A reclaim, or the eviction of one pod, frees what the node lacks. Two pods never end for
 the same condition at a time, unless a hard threshold is crossed while a pod still has the grace
 period of a soft one. Nothing here waits for a measurement, a reclaim or a pod's end: observations
 continue meanwhile. Must cost nothing while there is nothing to watch.

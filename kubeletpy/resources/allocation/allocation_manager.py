@@ -56,7 +56,7 @@ class AllocationManager(Component):
     """
 
     state: ResourceState
-    """What is allocated; survives restarts."""
+    """Allocated resources; survives restarts."""
     recorder: EventRecorder
     clock: Clock
     rules: allocation_resources.ResizeRules | None = None

@@ -45,7 +45,7 @@ class TopologyManager(Component):
     scope: str = CONTAINER
     """Whether to assign nodes to each ``container`` or to a complete ``pod``."""
     pod_level: model.PodLevelPlacement = model.PodLevelPlacement.NOTHING
-    """What pods with pod-level resources get."""
+    """Whether and how pods with pod-level resources are placed."""
     closest: model.Distances | None = None
     """Set with the option prefer-closest-numa-nodes."""
     users: Callable[[], Collection[str] | None] = lambda: None
