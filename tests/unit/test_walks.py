@@ -245,8 +245,8 @@ def _resolves(path: Path, name: str) -> bool:
     root = path.parent if name.startswith(".") else ROOT / ("up" * (parts[0] == "kubeletpy_up"))
     for place in range(len(parts), 0, -1):
         module = root.joinpath(*parts[:place])
-        source = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
-        if source.exists():
+        source = module.with_suffix(".py")
+        if source.exists() or (source := module / "__init__.py").exists():
             rest = parts[place:]
             return not rest or re.search(rf"\b{rest[-1]}\b", source.read_text()) is not None
     return False

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.node.build import is_changes, status_patch
+from kubeletpy.node.build import NodeHealth, first_status, is_changes, node_conditions, status_patch
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -27,8 +27,6 @@ STATUS: Any = {
     "images": [],
     "nodeInfo": {"bootID": "b", "kubeletVersion": "v1"},
 }
-
-
 WITHOUT_PORT: Any = {k: value for k, value in STATUS.items() if k != "daemonEndpoints"}
 
 
@@ -121,3 +119,82 @@ def test_when_unsure_all_is_sent_but_lists_with_other_writers() -> None:
     written = status(features={"supplementalGroupsPolicy": True}, volumesInUse=["v"])
     patch = status_patch(written, written, unsure=True)
     assert set(patch) == set(written) - {"addresses", "volumesInUse"}
+
+
+# Whether the first status of a node waits.
+
+SILENT = NodeHealth(runtime_error="not asked", unanswered=("not asked",))
+BOTH = NodeHealth(
+    runtime_error="not asked", storage_error="no CSINode", unanswered=("not asked", "no CSINode")
+)
+
+
+@pytest.mark.parametrize(
+    ("ready", "health", "waited", "period", "wait", "why"),
+    [
+        ("True", SILENT, 0, 10, 10, "not answered yet: not asked"),
+        ("True", BOTH, 4, 10, 6, "not answered yet: not asked"),
+        ("True", SILENT, 9.9, 10, 0.1, "not answered yet: not asked"),
+        ("True", SILENT, 10, 10, 0, "waited for 10.0 s: not asked"),
+        ("True", SILENT, 0, 300, 30, "not answered yet: not asked"),
+        ("True", SILENT, 30, 300, 0, "waited for 30.0 s: not asked"),
+        ("True", NodeHealth(), 0, 10, 0, "everything has answered"),
+        ("True", NodeHealth(runtime_error="down"), 0, 10, 0, "known: down"),
+        (
+            "True",
+            NodeHealth(network_error="no network", storage_error="-", unanswered=("-",)),
+            0,
+            10,
+            0,
+            "known: no network",
+        ),
+        (
+            "True",
+            NodeHealth(shutting_down=True, storage_error="-", unanswered=("-",)),
+            0,
+            10,
+            0,
+            "known: node is shutting down",
+        ),
+        ("False", SILENT, 0, 10, 0, "the API does not show the node as Ready"),
+        ("Unknown", SILENT, 0, 10, 0, "the API does not show the node as Ready"),
+        (None, SILENT, 0, 10, 0, "the API does not show the node as Ready"),
+    ],
+)
+def test_it_waits_only_for_components_without_an_answer(
+    ready: str | None, health: NodeHealth, waited: float, *, period: float, wait: float, why: str
+) -> None:
+    conditions: Any = [] if ready is None else [{"type": "Ready", "status": ready}]
+    found = first_status({"conditions": conditions}, health, waited, period)
+    assert found.wait == pytest.approx(wait)
+    assert found.why == why
+
+
+# The node's conditions.
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "message"),
+    [
+        (
+            "MemoryPressure",
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+        ),
+        ("DiskPressure", "KubeletHasDiskPressure", "kubelet has disk pressure"),
+        ("PIDPressure", "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ],
+)
+def test_a_pressure_is_reported_and_the_node_stays_ready(
+    kind: str, reason: str, message: str
+) -> None:
+    calm = node_conditions((), NodeHealth(), 0.0)
+    pressed = node_conditions(calm, NodeHealth(pressures=(kind,)), 60.0)
+    assert [each["type"] for each in calm] == [each["type"] for each in pressed]
+    by_type = {each["type"]: each for each in pressed}
+    assert by_type[kind]["status"] == "True"
+    assert (by_type[kind]["reason"], by_type[kind]["message"]) == (reason, message)
+    assert by_type[kind]["lastTransitionTime"] == "1970-01-01T00:01:00Z"
+    others = {each["status"] for name, each in by_type.items() if name not in (kind, "Ready")}
+    assert others == {"False"}
+    assert by_type["Ready"]["status"] == "True"

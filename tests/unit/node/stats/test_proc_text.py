@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kubeletpy.node.stats import proc_text
-from kubeletpy.node.stats.usage import Interface
+from kubeletpy.base.text import sizes
+from kubeletpy.node.stats import cgroup_text, proc_text
+from kubeletpy.node.stats.usage import DeviceIo, GroupStats, Interface
 
 STAT = "cpu  100 10 50 9999 77 5 4 1 100 0\ncpu0 1\nbtime 1700000000\n"
 MEMINFO = (
@@ -101,3 +104,298 @@ def test_cpus_and_devices() -> None:
 def test_the_number_of_interfaces_is_bounded() -> None:
     lines = "".join(f"if{n}: 1 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n" for n in range(500))
     assert len(proc_text.interfaces(lines)) == proc_text.MAX_INTERFACES
+
+
+# Numbers in files of the kernel: positions, truncated lines, and values that are no numbers.
+
+KERNEL_NUMBERS_MEMINFO = (
+    "MemTotal: 1000 kB\nMemFree: 300 kB\nCached: 250 kB\nActive(file): 30 kB\nMapped: 7 kB\n"
+    "Inactive(file): 200 kB\nAnonPages: 400 kB\nSlab: 8 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n"
+)
+
+
+def test_all_of_a_machine() -> None:
+    texts = {
+        "stat": "cpu  100 10 50 9999 77 5 4 1 100 0\ncpu0 1\n",
+        "meminfo": KERNEL_NUMBERS_MEMINFO,
+        "vmstat": "pgfault 9\npgmajfault 2\noom_kill 1\n",
+    }
+    assert proc_text.machine(texts, 1, 7) == GroupStats(
+        at=7,
+        cpu_ns=170_000_000_000,
+        user_ns=110_000_000_000,
+        system_ns=50_000_000_000,
+        memory=650 * KIB,
+        working_set=450 * KIB,
+        rss=400 * KIB,
+        cache=250 * KIB,
+        mapped_file=7 * KIB,
+        kernel=8 * KIB,
+        active_file=30 * KIB,
+        inactive_file=200 * KIB,
+        limit=1000 * KIB,
+        faults=9,
+        major_faults=2,
+        own_faults=9,
+        own_major_faults=2,
+        oom_kills=1,
+        swap=30 * KIB,
+        swap_limit=50 * KIB,
+    )
+
+
+@pytest.mark.parametrize(
+    ("stat", "cpu_ns", "user_ns", "system_ns"),
+    [
+        ("", None, None, None),
+        ("cpu", None, None, None),
+        ("cpu 0", 0, 0, None),
+        ("cpu 1 2", 3, 3, None),
+        ("cpu 1 2 3", 6, 3, 3),
+        ("cpu x 2 3", 5, 2, 3),
+        ("cpu 1 2 3 9 9 4 5 6 9 9", 21, 3, 3),
+    ],
+)
+def test_cpu_times_of_a_machine(
+    stat: str, cpu_ns: int | None, user_ns: int | None, system_ns: int | None
+) -> None:
+    found = proc_text.machine({"stat": stat}, 10**9, 0)
+    assert (found.cpu_ns, found.user_ns, found.system_ns) == (cpu_ns, user_ns, system_ns)
+
+
+@pytest.mark.parametrize(
+    ("meminfo", "memory", "working_set", "swap"),
+    [
+        ("AnonPages: 5 kB\n", 5 * KIB, 5 * KIB, None),
+        ("AnonPages: 5 kB\nInactive(file): 2 kB\n", 5 * KIB, 3 * KIB, None),
+        ("AnonPages: 1 kB\nInactive(file): 2 kB\n", KIB, 0, None),
+        ("AnonPages: 1 kB\nCached: 2 kB\nBuffers: 4 kB\n", 7 * KIB, 7 * KIB, None),
+        ("AnonPages: 1 kB\nSwapCached: 8 kB\nSlab: 16 kB\n", 9 * KIB, 9 * KIB, None),
+        ("MemTotal: 5 kB\nMemFree: 4 kB\nSwapFree: 2 kB\n", None, None, None),
+        ("SwapTotal: 5 kB\n", None, None, 5 * KIB),
+        ("SwapTotal: 5 kB\nSwapFree: 6 kB\n", None, None, 0),
+    ],
+)
+def test_memory_of_a_machine(
+    meminfo: str, memory: int | None, working_set: int | None, swap: int | None
+) -> None:
+    found = proc_text.machine({"meminfo": meminfo}, 100, 0)
+    assert (found.memory, found.working_set, found.swap) == (memory, working_set, swap)
+
+
+@pytest.mark.parametrize("line", ["", "A:", "A: 5", "A: 5 MB", "A: x kB", "A: 5 kB more"])
+def test_sizes_are_in_kib(line: str) -> None:
+    assert sizes(f"{line}\nB: 1 kB\n") == {"B": KIB}
+
+
+STATUS = "VmRSS:\t 40 kB\nRssAnon:\t 30 kB\nVmSwap:\t 1 kB\n"
+
+
+def test_all_of_a_process() -> None:
+    stat = "42 (a) b c)) S " + " ".join(str(number) for number in range(1, 20))
+    of_memory = GroupStats(at=7, memory=40 * KIB, working_set=40 * KIB, rss=30 * KIB, swap=1 * KIB)
+    assert proc_text.process(stat, STATUS, 1, 7) == GroupStats(
+        at=7,
+        cpu_ns=23_000_000_000,
+        user_ns=11_000_000_000,
+        system_ns=12_000_000_000,
+        memory=40 * KIB,
+        working_set=40 * KIB,
+        rss=30 * KIB,
+        faults=7,
+        major_faults=9,
+        own_faults=7,
+        own_major_faults=9,
+        swap=1 * KIB,
+        pids=17,
+    )
+    assert proc_text.started_after_boot(stat, 2) == 9.5
+    short = stat.rpartition(" ")[0]
+    assert proc_text.process(short, STATUS, 1, 7) == of_memory
+    assert proc_text.started_after_boot(short, 2) is None
+
+
+def test_boot_time() -> None:
+    assert proc_text.boot_time("btime 5\n") == 5_000_000_000
+    assert proc_text.boot_time("") == 0
+
+
+COUNTS = " ".join(str(number) for number in range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (f"eth0: {COUNTS}", ["eth0"]),
+        (f"eth0: {COUNTS} 17", ["eth0"]),
+        (f"eth0: {COUNTS.rpartition(' ')[0]}", []),
+        (f"lxc1: {COUNTS}", []),
+        (f"eth0 {COUNTS}", []),
+        ("", []),
+    ],
+)
+def test_lines_of_interfaces(line: str, names: list[str]) -> None:
+    found = proc_text.interfaces(f"{line}\n")
+    expected = [
+        Interface(
+            name,
+            rx_bytes=1,
+            rx_packets=2,
+            rx_errors=3,
+            rx_dropped=4,
+            tx_bytes=9,
+            tx_packets=10,
+            tx_errors=11,
+            tx_dropped=12,
+        )
+        for name in names
+    ]
+    assert list(found) == expected
+
+
+ZERO = "00000000"
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ([], ""),
+        ([f"a {ZERO} 0 0 0 0 0 {ZERO}"], "a"),
+        ([f"a {ZERO} 0 0 0 0 0 {ZERO} more", f"b {ZERO} 0 0 0 0 0 {ZERO}"], "a"),
+        ([f"a {ZERO} 0 0 0 0 0"], ""),
+        (["a"], ""),
+        ([f"a {ZERO} 0 0 0 0 0 FF000000"], ""),
+        ([f"a 0000000A 0 0 0 0 0 {ZERO}"], ""),
+        (["a FF 0 0 0 0 0 FF"], ""),
+    ],
+)
+def test_the_default_route(lines: list[str], name: str) -> None:
+    header = f"Iface {ZERO} 2 3 4 5 6 {ZERO}"
+    assert proc_text.default_interface("\n".join([header, *lines])) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("a b c 2/5", 5), ("a b c 2/5 d e", 5), ("a b c", None), ("a b c 5", None), ("", None)],
+)
+def test_lines_of_tasks(text: str, count: int | None) -> None:
+    assert proc_text.tasks(text) == count
+
+
+@pytest.mark.parametrize(
+    ("line", "paths"),
+    [
+        ("3:cpu:/a", {"cpu": "/a"}),
+        ("x:cpu:/a", {}),
+        ("3:cpu:a", {}),
+        ("x:cpu:a", {}),
+        ("0::/", {"": "/"}),
+    ],
+)
+def test_lines_of_cgroups(line: str, paths: dict[str, str]) -> None:
+    assert proc_text.group_paths(line) == paths
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("8 1 sda 5", {(8, 1): "/dev/sda"}),
+        ("8 1 sda 5 6", {(8, 1): "/dev/sda"}),
+        ("8 1 sda", {}),
+        ("x 1 sda 5", {}),
+        ("8 x sda 5", {}),
+        ("", {}),
+    ],
+)
+def test_lines_of_disks(line: str, found: dict[tuple[int, int], str]) -> None:
+    assert proc_text.devices(line) == found
+
+
+# -- cgroups -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, None),
+        ("max", None),
+        ("0", 0),
+        (str((1 << 62) - 1), (1 << 62) - 1),
+        (str(1 << 62), None),
+    ],
+)
+def test_limits(text: str | None, expected: int | None) -> None:
+    assert cgroup_text.limit(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("weight", "shares"),
+    [("0", 2), ("1", 2), ("2", 5), ("100", 1024), ("9999", 262114), ("10000", 262144), ("", None)],
+)
+def test_shares_of_a_weight(weight: str, shares: int | None) -> None:
+    assert cgroup_text.from_v2({"cpu.weight": weight}, 0).shares == shares
+
+
+@pytest.mark.parametrize(
+    ("texts", "known"),
+    [
+        ({}, {}),
+        ({"memory.stat": "total_rss 5\n"}, {"rss": 5, "swap": 0}),
+        ({"memory.stat": "total_swap 5\n"}, {"swap": 5}),
+        ({"memory.usage_in_bytes": "5"}, {"memory": 5, "working_set": 5}),
+        (
+            {"memory.usage_in_bytes": "5", "memory.stat": "total_inactive_file 5\n"},
+            {"memory": 5, "working_set": 0, "inactive_file": 5, "swap": 0},
+        ),
+        ({"memory.memsw.limit_in_bytes": "9"}, {}),
+        (
+            {"memory.memsw.limit_in_bytes": "9", "memory.limit_in_bytes": "4"},
+            {"limit": 4, "swap_limit": 5},
+        ),
+        ({"memory.limit_in_bytes": "0"}, {"limit": 0}),
+        ({"cpuacct.stat": "user 0\nsystem 1\n"}, {"user_ns": 0, "system_ns": 10_000_000}),
+    ],
+)
+def test_stats_of_cgroup_version_1(texts: dict[str, str], known: dict[str, Any]) -> None:
+    assert cgroup_text.from_v1(texts, 3) == GroupStats(at=3, **known)
+
+
+BYTES = "blkio.throttle.io_service_bytes_recursive"
+READ = DeviceIo(8, 1, read_bytes=5)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("8:1 Read 5", (READ,)),
+        ("8:1 Write 5", (DeviceIo(8, 1, write_bytes=5),)),
+        ("8:1 Sync 5", ()),
+        ("8:1 Read x", ()),
+        ("8:1 Read", ()),
+        ("8:x Read 5", ()),
+        ("x:1 Read 5", ()),
+        ("8 Read 5", ()),
+        ("Total Read 5", ()),
+        ("8:1 Read 5 6", ()),
+        ("Total 5", ()),
+        ("", ()),
+    ],
+)
+def test_lines_of_devices(line: str, found: tuple[DeviceIo, ...]) -> None:
+    assert cgroup_text.from_v1({BYTES: line}, 0).devices == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("8:1 rbytes=1 wbytes=2 rios=3 wios=4", (DeviceIo(8, 1, 1, 2, 3, 4),)),
+        ("8:1 rbytes=x wbytes=2", (DeviceIo(8, 1, 0, 2, 0, 0),)),
+        ("8:1", (DeviceIo(8, 1, 0, 0, 0, 0),)),
+        ("8 rbytes=1", ()),
+        ("8:x rbytes=1", ()),
+        ("x:1 rbytes=1", ()),
+        ("", ()),
+    ],
+)
+def test_lines_of_io_stat(line: str, found: tuple[DeviceIo, ...]) -> None:
+    assert cgroup_text.from_v2({"io.stat": line}, 0).devices == found

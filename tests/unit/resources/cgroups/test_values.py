@@ -5,18 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kubeletpy.pods.resources import shares_to_weight, weight_to_shares
+from kubeletpy.pods.resources import (
+    MAX_SHARES,
+    MIN_SHARES,
+    QoSClass,
+    amounts,
+    shares_to_weight,
+    weight_to_shares,
+)
 from kubeletpy.resources.cgroups.values import (
     HUGEPAGES_UNBOUNDED,
+    NO_LIMIT,
+    CgroupDriver,
     CgroupResources,
+    InvalidCgroupName,
+    PodCgroupNames,
     PodCgroupSettings,
     burstable_cpu,
     kubepods_group,
     memory_kept,
+    milli,
+    parse_existing,
+    parse_root,
     pod_resources,
     qos_group,
     reserved_group,
+    to_systemd,
     v1_files,
     v2_files,
 )
@@ -200,3 +217,149 @@ def test_reserved_cgroups() -> None:
     assert reserved_group({}, compressible=True) == R()
     kept = reserved_group(reserved, compressible=False, keep_memory=True)
     assert kept == R(shares=2048, memory=MI, memory_min=MI, pids=5)
+
+
+# Values of cgroups at their bounds.
+
+
+@pytest.mark.parametrize(
+    ("shares", "weight"),
+    [(-5, 1), (1, 1), (2, 1), (3, 1), (28, 1), (29, 2), (262_143, 9_999), (262_145, 10_000)],
+)
+def test_weights_at_their_bounds(shares: int, weight: int) -> None:
+    assert shares_to_weight(shares) == weight
+
+
+@pytest.mark.parametrize(("weight", "shares"), [(1, 2), (2, 28), (39, 998), (10_000, 262_144)])
+def test_shares_of_weights(weight: int, shares: int) -> None:
+    assert weight_to_shares(weight) == shares
+
+
+@given(st.integers(MIN_SHARES, MAX_SHARES - 1), st.integers(1, 1000))
+def test_more_shares_are_never_less_weight(shares: int, more: int) -> None:
+    weight = shares_to_weight(shares)
+    assert 1 <= weight <= shares_to_weight(min(shares + more, MAX_SHARES)) <= 10_000
+    assert weight_to_shares(weight) <= shares < weight_to_shares(weight + 1) + 1
+
+
+@pytest.mark.parametrize(("limit", "pids"), [(-1, None), (0, None), (1, 1), (7, 7)])
+def test_a_pids_limit_below_one_sets_no_limit(limit: int, pids: int | None) -> None:
+    assert pod_resources(pod(), PodCgroupSettings(pids_limit=limit)).pids == pids
+    assert pod_resources(pod(fixed("1", "1Mi")), PodCgroupSettings(pids_limit=limit)).pids == pids
+
+
+def test_the_defaults() -> None:
+    assert PodCgroupSettings() == PodCgroupSettings(True, 100_000, -1, ())
+    assert (NO_LIMIT, HUGEPAGES_UNBOUNDED) == (-1, 2**62)
+
+
+@pytest.mark.parametrize(
+    ("max_pids", "reserved", "pids"),
+    [(0, "0", None), (1, "0", 1), (1, "1", 0), (1, "2", 0), (-1, "0", None), (5, "2", 3)],
+)
+def test_pids_of_the_node(max_pids: int, reserved: str, pids: int | None) -> None:
+    capacity = {"cpu": "1", "memory": "1Mi"}
+    group = kubepods_group(capacity, [{"pid": reserved}], max_pids=max_pids, enforce=True)
+    assert group.pids == pids
+
+
+@pytest.mark.parametrize(
+    ("memory", "left"), [("1Mi", 0), ("1048575", 1), ("1048577", 0), ("0", 1 << 20)]
+)
+def test_memory_of_the_node(memory: str, left: int) -> None:
+    capacity = {"cpu": "1", "memory": "1Mi", "hugepages-2Mi": "4Mi"}
+    group = kubepods_group(
+        capacity, [{"memory": memory}], max_pids=0, enforce=True, hugepage_sizes=("2MB", "1GB")
+    )
+    assert (group.memory, group.shares) == (left, 1024)
+    assert group.hugepages == {"2MB": 4 << 20, "1GB": 0}
+
+
+def test_unreserved_resources_are_not_limited() -> None:
+    group = reserved_group(
+        {"hugepages-2Mi": "2Mi"}, compressible=False, hugepage_sizes=("2MB", "1GB")
+    )
+    assert (group.shares, group.memory, group.pids) == (None, None, None)
+    assert group.hugepages == {"2MB": 2 << 20, "1GB": 0}
+
+
+def test_thousandths_are_rounded_up() -> None:
+    supplied = amounts({"cpu": "1.5m"})
+    assert (milli(supplied, "cpu"), milli(supplied, "memory")) == (2, 0)
+
+
+# Paths of pod cgroups for both drivers, and names that are refused in a path.
+
+UID = "8a1f-22"
+TABLE = [
+    ("cgroupfs", "/", QoSClass.GUARANTEED, "/kubepods/pod8a1f-22"),
+    ("cgroupfs", "", QoSClass.BURSTABLE, "/kubepods/burstable/pod8a1f-22"),
+    ("cgroupfs", "/a/b", QoSClass.BEST_EFFORT, "/a/b/kubepods/besteffort/pod8a1f-22"),
+    ("systemd", "/", QoSClass.GUARANTEED, "/kubepods.slice/kubepods-pod8a1f_22.slice"),
+    (
+        "systemd",
+        "/",
+        QoSClass.BURSTABLE,
+        "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8a1f_22.slice",
+    ),
+    (
+        "systemd",
+        "/my-nodes",
+        QoSClass.BEST_EFFORT,
+        "/my_nodes.slice/my_nodes-kubepods.slice/my_nodes-kubepods-besteffort.slice"
+        "/my_nodes-kubepods-besteffort-pod8a1f_22.slice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("driver", "root", "quality", "path"), TABLE)
+def test_the_path_of_a_pod_by_driver_and_class(
+    driver: str, root: str, quality: QoSClass, path: str
+) -> None:
+    names = PodCgroupNames(CgroupDriver(driver), parse_root(root))
+    assert names.pod(UID, quality) == path
+    assert path.startswith(f"{names.group(quality)}/")
+    assert names.pod_uid(path.rpartition("/")[2]) == UID
+
+
+def test_names_the_groups() -> None:
+    assert PodCgroupNames().kubepods == "/kubepods"
+    assert PodCgroupNames(CgroupDriver.SYSTEMD).kubepods == "/kubepods.slice"
+    assert to_systemd(()) == "/"
+
+
+@pytest.mark.parametrize(
+    "uid", ["", "..", "../x", "a/b", "a b", "a_b", "\0", "x" * 300, "-a", ".a"]
+)
+def test_a_hostile_uid_is_refused(uid: str) -> None:
+    for driver in CgroupDriver:
+        with pytest.raises(InvalidCgroupName):
+            PodCgroupNames(driver).pod(uid, QoSClass.BURSTABLE)
+
+
+@pytest.mark.parametrize("root", ["/..", "/a/../b", "/a b", "/x.slice"])
+def test_an_invalid_root_is_refused(root: str) -> None:
+    with pytest.raises(InvalidCgroupName):
+        parse_root(root)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/..", "/a/../../b", "a/./b", "/a/b\0c"])
+def test_a_reserved_cgroup_stays_in_the_hierarchy(path: str) -> None:
+    with pytest.raises(InvalidCgroupName):
+        parse_existing(path)
+    assert parse_existing("system.slice/x") == "/system.slice/x"
+
+
+@pytest.mark.parametrize(
+    ("driver", "directory"),
+    [
+        ("cgroupfs", "burstable"),
+        ("cgroupfs", "pod"),
+        ("cgroupfs", "pod..%2f"),
+        ("systemd", "kubepods-burstable.slice"),
+        ("systemd", "kubepods-podX"),
+        ("systemd", "crio-abc.scope"),
+    ],
+)
+def test_other_directories_are_not_pod_cgroups(driver: str, directory: str) -> None:
+    assert PodCgroupNames(CgroupDriver(driver)).pod_uid(directory) is None

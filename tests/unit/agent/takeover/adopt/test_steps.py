@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +17,29 @@ from kubeletpy.agent.takeover.adopt.steps import (
     AdoptionState,
     AdoptionStep,
     ContainerSeen,
+    DropInError,
     PodSeen,
     UnitProgram,
     WatchLimits,
     WatchObservation,
     WatchOutcome,
+    agent_command,
+    drop_in_path,
+    drop_in_text,
+    is_ready,
+    judge,
+    plain_pods,
     plan_adopt,
     plan_give_back,
+    pods_seen,
+    read_pods,
+    renewed_at,
 )
+from kubeletpy.agent.takeover.preflight.unit_command import UnitCommand
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
+from kubeletpy.cli.adopt import DEPLOYED
+from kubeletpy.cli.deploy_files import deploy_files
 from tests.virtual_time import EPOCH, LoopClock, on_virtual_time
 
 POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": ContainerSeen("c", 0, 1.0)})
@@ -333,3 +348,192 @@ def test_an_unwritable_journal_is_ignored(tmp_path: Path) -> None:
     assert [entry_text(each) for each in good.entries()] == [
         "1970-01-01T00:00:00Z  x (seconds 1.5)"
     ]
+
+
+# Verdicts of the watch on a node that was taken over.
+
+LIMITS = WatchLimits(watch=600)
+SWITCHED = 10_000.0
+RUNS = ContainerSeen("c1", 0, 100.0)
+WATCH_POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": RUNS})
+BEFORE = {"uid": WATCH_POD}
+WELL = WatchObservation(
+    SWITCHED + 100,
+    UnitProgram.AGENT,
+    node_ready=True,
+    renewed=SWITCHED + 95,
+    pods=BEFORE,
+    answered=SWITCHED + 99,
+)
+
+
+def with_pod(**changes: Any) -> WatchObservation:
+    return replace(WELL, pods={"uid": replace(WATCH_POD, **changes)})
+
+
+def with_container(container: ContainerSeen) -> WatchObservation:
+    return with_pod(containers={"app": container})
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome", "why"),
+    [
+        (WELL, "GO_ON", ""),
+        (replace(WELL, at=SWITCHED + 601, answered=SWITCHED + 600), "CONFIRM", "the node was well"),
+        (replace(WELL, running=UnitProgram.NOTHING), "GIVE_BACK", "the unit runs nothing"),
+        (replace(WELL, running=UnitProgram.KUBELET), "GIVE_BACK", "the unit runs the kubelet"),
+        (replace(WELL, exits=1), "GIVE_BACK", "the agent has exited"),
+        (
+            with_container(replace(RUNS, id="c2", restarts=1)),
+            "GIVE_BACK",
+            "container app of pod ns/a was restarted",
+        ),
+        (with_pod(containers={}), "GIVE_BACK", "container app of pod ns/a does not run any more"),
+        (with_pod(ready=False), "GIVE_BACK", "pod ns/a has lost its readiness"),
+        (with_pod(ready=False, containers={}, deleting=True), "GO_ON", ""),
+        (replace(WELL, pods={}), "GO_ON", ""),
+        (replace(WELL, pods={**BEFORE, "new": replace(WATCH_POD, ready=False)}), "GO_ON", ""),
+        (
+            replace(WELL, refused=("pod ns/a: 422",)),
+            "GIVE_BACK",
+            "the API does not accept the status of pod ns/a: 422",
+        ),
+        (replace(WELL, node_ready=False), "GIVE_BACK", "after 90 s the node is not Ready"),
+        (
+            replace(WELL, renewed=SWITCHED - 1),
+            "GIVE_BACK",
+            "after 90 s the node is not Ready: its lease is not renewed",
+        ),
+        (replace(WELL, at=SWITCHED + 50, node_ready=False), "GO_ON", ""),
+        (
+            replace(WELL, answered=SWITCHED + 30),
+            "GIVE_BACK",
+            "the API server has not answered for 60 s",
+        ),
+        (replace(WELL, at=SWITCHED + 30, answered=0.0, node_ready=False), "GO_ON", ""),
+    ],
+)
+def test_verdicts(now: WatchObservation, outcome: str, why: str) -> None:
+    found = judge(BEFORE, now, SWITCHED, LIMITS)
+    assert found.outcome is WatchOutcome[outcome]
+    assert found.why.startswith(why)
+    assert why or not found.why
+
+
+@pytest.mark.parametrize(
+    ("started", "outcome"), [(SWITCHED - 100, "GO_ON"), (SWITCHED - 700, "GIVE_BACK")]
+)
+def test_a_container_that_restarted_before_is_no_reason(started: float, outcome: str) -> None:
+    flapping = replace(RUNS, restarts=7, started=started)
+    before = {"uid": replace(WATCH_POD, containers={"app": flapping}, ready=False)}
+    now = with_container(replace(RUNS, id="c2", restarts=8))
+    assert judge(before, now, SWITCHED, LIMITS).outcome is WatchOutcome[outcome]
+
+
+@pytest.mark.parametrize(("static", "outcome"), [(True, "GIVE_BACK"), (False, "GO_ON")])
+def test_another_pod_of_the_same_name(*, static: bool, outcome: str) -> None:
+    before = {"uid": replace(WATCH_POD, static=static)}
+    now = replace(WELL, pods={"another": replace(WATCH_POD, static=static)})
+    assert judge(before, now, SWITCHED, LIMITS).outcome is WatchOutcome[outcome]
+
+
+def test_pods_of_the_api() -> None:
+    started = "2026-01-01T00:00:00Z"
+    status: JSON = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "initContainerStatuses": [
+            {"name": "init", "state": {"terminated": {}}},
+            {"name": "side", "containerID": "x://s", "state": {"running": {"startedAt": started}}},
+        ],
+        "containerStatuses": [
+            {"name": "app", "containerID": "x://c", "restartCount": 2, "state": {"running": {}}},
+            {"name": "waits", "state": {"waiting": {}}},
+        ],
+    }
+    pods = [
+        {"metadata": {"namespace": "ns", "name": "a", "uid": "u"}, "status": status},
+        {
+            "metadata": {
+                "namespace": "ns",
+                "name": "m",
+                "uid": "v",
+                "deletionTimestamp": started,
+                "annotations": {"kubernetes.io/config.mirror": "hash"},
+            }
+        },
+    ]
+    found = pods_seen(pods)
+    assert found == {
+        "u": PodSeen(
+            "ns/a",
+            ready=True,
+            deleting=False,
+            containers={
+                "side": ContainerSeen("x://s", 0, 1767225600.0),
+                "app": ContainerSeen("x://c", 2, 0.0),
+            },
+        ),
+        "hash": PodSeen("ns/m", ready=False, deleting=True, containers={}, static=True),
+    }
+    assert read_pods(plain_pods({"u": found["u"]})) == {"u": found["u"]}
+    assert is_ready({"status": status})
+    assert not is_ready({})
+    assert renewed_at({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}) == 1767225600.0
+    assert renewed_at({}) == 0.0
+
+
+# The drop-in: which command it has for which ExecStart.
+
+PROGRAM = "/opt/kubeletpy/.venv/bin/kubeletpy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "expected"),
+    [
+        ((), (), f"{PROGRAM} run"),
+        (("$A", "${B}", "--x=50%"), (), f"{PROGRAM} run $A ${{B}} --x=50%%"),
+        (("--a",), ("ignore-failure", "no-env-expand"), f"-:{PROGRAM} run --a"),
+        (
+            ("--a=b c", '--q="x"', "", ";", "a\\b", "t\tab"),
+            (),
+            f'{PROGRAM} run "--a=b c" "--q=\\"x\\"" "" ";" a\\\\b "t\\tab"',
+        ),
+    ],
+)
+def test_the_command_keeps_flags_and_variables(
+    arguments: tuple[str, ...], flags: tuple[str, ...], expected: str
+) -> None:
+    """systemd 252 reads each back as these words."""
+    kubelet = UnitCommand("/usr/bin/kubelet", arguments, flags)
+    assert agent_command(kubelet, PROGRAM) == expected
+    agent = UnitCommand("/opt/old/kubeletpy", ("run", *arguments), flags)
+    assert agent_command(agent, PROGRAM) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [("/bin/sh", PROGRAM), ("kubelet-helper", PROGRAM), ("/usr/bin/kubelet", "/a b")],
+)
+def test_commands_that_are_refused(command: str, program: str) -> None:
+    with pytest.raises(DropInError):
+        agent_command(UnitCommand(command), program)
+
+
+def test_the_drop_in_replaces_the_command() -> None:
+    text = drop_in_text(deploy_files()[DEPLOYED], f"{PROGRAM} run --a")
+    assert text.splitlines()[1:4] == [
+        "[Service]",
+        "ExecStart=",
+        f"ExecStart={PROGRAM} run --a",
+    ]
+    assert text.count("ExecStart=") == 2
+    assert "KillMode=process\n" in text
+    with pytest.raises(DropInError):
+        drop_in_text("[Unit]\n", "x")
+
+
+def test_the_path_of_the_drop_in() -> None:
+    assert drop_in_path("kubelet.service", TRIAL) == (
+        "run/systemd/system/kubelet.service.d/zz-kubeletpy.conf"
+    )
+    assert drop_in_path("kubelet.service", KEPT).startswith("etc/systemd/system/")
