@@ -15,10 +15,10 @@ from pathlib import Path
 import yaml
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.library.control_plane import SERVER_NAMES, Authority
 from tests.cluster.kubelet_node import KubeletNode, kubelets_own_directory
 from tests.cluster.node import own_runtime
 from tools.conformance.images import libraries
-from tools.control_plane.certificates import SERVER_NAMES, Authority
 from tools.control_plane.plane import READY_S, SERVICES, ControlPlane
 from tools.env.containerd import Containerd
 from tools.env.cri import RawRuntime
@@ -68,7 +68,7 @@ class StaticPlane(ControlPlane):
         """Give a runtime the images of the programs, each with one program."""
         etcd = unpacked("etcd-server", "testing") / "usr" / "bin" / ETCD
         for name in (ETCD, *COMPONENTS):
-            program = etcd if name == ETCD else self._programs / name
+            program = etcd if name == ETCD else self.programs.api_server.with_name(name)
             files = {f"usr/local/bin/{name}": (0o755, program.read_bytes())}
             if name == ETCD:  # the only one that is linked dynamically
                 for path in libraries(run("ldd", program).splitlines()):
@@ -89,7 +89,7 @@ class StaticPlane(ControlPlane):
 
     def _etcd_pod(self) -> JSON:
         pki, name = self._of_etcd.directory, self._node_name
-        client, peer = (f"https://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port))
+        client, peer = (f"https://127.0.0.1:{port}" for port in (self.etcd_port, self.peer_port))
         metrics = self._ports[ETCD]
         flags = {
             "name": name,
@@ -138,7 +138,7 @@ class StaticPlane(ControlPlane):
             "etcd-cafile": etcd / "ca.crt",
             "etcd-certfile": etcd / "apiserver-client.crt",
             "etcd-keyfile": etcd / "apiserver-client.key",
-            "etcd-servers": f"https://127.0.0.1:{self._etcd_port}",
+            "etcd-servers": f"https://127.0.0.1:{self.etcd_port}",
             "kubelet-client-certificate": pki / "kubelet-client.crt",
             "kubelet-client-key": pki / "kubelet-client.key",
             "kubelet-preferred-address-types": "InternalIP,ExternalIP,Hostname",

@@ -33,7 +33,7 @@ def test_the_first_table_of_the_glossary_is_a_rule_of_vale() -> None:
     [
         ("README.md", "docs"),
         ("docs/runbooks/x.md", "docs"),
-        ("kubeletpy/library.py", "kubeletpy"),
+        ("kubeletpy/library/__init__.py", "kubeletpy/library"),
         ("kubeletpy/volumes/csi/objects.py", "kubeletpy/volumes"),
     ],
 )

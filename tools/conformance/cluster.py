@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from kubeletpy.library.control_plane import Authority
 from tools.conformance.dns import ADDRESS, DOMAIN, dns_objects
 from tools.conformance.member import Place, live, pod_network
 from tools.conformance.node import NAME, Setup
 from tools.conformance.process import READY_S
-from tools.control_plane.certificates import Authority
 from tools.control_plane.plane import SERVICES
 from tools.env.kubectl import kubectl
 from tools.lab.network import Network, address_of

@@ -284,11 +284,17 @@ def make_self_signed(pair: KeyPair, names: Names, *, now: float | None = None) -
 
 
 def make_signed(
-    pair: KeyPair, authority: KeyPair, names: Names, *, now: float | None = None
+    pair: KeyPair,
+    authority: KeyPair,
+    names: Names,
+    *,
+    client_too: bool = False,
+    now: float | None = None,
 ) -> None:
     """A new pair from an authority: for a server if it has alternative names, else for a client.
 
     Args:
+        client_too: a server may use it as a client, such as a member of etcd.
         now: Unix seconds; None: by the machine's clock.
 
     Raises:
@@ -299,8 +305,11 @@ def make_signed(
     key = new_key()
     public = private_key(key).public_key()
     issuer, signer = _authority(authority)
-    usage = "server auth" if names.dns_names or names.ip_addresses else "client auth"
-    certificate = _leaf(names, public, (_DIGITAL_SIGNATURE, usage), *_life(now))
+    serves = names.dns_names or names.ip_addresses
+    usages = [_DIGITAL_SIGNATURE, *(["server auth"] if serves else [])]
+    if client_too or not serves:
+        usages.append("client auth")
+    certificate = _leaf(names, public, usages, *_life(now))
     certificate = _identified(certificate, public, signer.public_key())
     pair.store(_signed(certificate, issuer.subject, signer), key)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.library.control_plane import Authority
 from tools.conformance.cluster import api_server_flags
 from tools.conformance.dns import ADDRESS, COREFILE, DOMAIN, dns_objects
 from tools.conformance.images import COREDNS, etcd_names
 from tools.conformance.member import POD_NETWORK, network_script, pod_network, proxy_command
 from tools.conformance.suite import Machines
-from tools.control_plane.certificates import Authority
 from tools.control_plane.plane import SERVICES
 
 

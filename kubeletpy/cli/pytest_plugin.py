@@ -1,0 +1,87 @@
+"""The pytest plugin: a cluster for each test session, and a namespace for each test.
+
+Loaded by each pytest where kubeletpy is installed, so that it imports nothing of the agent before a
+test uses a fixture: it is apart from kubeletpy.library for that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kubeletpy.library.cluster import Cluster
+
+_OPTIONS = {
+    "cluster_engine": "auto, real (programs of a control plane) or embedded",
+    "cluster_nodes": "the names of the cluster's nodes",
+    "cluster_assets": "the directory of etcd, kube-apiserver and the other programs",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, on the command line and in the configuration file."""
+    group = parser.getgroup("kubeletpy")
+    defaults = {"cluster_engine": "auto", "cluster_nodes": "node-1", "cluster_assets": ""}
+    for name, text in _OPTIONS.items():
+        group.addoption(f"--{name.replace('_', '-')}", default=None, help=text)
+        parser.addini(name, text, default=defaults[name])
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    return str(config.getoption(name) or config.getini(name))
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A running cluster; one for each worker of pytest-xdist."""
+    from kubeletpy.library.cluster import Cluster, ClusterError
+    from kubeletpy.library.control_plane import programs_in
+
+    config, programs = request.config, None
+    if assets := _option(config, "cluster_assets"):
+        programs = programs_in(Path(assets))
+        if programs is None:
+            raise ClusterError(f"cluster_assets: {assets} lacks etcd or kube-apiserver")
+    names = _option(config, "cluster_nodes").replace(",", " ").split()
+    directory = tmp_path_factory.mktemp("cluster")
+    engine = _option(config, "cluster_engine")
+    with Cluster(directory, engine=engine, nodes=names, programs=programs) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(cluster: Cluster) -> Iterator[Path]:
+    """The path of an administrator's kubeconfig, which is in KUBECONFIG as well."""
+    former = os.environ.get("KUBECONFIG")
+    os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
+    yield cluster.kubeconfig
+    if former is None:
+        del os.environ["KUBECONFIG"]
+    else:
+        os.environ["KUBECONFIG"] = former
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, kubeconfig: Path) -> Iterator[str]:
+    """The name of a fresh namespace."""
+    with cluster.namespace() as name:
+        yield name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
+    """Add the pods and events of a failed test's namespace to its report."""
+    report = yield
+    supplied = getattr(item, "funcargs", {})
+    if report.failed and call.when == "call" and {"cluster", "namespace"} <= set(supplied):
+        running, name = supplied["cluster"], supplied["namespace"]
+        lines = [*running.lacks, running.report(name)]
+        report.sections.append((f"namespace {name} ({running.engine})", "\n".join(lines)))
+    return report

@@ -1,0 +1,424 @@
+"""A cluster for tests: an API server and nodes whose containers are commands or functions.
+
+Two engines. *real*: etcd, kube-apiserver and what is there of the rest, as processes, because
+operators need the complete API. *embedded*: the embedded API in this process, for tests of pods,
+nodes and clients. Everything runs on a thread with an event loop of its own, so that tests may be
+async or not. Nothing stays: processes end with the thread, and the data is in one directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from kubeletpy.agent.launch.embed import guest_config
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.host.files import KeyPair, write_private
+from kubeletpy.base.host.pki import Names
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.protocol import (
+    EVENTS,
+    NODES,
+    PODS,
+    SERVICEACCOUNTS,
+    KubeApi,
+    Resource,
+    WatchEvent,
+)
+from kubeletpy.library import NodeAgent
+from kubeletpy.library.control_plane import ControlPlane, Programs, find_programs
+from kubeletpy.library.images import Image, ImageRuntime, Images
+from kubeletpy.volumes.files.disk import mounts_below, unmount
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+NAMESPACES = Resource("", "v1", "namespaces", False, "Namespace")
+ENGINES = ("auto", "real", "embedded")
+EMBEDDED_LACKS = (
+    "The embedded API has no CustomResourceDefinitions, RBAC and controllers of workloads: "
+    "the engine 'real' has them (KUBEBUILDER_ASSETS names the directory of its programs)."
+)
+START_S = 60.0
+"""Seconds until all nodes are Ready, after the API serves."""
+WAIT_S = 30.0
+_WATCH_S = 300
+
+
+class ClusterError(Exception):
+    """A cluster can't be started, or something a test waits for does not happen."""
+
+
+class Cluster:
+    """A running cluster; use it in a ``with``.
+
+    Attributes:
+        engine: ``real`` or ``embedded``.
+        kubeconfig: of an administrator.
+        nodes: the names of the nodes.
+        images: what containers run, by the name of their image.
+        lacks: what does not happen in this cluster, as sentences.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        engine: str = "auto",
+        nodes: Sequence[str] = ("node-1",),
+        programs: Programs | None = None,
+    ) -> None:
+        """Nothing happens before :meth:`start`.
+
+        Args:
+            directory: for all files; made at the start.
+            engine: ``auto`` is ``real`` if there are programs.
+            programs: of the control plane; None: as :func:`find_programs` finds them.
+
+        Raises:
+            ClusterError: there is no such engine, or it has no programs.
+            ControlPlaneError: a variable names a directory without programs.
+        """
+        if engine not in ENGINES:
+            raise ClusterError(f"engine {engine!r}: must be one of {', '.join(ENGINES)}")
+        if programs is None and engine != "embedded":
+            programs = find_programs(os.environ, Path.home())
+        if engine == "real" and programs is None:
+            raise ClusterError(
+                "the engine 'real' needs etcd and kube-apiserver: set KUBEBUILDER_ASSETS to their "
+                "directory (`setup-envtest use -p path` prints one)"
+            )
+        self.engine = "real" if programs is not None and engine != "embedded" else "embedded"
+        self.nodes = tuple(nodes)
+        self.images = Images()
+        self.kubeconfig = Path()
+        self.lacks: Sequence[str] = ()
+        self._directory, self._programs = directory, programs
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="kubeletpy cluster", daemon=True)
+        self._stack = AsyncExitStack()
+        self._numbers = itertools.count(1)
+        self._client: KubeClient
+
+    # -- start and end -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the API and the nodes; returns when all nodes are Ready.
+
+        Raises:
+            ClusterError, ControlPlaneError, LaunchError: it does not start; nothing of it stays.
+        """
+        self._thread.start()
+        try:
+            self._call(self._start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End everything; may be called again. The volumes of root's nodes are unmounted."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._call(self._stack.aclose())
+            for target in mounts_below(str(self._directory)):
+                unmount(target)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self.stop()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._submit(work).result()
+
+    async def _start(self) -> None:
+        if self._programs is not None and self.engine == "real":
+            node_kubeconfigs = self._start_real(self._programs)
+        else:
+            node_kubeconfigs = await self._start_embedded()
+        self._client = await KubeClient.from_kubeconfig(str(self.kubeconfig))
+        self._stack.push_async_callback(self._client.close)
+        if self.engine == "real" and self._programs and self._programs.scheduler is None:
+            binder = asyncio.create_task(_bind_in_turn(self._client, self.nodes))
+            self._stack.callback(binder.cancel)
+        agents = [
+            await self._start_node(name, kubeconfig)
+            for name, kubeconfig in zip(self.nodes, node_kubeconfigs, strict=True)
+        ]
+        for agent in agents:
+            await agent.registered(START_S)
+        for name in self.nodes:
+            await self._until(NODES, name, None, _is_ready, START_S)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether a real API server runs without the controller manager."""
+        programs = self._programs if self.engine == "real" else None
+        return programs is not None and programs.controller_manager is None
+
+    def _start_real(self, programs: Programs) -> list[Path]:
+        plane = ControlPlane(self._directory / "control-plane", programs)
+        self._stack.callback(plane.stop)
+        # nobody makes the service accounts of namespaces
+        plane.start(flags=["--disable-admission-plugins=ServiceAccount"] if self._is_alone else [])
+        self.kubeconfig, self.lacks = plane.admin, plane.lacks
+        return [plane.node_kubeconfig(name) for name in self.nodes]
+
+    async def _start_embedded(self) -> list[Path]:
+        try:
+            from kubeletpy_up.api import LocalApi
+        except ImportError:
+            raise ClusterError(
+                "the engine 'embedded' needs the package kubeletpy-up, as in kubeletpy[pytest]"
+            ) from None
+        directory = self._directory / "api"
+        local = LocalApi(directory, self.nodes[0], port=0, service_account_volumes=True)
+        endpoint = await local.start()
+        self._stack.push_async_callback(local.stop)
+        self.kubeconfig, self.lacks = endpoint.admin_kubeconfig, (EMBEDDED_LACKS,)
+        others = [_node_kubeconfig(directory, endpoint.url, name) for name in self.nodes[1:]]
+        return [endpoint.node_kubeconfig, *others]
+
+    async def _start_node(self, name: str, kubeconfig: Path) -> NodeAgent:
+        runtime = ImageRuntime(self.images)
+        root = self._directory / "nodes" / name
+        config = guest_config(root, name, kubeconfig=kubeconfig, server=True)
+        self._stack.push_async_callback(runtime.close)
+        return await self._stack.enter_async_context(
+            NodeAgent(config, runtime=runtime, images=runtime)
+        )
+
+    # -- what tests use ------------------------------------------------------------------------
+
+    def image(self, name: str, run: Image) -> None:
+        """Name an image: a command to which the container's own is appended, or a function."""
+        self.images[name] = run
+
+    @contextmanager
+    def namespace(self, name: str = "") -> Iterator[str]:
+        """A namespace of its own, which is deleted with its pods at the end."""
+        name = name or f"test-{next(self._numbers)}-{secrets.token_hex(3)}"
+        self._call(self._new_namespace(name))
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(NotFound):
+                self._call(self._end_namespace(name))
+
+    async def _new_namespace(self, name: str) -> None:
+        await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+        if not self._is_alone:  # pods are refused until the controller manager has made it
+            await self._until(SERVICEACCOUNTS, "default", name, bool, WAIT_S)
+
+    async def _end_namespace(self, name: str) -> None:
+        if self._is_alone:
+            await self._client.delete_collection(PODS, name, field_selector="")
+        await self._client.delete(NAMESPACES, name)
+
+    def wait(
+        self,
+        resource: Resource | str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        until: Callable[[JSON], bool] = bool,
+        timeout: float = WAIT_S,
+    ) -> JSON:
+        """Wait until an object is as desired, and return it; follows a watch.
+
+        Args:
+            resource: a resource, or its path such as ``v1/pods`` or ``apps/v1/deployments``.
+            until: gets the object, or {} while it does not exist.
+            timeout: in seconds.
+
+        Raises:
+            ClusterError: it is not so in time; the text has the object's state and its events.
+        """
+        found = _resource(resource, namespace)
+        return self._call(self._until(found, name, namespace, until, timeout))
+
+    async def reached(
+        self,
+        resource: Resource | str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        until: Callable[[JSON], bool] = bool,
+        timeout: float = WAIT_S,
+    ) -> JSON:
+        """The same as :meth:`wait` for an async test."""
+        found = _resource(resource, namespace)
+        work = self._submit(self._until(found, name, namespace, until, timeout))
+        return await asyncio.wrap_future(work)
+
+    def report(self, namespace: str) -> str:
+        """The pods of a namespace with the states of their containers, and its events."""
+        return self._call(self._report(namespace))
+
+    async def _until(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None,
+        until: Callable[[JSON], bool],
+        timeout: float,
+    ) -> JSON:
+        last: JSON = {}
+        try:
+            versions = _versions(self._client, resource, name, namespace)
+            async with asyncio.timeout(timeout), aclosing(versions):
+                async for last in versions:
+                    if until(last):
+                        return last
+        except TimeoutError:
+            pass
+        where = f"{resource.plural} {namespace + '/' if namespace else ''}{name}"
+        state = last.get("status", {}).get("phase", "") if last else "it does not exist"
+        about = await self._report(namespace) if namespace else ""
+        raise ClusterError(f"{where} is not as desired within {timeout:g} s ({state})\n{about}")
+
+    async def _report(self, namespace: str) -> str:
+        lines: list[str] = []
+        for pod in (await self._client.list(PODS, namespace))["items"]:
+            lines += _pod_lines(pod)
+        for event in (await self._client.list(EVENTS, namespace))["items"]:
+            about = event.get("involvedObject", {})
+            lines.append(
+                f"event {about.get('kind', '')} {about.get('name', '')}: "
+                f"{event.get('reason', '')}: {event.get('message', '')}"
+            )
+        return "\n".join(lines)
+
+
+def _resource(found: Resource | str, namespace: str | None) -> Resource:
+    """A resource from its path."""
+    if isinstance(found, Resource):
+        return found
+    *group, version, plural = found.split("/")
+    return Resource("/".join(group), version, plural, namespace is not None, "")
+
+
+def _is_ready(node: JSON) -> bool:
+    conditions = node.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def _changes(
+    api: KubeApi, resource: Resource, namespace: str | None, found: JSON, field: str
+) -> AsyncGenerator[WatchEvent]:
+    """Changes after a list, until its watch ends."""
+    events: Any = api.watch(
+        resource,
+        namespace,
+        field_selector=field,
+        resource_version=found["metadata"]["resourceVersion"],
+        timeout_seconds=_WATCH_S,
+    )
+    with contextlib.suppress(ApiError):  # the next list shows where it has ended
+        async with aclosing(events):
+            async for event in events:
+                if event.type != "BOOKMARK":
+                    yield event
+
+
+async def _versions(
+    api: KubeApi, resource: Resource, name: str, namespace: str | None
+) -> AsyncGenerator[JSON]:
+    """The versions of an object from now on; {} while it does not exist."""
+    field = f"metadata.name={name}"
+    while True:
+        found = await api.list(resource, namespace, field_selector=field)
+        yield found["items"][0] if found["items"] else {}
+        async with aclosing(_changes(api, resource, namespace, found, field)) as changes:
+            async for event in changes:
+                yield {} if event.type == "DELETED" else event.object
+
+
+async def _bind_in_turn(api: KubeApi, nodes: Sequence[str]) -> None:
+    """Bind each pod without a node to the next node."""
+    turn = itertools.cycle(nodes)
+    field = "spec.nodeName="
+    while True:
+        found = await api.list(PODS, None, field_selector=field)
+        for pod in found["items"]:
+            await _bind(api, pod, next(turn))
+        async with aclosing(_changes(api, PODS, None, found, field)) as changes:
+            async for event in changes:
+                if event.type == "ADDED":
+                    await _bind(api, event.object, next(turn))
+
+
+async def _bind(api: KubeApi, pod: JSON, node: str) -> None:
+    about = pod["metadata"]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": about["name"], "uid": about["uid"]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    with contextlib.suppress(ApiError):  # it is deleted, or bound already
+        name, namespace = about["name"], about["namespace"]
+        await api.create(PODS, body, namespace, subresource="binding", name=name)
+
+
+def _node_kubeconfig(directory: Path, url: str, name: str) -> Path:
+    """The kubeconfig of a further node of the embedded API, with a client certificate."""
+    from kubeletpy.base.host import x509
+
+    pki = directory / "pki"
+    authority, pair = KeyPair.named(pki, "ca"), KeyPair.named(directory, f"node-{name}")
+    x509.make_signed(pair, authority, Names(f"system:node:{name}", ("system:nodes",)))
+    user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+    cluster = {"server": url, "certificate-authority": str(authority.certificate)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "kubeletpy", "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "kubeletpy", "context": {"cluster": "kubeletpy", "user": name}}],
+        "current-context": "kubeletpy",
+    }
+    path = directory / f"node-{name}.kubeconfig"
+    write_private(path, json.dumps(config))
+    return path
+
+
+def _pod_lines(pod: JSON) -> Iterable[str]:
+    status = pod.get("status", {})
+    yield f"pod {pod['metadata']['name']}: {status.get('phase', '')} {status.get('message', '')}"
+    for each in status.get("containerStatuses", ()):
+        for kind, state in each.get("state", {}).items():
+            shown = ", ".join(
+                f"{key} {value}" for key, value in state.items() if key != "containerID"
+            )
+            yield f"  {each['name']}: {kind} {shown}, restarts {each['restartCount']}"

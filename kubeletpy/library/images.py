@@ -1,0 +1,252 @@
+"""Images of tests: commands of this machine, or Python functions, in place of container images.
+
+A container of an image that no test has named runs nothing: it is Running until it is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import signal
+import subprocess
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kubeletpy.base.structs import Component, Struct, field
+from kubeletpy.base.tasks import background, cancel_tasks
+from kubeletpy.remote.errors import DeadlineExceeded, InvalidArgument, Unimplemented
+from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.simple import Container, SimpleRuntime, log_line
+
+log = logging.getLogger(__name__)
+
+KILLED = 137
+"""The exit code of a container that SIGKILL has ended."""
+
+
+class Running(Component):
+    """One run of a container, as the function of its image gets it.
+
+    Attributes:
+        name: the container's name.
+        args: its command and args.
+        env: its environment.
+        pod: the pod's name; ``namespace``: its namespace.
+        stopped: set when the container is to end; a function that waits checks it.
+    """
+
+    container: Container
+
+    def __post_init__(self) -> None:
+        config = self.container.config
+        about = self.container.sandbox.config.metadata
+        self.name = self.container.name
+        self.pod, self.namespace = about.name, about.namespace
+        self.args = (*config.command, *config.args)
+        self.env = {each.key: os.fsdecode(each.value) for each in config.envs}
+        self.stopped = threading.Event()
+
+    def path(self, mounted: str) -> Path:
+        """Where a file is that the container sees below one of its mounts.
+
+        Raises:
+            FileNotFoundError: no volume is mounted there.
+        """
+        wanted = Path(mounted)
+        for mount in sorted(
+            self.container.config.mounts, key=lambda each: len(each.container_path), reverse=True
+        ):
+            with contextlib.suppress(ValueError):
+                return Path(mount.host_path, wanted.relative_to(mount.container_path))
+        raise FileNotFoundError(f"container {self.name} has no volume at {mounted}")
+
+    def print(self, *values: object) -> None:
+        """Write a line to the container's log."""
+        self.write(" ".join(map(str, values)).encode() + b"\n")
+
+    def write(self, line: bytes, stream: str = "stdout") -> None:
+        """Write a line, with its end, to the container's log."""
+        with self.container.log_path.open("ab") as file:  # each time: the agent rotates it
+            file.write(log_line(line, stream))
+
+
+Function = Callable[[Running], Any]
+"""The work of a container, async or not; returns its exit code (None is 0) or raises (1)."""
+Image = Sequence[str] | Function
+"""A command to which the container's own is appended, or a function."""
+
+
+class Images(dict[str, Image]):
+    """The images by name: with a tag, or without one for all tags.
+
+    Example: ``images["busybox"] = ()`` runs commands of this machine, and
+    ``images["worker:1"] = work`` calls a function.
+    """
+
+    def find(self, name: str) -> Image | None:
+        """The image of that name; None: no test has named it."""
+        plain = name.partition("@")[0]
+        untagged, _, tag = plain.rpartition(":")
+        return self.get(plain, self.get(untagged if untagged and "/" not in tag else plain))
+
+
+class _Run(Struct, eq=False):
+    """How a container runs: by a process, by the task of a function, or not at all."""
+
+    running: Running
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    process: asyncio.subprocess.Process | None = None
+    function: asyncio.Task[int] | None = None
+
+
+class ImageRuntime(SimpleRuntime):
+    """Runs the containers of tests, as a plain user and without isolation."""
+
+    name = "images"
+
+    def __init__(self, images: Images) -> None:
+        super().__init__()
+        self._images = images
+        self._runs: dict[str, _Run] = {}
+
+    async def launch(self, container: Container) -> None:
+        """Start a process or a function, or nothing."""
+        image = self._images.find(_image_name(container))
+        run = _Run(Running(container))
+        if callable(image):
+            run.function = asyncio.create_task(_call(image, run))
+        elif image is not None:
+            run.process = await _start((*image, *run.running.args), run.running)
+        self._runs[container.id] = run
+
+    async def result(self, container: Container) -> int:
+        """Wait for the end."""
+        run = self._runs[container.id]
+        if run.process is not None:
+            assert run.process.stdout is not None
+            async for line in run.process.stdout:
+                run.running.write(line if line.endswith(b"\n") else line + b"\n")
+            code = await run.process.wait()
+            return code if code >= 0 else 128 - code
+        if run.function is not None:
+            try:
+                return await run.function
+            except asyncio.CancelledError:
+                return KILLED
+        await run.ending.wait()
+        return 0
+
+    def send(self, container: Container, signum: int) -> None:
+        """Pass the signal to the process, or notify the function; SIGKILL ends its container."""
+        run = self._runs.get(container.id)
+        if run is None:
+            return
+        run.running.stopped.set()
+        run.ending.set()
+        if run.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.process.pid, signum)
+        elif run.function is not None and signum == signal.SIGKILL:
+            run.function.cancel()
+
+    async def remove_container(self, container_id: str) -> None:
+        """Forget a run with its container."""
+        await super().remove_container(container_id)
+        self._runs.pop(container_id, None)
+
+    async def exec_sync(
+        self, container_id: str, cmd: Sequence[str], timeout: float
+    ) -> cri.ExecSyncResponse:
+        """Run the command of a probe or hook, for a container that is a process."""
+        run = self._runs.get(container_id)
+        if run is None or run.process is None:
+            raise Unimplemented("ExecSync", "only containers that are processes run commands")
+        process = await _start(cmd, run.running, stderr=subprocess.PIPE)
+        try:
+            async with asyncio.timeout(timeout or None):
+                out, errors = await process.communicate()
+        except TimeoutError:
+            raise DeadlineExceeded("ExecSync", f"no end within {timeout:g} s") from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        code = process.returncode or 0
+        exit_code = code if code >= 0 else 128 - code
+        return cri.ExecSyncResponse(stdout=out, stderr=errors, exit_code=exit_code)
+
+
+def _image_name(container: Container) -> str:
+    image = container.config.image
+    return image.user_specified_image or image.image
+
+
+async def _start(
+    command: Sequence[str], running: Running, stderr: int = subprocess.STDOUT
+) -> asyncio.subprocess.Process:
+    if not command:
+        raise InvalidArgument("StartContainer", "neither the image nor the pod has a command")
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            env=os.environ | running.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise InvalidArgument("StartContainer", f"{command[0]}: {error.strerror}") from error
+
+
+async def _call(function: Function, run: _Run) -> int:
+    """The exit code of a function; one that is not async runs on a thread."""
+    running = run.running
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await _until_ended(function(running), run.ending)
+        _on_thread(function, running, ended)
+        return int(await ended or 0)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of the test's own function
+        for line in "".join(traceback.format_exception(error)).splitlines(keepends=True):
+            running.write(line.encode(), "stderr")
+        return 1
+
+
+async def _until_ended(work: Awaitable[int | None], ending: asyncio.Event) -> int:
+    """The result of a coroutine, which is canceled when its container is to end."""
+    task = asyncio.ensure_future(work)
+    async with background(ending.wait()) as stopping:
+        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await cancel_tasks((task,))
+            return 128 + signal.SIGTERM
+        return int(task.result() or 0)
+
+
+def _on_thread(function: Function, running: Running, ended: asyncio.Future[Any]) -> None:
+    """Call the function on a thread of its own, which does not delay the end of the program."""
+    loop = asyncio.get_running_loop()
+
+    def settle(set_result: Callable[[Any], None], value: Any) -> None:
+        if not ended.done():
+            set_result(value)
+
+    def work() -> None:
+        outcome: tuple[Callable[[Any], None], Any]
+        try:
+            outcome = ended.set_result, function(running)
+        except BaseException as error:  # noqa: BLE001 - whatever ends it ends its container
+            outcome = ended.set_exception, error
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=work, name=f"container {running.name}", daemon=True).start()

@@ -1,0 +1,102 @@
+"""The cluster for tests on a real control plane: what operators need, and what lacks without it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from kubeletpy.base.structs import replace
+from kubeletpy.library.cluster import Cluster
+from tests.cluster.conftest import control_plane_programs
+from tools.control_plane.plane import programs_of
+
+CRD: Any = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "ships.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "ships", "singular": "ship", "kind": "Ship"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+
+
+def clients(cluster: Cluster) -> Any:
+    loaded = client.Configuration()
+    load: Any = config.load_kube_config
+    load(str(cluster.kubeconfig), client_configuration=loaded)
+    return client.ApiClient(loaded)
+
+
+def established(found: dict[str, Any]) -> bool:
+    conditions = found.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Established" for each in conditions)
+
+
+def test_an_operator_has_its_kinds_and_its_deployments_run(
+    short_dir: Path, request: pytest.FixtureRequest
+) -> None:
+    programs = programs_of(control_plane_programs(request.config))
+    with Cluster(short_dir / "c", programs=programs, nodes=("n1", "n2")) as cluster:
+        assert (cluster.engine, cluster.lacks) == ("real", ())
+        api = clients(cluster)
+        client.ApiextensionsV1Api(api).create_custom_resource_definition(CRD)
+        path = "apiextensions.k8s.io/v1/customresourcedefinitions"
+        cluster.wait(path, "ships.example.com", until=established)
+        with cluster.namespace() as namespace:
+            ship = {"apiVersion": "example.com/v1", "kind": "Ship", "metadata": {"name": "a"}}
+            client.CustomObjectsApi(api).create_namespaced_custom_object(
+                "example.com", "v1", namespace, "ships", ship
+            )
+            cluster.wait("example.com/v1/ships", "a", namespace)
+            cluster.image("web", lambda container: container.stopped.wait())
+            labels = {"app": "web"}
+            template = {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": "web"}]},
+            }
+            deployment = {
+                "metadata": {"name": "d"},
+                "spec": {"replicas": 3, "selector": {"matchLabels": labels}, "template": template},
+            }
+            apps: Any = client.AppsV1Api(api)
+            apps.create_namespaced_deployment(namespace, deployment)
+            cluster.wait(
+                "apps/v1/deployments",
+                "d",
+                namespace,
+                until=lambda found: found.get("status", {}).get("readyReplicas") == 3,
+            )
+
+
+def test_an_api_server_alone_runs_pods(short_dir: Path, request: pytest.FixtureRequest) -> None:
+    """As setup-envtest has it: without the controller manager and the scheduler."""
+    programs = programs_of(control_plane_programs(request.config))
+    alone = replace(programs, controller_manager=None, scheduler=None)
+    with Cluster(short_dir / "c", programs=alone) as cluster, cluster.namespace() as namespace:
+        assert [each.split(":")[0] for each in cluster.lacks] == [
+            "There is no kube-controller-manager",
+            "There is no kube-scheduler",
+        ]
+        spec = {"containers": [{"name": "c", "image": "idle"}]}
+        core: Any = client.CoreV1Api(clients(cluster))
+        core.create_namespaced_pod(namespace, {"metadata": {"name": "p"}, "spec": spec})
+        cluster.wait(
+            "v1/pods",
+            "p",
+            namespace,
+            until=lambda found: found.get("status", {}).get("phase") == "Running",
+        )
+        assert core.read_namespaced_pod_log("p", namespace) == ""

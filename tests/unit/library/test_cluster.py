@@ -1,0 +1,223 @@
+"""The cluster for tests: its embedded engine, images as commands and functions, the fixtures."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from kubeletpy.base.api.types import JSON
+from kubeletpy.library.cluster import Cluster, ClusterError
+from kubeletpy.library.control_plane import ControlPlaneError, find_programs, programs_in
+from kubeletpy.library.images import Images, Running
+
+PODS = "v1/pods"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with Cluster(directory, engine="embedded", nodes=("n1", "n2")) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    with cluster.namespace() as name:
+        yield name
+
+
+@pytest.fixture
+def core(cluster: Cluster) -> Any:
+    """What a user's own client is: that of the project Kubernetes."""
+    loaded = client.Configuration()
+    load: Any = config.load_kube_config
+    load(str(cluster.kubeconfig), client_configuration=loaded)
+    return client.CoreV1Api(client.ApiClient(loaded))
+
+
+def pod(name: str, image: str = "idle", **container: Any) -> JSON:
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 2,
+        "containers": [{"name": "c", "image": image, **container}],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def in_phase(phase: str) -> Callable[[JSON], bool]:
+    return lambda found: bool(found) and found["status"].get("phase") == phase
+
+
+def exit_code(found: JSON) -> int:
+    (status,) = found["status"]["containerStatuses"]
+    return int(status["state"]["terminated"]["exitCode"])
+
+
+def test_a_function_is_a_container(cluster: Cluster, namespace: str, core: Any) -> None:
+    def work(container: Running) -> int:
+        found = container.path("/etc/data/key").read_text()
+        container.print(*container.args, container.env["A"], found)
+        return 3
+
+    cluster.image("work", work)
+    core.create_namespaced_config_map(
+        namespace, {"metadata": {"name": "m"}, "data": {"key": "value"}}
+    )
+    made = pod("p", "work:1", args=["x"], env=[{"name": "A", "value": "b"}])
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/etc/data"}]
+    made["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "m"}}]
+    core.create_namespaced_pod(namespace, made)
+    assert exit_code(cluster.wait(PODS, "p", namespace, until=in_phase("Failed"))) == 3
+    assert core.read_namespaced_pod_log("p", namespace) == "x b value\n"
+
+
+def test_an_exception_is_in_the_log(cluster: Cluster, namespace: str, core: Any) -> None:
+    def breaks(container: Running) -> None:
+        raise ValueError("on purpose")
+
+    cluster.image("breaks", breaks)
+    core.create_namespaced_pod(namespace, pod("p", "breaks"))
+    assert exit_code(cluster.wait(PODS, "p", namespace, until=in_phase("Failed"))) == 1
+    assert "ValueError: on purpose" in core.read_namespaced_pod_log("p", namespace)
+
+
+def test_a_command_is_a_container(cluster: Cluster, namespace: str, core: Any) -> None:
+    cluster.image("shell", ("sh", "-c"))
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    made = pod("p", "shell", args=["echo hello; exec sleep 1000"], readinessProbe=probe)
+    core.create_namespaced_pod(namespace, made)
+    cluster.wait(
+        PODS,
+        "p",
+        namespace,
+        until=lambda found: any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in found["status"].get("conditions", ())
+        ),
+    )
+    assert core.read_namespaced_pod_log("p", namespace) == "hello\n"
+    core.delete_namespaced_pod("p", namespace)
+    cluster.wait(PODS, "p", namespace, until=lambda found: not found)
+
+
+async def test_async_tests_and_functions(cluster: Cluster, namespace: str, core: Any) -> None:
+    ended = []
+
+    async def serve(container: Running) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(container.pod)
+
+    cluster.image("serve", serve)
+    await asyncio.to_thread(core.create_namespaced_pod, namespace, pod("p", "serve"))
+    await cluster.reached(PODS, "p", namespace, until=in_phase("Running"))
+    await asyncio.to_thread(core.delete_namespaced_pod, "p", namespace)
+    await cluster.reached(PODS, "p", namespace, until=lambda found: not found)
+    assert ended == ["p"]
+
+
+def test_an_image_without_a_name_runs_nothing(cluster: Cluster, namespace: str, core: Any) -> None:
+    """Each node runs pods, and more of them than a machine has threads for."""
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        made = pod(name)
+        made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": f"n{1 + len(name) % 2}"}
+        core.create_namespaced_pod(namespace, made)
+    found = [cluster.wait(PODS, name, namespace, until=in_phase("Running")) for name in names]
+    assert {each["spec"]["nodeName"] for each in found} == {"n1", "n2"}
+
+
+def test_waiting_in_vain_shows_the_pods_and_events(
+    cluster: Cluster, namespace: str, core: Any
+) -> None:
+    cluster.image("shell", ("sh", "-c"))
+    core.create_namespaced_pod(namespace, pod("p", "shell", args=["exit 7"]))
+    cluster.wait(PODS, "p", namespace, until=in_phase("Failed"))
+    with pytest.raises(ClusterError, match=r"(?s)within 0\.1 s \(Failed\).*exitCode 7.*Started"):
+        cluster.wait(PODS, "p", namespace, until=in_phase("Succeeded"), timeout=0.1)
+    with pytest.raises(ClusterError, match="it does not exist"):
+        cluster.wait(PODS, "other", namespace, timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a", 1),
+        ("a:2", 1),
+        ("b:1", 2),
+        ("b:2", None),
+        ("registry:5000/a", None),
+        ("host:5000/team/c@sha256:ab", 3),
+    ],
+)
+def test_images_by_name(name: str, found: int | None) -> None:
+    supplied: Any = {"a": 1, "b:1": 2, "host:5000/team/c": 3}
+    result: Any = Images(supplied).find(name)
+    assert result == found
+
+
+def test_programs_are_found(tmp_path: Path) -> None:
+    store = tmp_path / ".local/share/kubebuilder-envtest/k8s"
+    assert find_programs({}, tmp_path) is None
+    for version in ("1.9.0", "1.37.2"):
+        directory = store / f"{version}-linux-amd64"
+        directory.mkdir(parents=True)
+        for program in ("etcd", "kube-apiserver"):
+            (directory / program).touch()
+    newest = store / "1.37.2-linux-amd64"
+    assert find_programs({}, tmp_path) == programs_in(newest)
+    assert find_programs({"KUBEBUILDER_ASSETS": str(newest)}, Path("/none")) is not None
+    with pytest.raises(ControlPlaneError, match="KUBEBUILDER_ASSETS: /none lacks etcd"):
+        find_programs({"KUBEBUILDER_ASSETS": "/none"}, tmp_path)
+
+
+def test_an_engine_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    with pytest.raises(ClusterError, match="engine 'fast': must be one of auto, real, embedded"):
+        Cluster(tmp_path, engine="fast")
+    with pytest.raises(ClusterError, match="set KUBEBUILDER_ASSETS"):
+        Cluster(tmp_path, engine="real")
+    assert Cluster(tmp_path).engine == "embedded"
+
+
+SUITE = """
+import os, pytest
+
+def test_passes(cluster, namespace, kubeconfig):
+    assert os.environ["KUBECONFIG"] == str(kubeconfig) == str(cluster.kubeconfig)
+    assert cluster.nodes == ("a", "b")
+
+def test_fails(cluster, namespace):
+    cluster.wait("v1/serviceaccounts", "default", namespace)
+    pytest.fail("on purpose")
+"""
+
+
+def test_the_fixtures_of_a_suite(tmp_path: Path) -> None:
+    """As pytest loads them where kubeletpy is installed; a failed test shows its namespace."""
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ncluster_nodes = a b\n")
+    plugin = ("-p", "kubeletpy.cli.pytest_plugin", "-p", "no:cacheprovider")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+    environment.pop("KUBEBUILDER_ASSETS", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, "--cluster-engine", "embedded"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "(embedded)" in done.stdout
+    assert "CustomResourceDefinitions" in done.stdout
