@@ -32,7 +32,7 @@ from kubeletpy.kubeapi.kubeconfig import Connection, connect_kubeconfig
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy.kubeapi.sessions import OpenTransport, Sessions
 from kubeletpy.kubeapi.transport import RateLimiter, Response, TransportError, spread, why
-from kubeletpy.kubeapi.watch_state import RequestObserver, Usage, together
+from kubeletpy.kubeapi.watch_state import NoObserver, RequestObserver, Usage, together
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
 logger = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ class KubeClient(kubeapi_protocol.KubeApi):
         """
         self._form = form
         self._sessions = Sessions(
-            connection, reconnect, observer, tracer, open_transport=open_transport
+            connection, reconnect, observer or NoObserver(), tracer, open_transport
         )
         self._others: list[Sessions] = []
         self._rng = rng or random.Random()

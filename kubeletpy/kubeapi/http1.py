@@ -10,6 +10,7 @@ import aiohttp
 import yarl
 from aiohttp.abc import AbstractResolver
 
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.transport import (
     Attempt,
@@ -31,15 +32,17 @@ class _Resolver(NameLookup, AbstractResolver):
     """For an aiohttp connector."""
 
 
-class Http1Transport:
+class Http1Transport(Component):
     """An aiohttp session (:class:`~kubeletpy.kubeapi.transport.Transport`)."""
 
-    def __init__(self, connection: Connection) -> None:
-        if connection.ssl is not None:
+    connection: Connection
+
+    def __post_init__(self) -> None:
+        if self.connection.ssl is not None:
             # a server that could choose HTTP/2 on one of these would not be understood
-            connection.ssl.set_alpn_protocols(["http/1.1"])
+            self.connection.ssl.set_alpn_protocols(["http/1.1"])
         self._connector = aiohttp.TCPConnector(
-            ssl=connection.ssl or True,
+            ssl=self.connection.ssl or True,
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
             socket_factory=new_socket,
@@ -51,12 +54,12 @@ class Http1Transport:
             # aiohttp's own decompression does not notice a gzip that is cut off
             auto_decompress=False,
         )
-        self._host = connection.host
+        self._host = self.connection.host
         self._extra: dict[str, Any] = {}
-        if connection.server_hostname:
-            self._extra["server_hostname"] = connection.server_hostname
-        if connection.proxy:
-            self._extra["proxy"] = connection.proxy
+        if self.connection.server_hostname:
+            self._extra["server_hostname"] = self.connection.server_hostname
+        if self.connection.proxy:
+            self._extra["proxy"] = self.connection.proxy
         self._asking = 0
         """Requests whose response has not started."""
         self._answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()

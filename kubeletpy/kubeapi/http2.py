@@ -19,18 +19,7 @@ import h2.exceptions
 import h2.settings
 from h2.errors import ErrorCodes
 
-from kubeletpy.base.wire.http2 import (
-    BROKEN,
-    MAX_FRAME_BYTES,
-    FrameError,
-    Frames,
-    GoAway,
-    Headers,
-    Http2Client,
-    broken,
-    error_name,
-    status_of,
-)
+from kubeletpy.base.wire import http2 as wire
 from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.http2_limits import Load
 from kubeletpy.kubeapi.transport import Response, StreamRefused, TransportError
@@ -43,7 +32,7 @@ class _State(h2.connection.H2Connection):
     MAX_CLOSED_STREAMS = 1024  # 65,536 of them would take 10 MB
 
 
-class Http2Connection(Http2Client, asyncio.Protocol):
+class Http2Connection(wire.Http2Client, asyncio.Protocol):
     """An open connection; :attr:`load` states what it can take."""
 
     def __init__(
@@ -58,7 +47,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         super().__init__(
             limits.MAX_HEADER_BYTES,
             INITIAL_WINDOW_SIZE=limits.STREAM_WINDOW,
-            MAX_FRAME_SIZE=MAX_FRAME_BYTES,
+            MAX_FRAME_SIZE=wire.MAX_FRAME_BYTES,
         )
         self._loop = asyncio.get_running_loop()
         self._changed = changed
@@ -95,7 +84,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         """Whether it is closed."""
         return self._error is not None
 
-    async def request(self, head: Headers, data: bytes | None, deadline: float) -> Stream:
+    async def request(self, head: wire.Headers, data: bytes | None, deadline: float) -> Stream:
         """Send a request and wait for the response's head.
 
         The stream is open when this first waits.
@@ -118,7 +107,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
             stream.close()
             raise
 
-    def _open(self, head: Headers, data: bytes | None, deadline: float) -> Stream:
+    def _open(self, head: wire.Headers, data: bytes | None, deadline: float) -> Stream:
         if self._error is not None:
             raise StreamRefused(str(self._error))
         try:
@@ -129,8 +118,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         except h2.exceptions.NoAvailableStreamIDError:
             self.retire()
             raise StreamRefused("the connection has had all its streams") from None
-        except BROKEN as error:
-            raise self.abandon(broken(error)) from None
+        except wire.BROKEN as error:
+            raise self.abandon(wire.broken(error)) from None
         if not self._streams:
             self._quiet_since = self._loop.time()
         stream = self._streams[number] = Stream(self, number, deadline)
@@ -151,8 +140,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
                     continue
                 self._flush_soon()
                 at += size
-        except BROKEN as error:
-            raise self.abandon(broken(error)) from None
+        except wire.BROKEN as error:
+            raise self.abandon(wire.broken(error)) from None
         finally:
             self._senders.discard(stream)
 
@@ -183,8 +172,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
             self._changed()
         try:
             self.handle(data)
-        except BROKEN as error:
-            self.abandon(broken(error))
+        except wire.BROKEN as error:
+            self.abandon(wire.broken(error))
         else:
             self._flush()
 
@@ -203,19 +192,19 @@ class Http2Connection(Http2Client, asyncio.Protocol):
 
     # events from the server
 
-    def _count(self, piece: Frames | GoAway) -> None:
-        if isinstance(piece, Frames) and self._guard.exceeded(piece.control, self._heard):
-            raise FrameError(_FLOOD)
+    def _count(self, piece: wire.Frames | wire.GoAway) -> None:
+        if isinstance(piece, wire.Frames) and self._guard.exceeded(piece.control, self._heard):
+            raise wire.FrameError(_FLOOD)
 
     def _on_head(self, event: h2.events.ResponseReceived) -> None:
-        status = status_of(event.headers)
+        status = wire.status_of(event.headers)
         stream = self._streams.get(event.stream_id or 0)
         if stream is not None:
             stream.answered(status, event.headers)
 
     def _on_interim(self, _event: h2.events.InformationalResponseReceived) -> None:
         if self._guard.exceeded(1, self._heard):
-            raise FrameError(_FLOOD)
+            raise wire.FrameError(_FLOOD)
 
     def _on_data(self, event: h2.events.DataReceived) -> None:
         size = event.flow_controlled_length or 0
@@ -248,7 +237,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
             stream.fail(StreamRefused("the server refused the stream"))
         else:
             stream.fail(
-                TransportError(f"the server reset the stream: {error_name(event.error_code)}")
+                TransportError(f"the server reset the stream: {wire.error_name(event.error_code)}")
             )
 
     def _on_window(self, _event: h2.events.WindowUpdated) -> None:
@@ -263,7 +252,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         self._wake_senders()
         self._changed()
 
-    def _on_goaway(self, event: GoAway) -> None:
+    def _on_goaway(self, event: wire.GoAway) -> None:
         self.ending = True
         self._report_lost(f"the server ended it ({event.reason})")
         for number in [each for each in self._streams if each > event.last_stream]:
@@ -291,8 +280,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         if self._streams.get(stream.number) is stream:
             try:
                 self._h2.increment_flow_control_window(size, stream.number)
-            except BROKEN as error:
-                self.abandon(broken(error))
+            except wire.BROKEN as error:
+                self.abandon(wire.broken(error))
                 return
             self._flush_soon()
 
@@ -302,8 +291,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
             return
         try:
             self._h2.reset_stream(stream.number, ErrorCodes.CANCEL)
-        except BROKEN as error:
-            self.abandon(broken(error))
+        except wire.BROKEN as error:
+            self.abandon(wire.broken(error))
             return
         self._forget(stream.number)
         self._flush_soon()
@@ -322,8 +311,8 @@ class Http2Connection(Http2Client, asyncio.Protocol):
         self._requested = self._loop.time()
         try:
             self._h2.ping(_PING)
-        except BROKEN as error:
-            self.abandon(broken(error))
+        except wire.BROKEN as error:
+            self.abandon(wire.broken(error))
             return
         self._flush()
         self._set_timer()
@@ -389,7 +378,7 @@ class Http2Connection(Http2Client, asyncio.Protocol):
     def _close_if_over(self) -> None:
         if not self.ending or self._streams or self._error is not None:
             return
-        with contextlib.suppress(*BROKEN):
+        with contextlib.suppress(*wire.BROKEN):
             self._h2.close_connection()
         self._flush()
         if self._error is None:
@@ -438,7 +427,7 @@ class Stream(Response):
         self._deadline = loop.call_at(deadline, self._expire)
         self.status = 0
         """The HTTP status code; 0 before the head is there."""
-        self._headers: Headers = []
+        self._headers: wire.Headers = []
         self._waiting: list[bytes] = []
         self._read = 0
         """Bytes that the reader has taken, not yet returned to the flow-control window."""
@@ -501,7 +490,7 @@ class Stream(Response):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def answered(self, status: int, headers: Headers) -> None:
+    def answered(self, status: int, headers: wire.Headers) -> None:
         """The head has arrived."""
         self.status, self._headers = status, headers
         length = self.header("content-length")  # h2 compares it with what comes

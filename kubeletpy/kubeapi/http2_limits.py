@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 STREAM_WINDOW = 1024 * 1024
 """Bytes of a response that wait for their reader; a server may not send more."""
@@ -51,12 +51,14 @@ at once and per second, and in addition for each request sent. Each costs us mor
 server."""
 
 
-class FloodGuard:
+class FloodGuard(Component):
     """Counts a server's frames that carry no answer: a token bucket."""
 
-    def __init__(self, now: float) -> None:
+    at: float
+    """When tokens were last added."""
+
+    def __post_init__(self) -> None:
         self._left = float(CONTROL_BURST)
-        self._at = now
 
     def opened(self) -> None:
         """A request was sent: its share is allowed in addition."""
@@ -66,10 +68,10 @@ class FloodGuard:
         """Take so many frames into account; returns whether there were too many."""
         if not frames:
             return False
-        earned = self._left + (now - self._at) * CONTROL_PER_S
+        earned = self._left + (now - self.at) * CONTROL_PER_S
         # what streams have added may exceed the burst, but time does not
         self._left = max(self._left, min(earned, CONTROL_BURST)) - frames
-        self._at = now
+        self.at = now
         return self._left < 0
 
 

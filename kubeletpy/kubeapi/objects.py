@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component, field
 from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
 from kubeletpy.kubeapi import tracked_object
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NoAnswerYet, Unavailable
@@ -49,40 +50,25 @@ class _NoRoom(ApiError):
     """The API carries fewer watches than there are, since it speaks another protocol."""
 
 
-class ObjectFollower:
+class ObjectFollower(Component):
     """Keeps objects up to date, each in its own task (:meth:`follow`)."""
 
-    def __init__(
-        self,
-        api: KubeApi,
-        replaced: Callable[[tracked_object.Tracked, list[JSON]], None],
-        changed: Callable[[tracked_object.Tracked, WatchEvent], None],
-        failed: Callable[[tracked_object.Tracked, ApiError], None],
-        *,
-        rng: random.Random,
-        slots: WatchSlots,
-        read_when_forbidden: bool,
-    ) -> None:
-        """Follow objects of an API.
+    api: KubeApi
+    replaced: Callable[[tracked_object.Tracked, list[JSON]], None]
+    """Called with the object that the API returned, or with none."""
+    changed: Callable[[tracked_object.Tracked, WatchEvent], None]
+    """Called with what a watch shows of it later."""
+    failed: Callable[[tracked_object.Tracked, ApiError], None]
+    """Called when the API could not be reached, or refused."""
+    rng: random.Random
+    slots: WatchSlots
+    read_when_forbidden: bool
+    """Poll objects that may not be watched."""
 
-        Args:
-            replaced: called with the object that the API returned, or with none.
-            changed: called with what a watch shows of it later.
-            failed: called when the API could not be reached, or refused.
-            rng: for jitter.
-            slots: limits the number of watches.
-            read_when_forbidden: poll objects that may not be watched.
-        """
-        self._api = api
-        self._replaced = replaced
-        self._changed = changed
-        self._failed = failed
-        self._rng = rng
-        self._slots = slots
-        self._read_when_forbidden = read_when_forbidden
+    def __post_init__(self) -> None:
         self._unwatchable: dict[Resource, float] = {}
         self._stated_full = False
-        self._reader = tracked_object.ObjectReader(api)
+        self._reader = tracked_object.ObjectReader(self.api)
 
     async def follow(self, tracked: tracked_object.Tracked) -> None:
         """Keep one object up to date until cancelled."""
@@ -107,10 +93,10 @@ class ObjectFollower:
                 await self._pause(tracked)
 
     def _has_slot(self, tracked: tracked_object.Tracked) -> bool:
-        most = self._api.watch_capacity
-        if self._slots.acquire(tracked.key, tracked.users, most):
+        most = self.api.watch_capacity
+        if self.slots.acquire(tracked.key, tracked.users, most):
             return True
-        if len(self._slots) >= most and not self._stated_full:
+        if len(self.slots) >= most and not self._stated_full:
             self._stated_full = True
             logger.warning(
                 "pods use more objects than can be watched: changes of the rest are seen when they "
@@ -134,7 +120,7 @@ class ObjectFollower:
     async def _pause(self, tracked: tracked_object.Tracked) -> None:
         """Wait until it is time to read an object without a watch again."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + POLL_S * self._rng.uniform(1.0, 1.5)
+        until = loop.time() + POLL_S * self.rng.uniform(1.0, 1.5)
         if tracked.pressed:
             tracked.pace = min(max(tracked.pace * 2, PRESSED_WAITS[0]), PRESSED_WAITS[1])
             until = min(until, loop.time() + tracked.pace)
@@ -158,49 +144,49 @@ class ObjectFollower:
 
         def replaced(items: list[JSON]) -> None:
             if tracked.task is following:  # else the last event of a watch that was ended
-                self._replaced(tracked, items)
+                self.replaced(tracked, items)
 
         def changed(event: WatchEvent) -> None:
             if tracked.task is following:
-                self._changed(tracked, event)
+                self.changed(tracked, event)
 
         def admit() -> None:
-            most = self._api.watch_capacity
-            if len(self._slots) > most:
+            most = self.api.watch_capacity
+            if len(self.slots) > most:
                 raise _NoRoom(f"no more than {most} watches")
 
         def failed(error: ApiError) -> None:
             nonlocal crowded_out
             if isinstance(error, _NoRoom):
                 # at once, so that only as many as needed make room
-                self._slots.give_back(tracked.key)
+                self.slots.give_back(tracked.key)
                 crowded_out = True
                 over.set()
-            elif self._read_when_forbidden and isinstance(error, Forbidden):
+            elif self.read_when_forbidden and isinstance(error, Forbidden):
                 over.set()
             elif tracked.task is following:
-                self._failed(tracked, error)
+                self.failed(tracked, error)
 
         reflector = Reflector(
-            self._api,
+            self.api,
             tracked.key.resource,
-            tracked.key.namespace or None,
+            namespace=tracked.key.namespace or None,
             on_replace=replaced,
             on_event=changed,
             field_selector=f"metadata.name={tracked.key.name}",
-            forbidden_waits=() if self._read_when_forbidden else tracked_object.FORBIDDEN_WAITS,
+            forbidden_waits=() if self.read_when_forbidden else tracked_object.FORBIDDEN_WAITS,
             on_error=failed,
             # there are hundreds: the watch of the pods reports that the API is unreachable
-            foreseen=(_NoRoom, Unavailable, *((Forbidden,) if self._read_when_forbidden else ())),
+            foreseen=(_NoRoom, Unavailable, *((Forbidden,) if self.read_when_forbidden else ())),
             before_watch=admit,
             watch_seconds=(SHORTEST_WATCH_S, LONGEST_WATCH_S),
-            rng=self._rng,
+            rng=self.rng,
         )
         try:
             async with background(reflector.run()) as running, background(over.wait()) as waiting:
                 await until_one_ends(running, waiting)
         finally:
-            self._slots.give_back(tracked.key)
+            self.slots.give_back(tracked.key)
         return crowded_out or asyncio.get_running_loop().time() - begun >= POLL_S
 
     async def _poll(self, tracked: tracked_object.Tracked) -> bool:
@@ -208,9 +194,9 @@ class ObjectFollower:
         try:
             found = await self._reader.read_object(tracked.key, first=not tracked.known)
         except ApiError as error:
-            self._failed(tracked, error)
+            self.failed(tracked, error)
             return False
-        self._replaced(tracked, [] if found is None else [found])
+        self.replaced(tracked, [] if found is None else [found])
         return True
 
 
@@ -220,41 +206,31 @@ IDLE_S = 60.0
 """After its last read, how long an object that is in no volume is still followed."""
 
 
-class WatchedObjects:
+class WatchedObjects(Component):
     """:class:`~kubeletpy.kubeapi.tracked_object.PodObjects` with watches. Create it inside a
     running event loop."""
 
-    def __init__(
-        self,
-        api: KubeApi | None,
-        *,
-        rng: random.Random | None = None,
-        slots: WatchSlots | None = None,
-        keep: Callable[[JSON], JSON] | None = None,
-        read_when_forbidden: bool = False,
-    ) -> None:
-        """Keep objects of an API for pods.
+    api: KubeApi | None
+    """None: standalone, there are no objects."""
+    rng: random.Random = field(default_factory=random.Random)
+    slots: WatchSlots = field(default_factory=WatchSlots)
+    keep: Callable[[JSON], JSON] = tracked_object.worth_keeping
+    """Returns the part of an object to keep in memory; by default what files are made of."""
+    read_when_forbidden: bool = False
+    """Poll objects that may not be watched."""
 
-        Args:
-            api: None: standalone, there are no objects.
-            rng: for jitter.
-            slots: limits the number of watches.
-            keep: the part of an object to keep in memory; by default what files are made of.
-            read_when_forbidden: poll objects that may not be watched.
-        """
-        self._keep = keep or tracked_object.worth_keeping
-        self._slots = slots or WatchSlots()
+    def __post_init__(self) -> None:
         self._follower = (
             None
-            if api is None
+            if self.api is None
             else ObjectFollower(
-                api,
+                self.api,
                 self._replaced,
                 self._changed,
                 self._failed,
-                rng=rng or random.Random(),
-                slots=self._slots,
-                read_when_forbidden=read_when_forbidden,
+                rng=self.rng,
+                slots=self.slots,
+                read_when_forbidden=self.read_when_forbidden,
             )
         )
         self._tracked: dict[tracked_object.ObjectKey, tracked_object.Tracked] = {}
@@ -332,7 +308,7 @@ class WatchedObjects:
 
     def _outdate(self, tracked: tracked_object.Tracked) -> None:
         """Have an object without a watch read for a pod that is new to it."""
-        if tracked.known and (tracked.outdated or tracked.key not in self._slots):
+        if tracked.known and (tracked.outdated or tracked.key not in self.slots):
             self._end(tracked)  # a read under way may have begun before the pod existed
             tracked.outdated = True
             tracked.settled.clear()
@@ -377,7 +353,7 @@ class WatchedObjects:
         tracked = self._tracked[key]
         del tracked.users[uid]
         tracked.pressed.discard(uid)
-        self._slots.pass_on(key, uid, tracked.users)
+        self.slots.pass_on(key, uid, tracked.users)
         if not tracked.users:
             self._rest(tracked)
             del self._tracked[key]
@@ -404,7 +380,7 @@ class WatchedObjects:
         tracked.settled.clear()
 
     def _end(self, tracked: tracked_object.Tracked) -> None:
-        self._slots.give_back(tracked.key)
+        self.slots.give_back(tracked.key)
         if tracked.task is not None:
             tracked.task.cancel()
             tracked.task = None
@@ -423,7 +399,7 @@ class WatchedObjects:
             tracked.object
         )
         if changed or not tracked.known:
-            tracked.object = None if found is None else self._keep(found)
+            tracked.object = None if found is None else self.keep(found)
         wake = changed or tracked.disappointed
         tracked.known, tracked.outdated = True, False
         tracked.error, tracked.disappointed = None, False

@@ -20,20 +20,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.kubeapi import tracked_object
 from kubeletpy.kubeapi.errors import ApiError, Unavailable
 from kubeletpy.kubeapi.objects import FIRST_ANSWER_S
 from kubeletpy.kubeapi.protocol import KubeApi
-from kubeletpy.kubeapi.tracked_object import (
-    ObjectKey,
-    ObjectReader,
-    is_immutable,
-    reported,
-    revision,
-    version,
-    worth_keeping,
-)
 
 DEFAULT_TTL_S = 60.0
 TTL_ANNOTATION = "node.alpha.kubernetes.io/ttl"
@@ -72,15 +64,17 @@ class _Item(HidesFields, Struct):
         return self.read > self.registered
 
 
-class ObjectsOnRequest:
+class ObjectsOnRequest(Component):
     """Implements :class:`~kubeletpy.kubeapi.tracked_object.PodObjects` without watches."""
 
-    def __init__(self, api: KubeApi, *, ttl: Callable[[], float] | None) -> None:
-        """``ttl``: for how many seconds an object counts as current; None: not at all (``Get``)."""
-        self._reader = ObjectReader(api)
-        self._ttl = ttl
-        self._items: dict[ObjectKey, _Item] = {}
-        self._keys: dict[str, frozenset[ObjectKey]] = {}
+    api: KubeApi
+    ttl: Callable[[], float] | None
+    """For how many seconds an object counts as current; None: not at all (``Get``)."""
+
+    def __post_init__(self) -> None:
+        self._reader = tracked_object.ObjectReader(self.api)
+        self._items: dict[tracked_object.ObjectKey, _Item] = {}
+        self._keys: dict[str, frozenset[tracked_object.ObjectKey]] = {}
         self._wake: Callable[[str], None] = lambda uid: None
         self._numbers = itertools.count(1)
 
@@ -89,7 +83,10 @@ class ObjectsOnRequest:
         self._wake = wake
 
     def register(
-        self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
+        self,
+        uid: str,
+        live: Collection[tracked_object.ObjectKey],
+        on_demand: Collection[tracked_object.ObjectKey] = (),
     ) -> None:
         desired, before = frozenset((*live, *on_demand)), self._keys.pop(uid, frozenset())
         if desired:
@@ -106,27 +103,27 @@ class ObjectsOnRequest:
                 if item.reading is not None:
                     item.reading.cancel()
 
-    def unread(self, uid: str) -> Collection[ObjectKey]:
+    def unread(self, uid: str) -> Collection[tracked_object.ObjectKey]:
         """None: nothing is watched."""
         return ()
 
     def release(self, uid: str) -> None:
         self.register(uid, ())
 
-    async def get(self, key: ObjectKey) -> JSON | None:
+    async def get(self, key: tracked_object.ObjectKey) -> JSON | None:
         item = self._items.get(key)
         if item is None:
             raise Unavailable(f'object "{key.namespace}"/"{key.name}" not registered')
         if self._is_current(item):
             return item.object
         requested = next(self._numbers)
-        patience = FIRST_ANSWER_S if item.is_current and self._ttl is not None else None
+        patience = FIRST_ANSWER_S if item.is_current and self.ttl is not None else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while item.ended < requested and not self._is_current(item):
                     await asyncio.wait([self._reading(key, item)])
         if not (item.is_current or item.read > requested):
-            raise item.error or Unavailable(f"{reported(key)} could not be read")
+            raise item.error or Unavailable(f"{tracked_object.reported(key)} could not be read")
         return item.object
 
     async def close(self) -> None:
@@ -140,36 +137,36 @@ class ObjectsOnRequest:
         """Whether no read is needed."""
         if not item.is_current:
             return False
-        if is_immutable(item.object):
+        if tracked_object.is_immutable(item.object):
             return True
-        if self._ttl is None:
+        if self.ttl is None:
             return False
-        return asyncio.get_running_loop().time() < item.read_at + self._ttl()
+        return asyncio.get_running_loop().time() < item.read_at + self.ttl()
 
-    def _reading(self, key: ObjectKey, item: _Item) -> asyncio.Task[None]:
+    def _reading(self, key: tracked_object.ObjectKey, item: _Item) -> asyncio.Task[None]:
         """The read that is under way, or a new one."""
         if item.reading is None:
-            name = f"read {reported(key)}"
+            name = f"read {tracked_object.reported(key)}"
             item.reading = asyncio.create_task(self._read_object(key, item), name=name)
         return item.reading
 
-    async def _read_object(self, key: ObjectKey, item: _Item) -> None:
+    async def _read_object(self, key: tracked_object.ObjectKey, item: _Item) -> None:
         number, begun = next(self._numbers), asyncio.get_running_loop().time()
         # a mere re-check may be answered from the server's cache, as with the kubelet
-        of_cache = "0" if item.is_current and self._ttl is not None else ""
+        of_cache = "0" if item.is_current and self.ttl is not None else ""
         try:
             found = await self._reader.read_object(
                 key, first=not item.read, resource_version=of_cache
             )
         except ApiError as error:
             item.error = error
-            if self._ttl is None:
+            if self.ttl is None:
                 item.read = 0
         else:
             item.error = None
             changed = self._store(item, found)
             item.read, item.read_at = number, begun
-            if changed and self._ttl is not None:
+            if changed and self.ttl is not None:
                 for uid in list(item.users):
                     self._wake(uid)
         finally:
@@ -179,8 +176,10 @@ class ObjectsOnRequest:
     def _store(item: _Item, found: JSON | None) -> bool:
         """Keep what was read; returns whether it differs from what was known."""
         before = item.object if item.read else None
-        if before and found and revision(found) < revision(before):
+        if before and found and tracked_object.revision(found) < tracked_object.revision(before):
             return False  # a server's cache may be behind
-        changed = bool(item.read) and version(found) != version(before)
-        item.object = None if found is None else worth_keeping(found)
+        changed = bool(item.read) and tracked_object.version(found) != tracked_object.version(
+            before
+        )
+        item.object = None if found is None else tracked_object.worth_keeping(found)
         return changed

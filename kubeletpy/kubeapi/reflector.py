@@ -19,16 +19,11 @@ from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component, field
+from kubeletpy.kubeapi import watch_state
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Removed, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.transport import jittered_waits, spread
-from kubeletpy.kubeapi.watch_state import (
-    SILENCE_S,
-    FailingWatch,
-    InitialEvents,
-    Unstreamed,
-    list_instead,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +39,7 @@ SHORT_WATCH = 1.0
 """A watch that ends earlier than this without any event counts as a failure."""
 
 
-class Reflector:
+class Reflector(Component):
     """Lists and watches one resource (and selector).
 
     Attributes:
@@ -52,47 +47,30 @@ class Reflector:
         last_error: why the API cannot be followed right now; None while it can.
     """
 
-    def __init__(
-        self,
-        api: KubeApi,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        on_replace: Callable[[list[JSON]], None],
-        on_event: Callable[[WatchEvent], None],
-        field_selector: str = "",
-        forbidden_waits: Sequence[float] = (),
-        on_error: Callable[[ApiError], None] | None = None,
-        foreseen: tuple[type[ApiError], ...] = (),
-        watch_seconds: tuple[int, int] = WATCH_SECONDS,
-        before_watch: Callable[[], None] = lambda: None,
-        rng: random.Random | None = None,
-    ) -> None:
-        """Follow a collection once :meth:`run` is called.
+    api: KubeApi
+    resource: Resource
+    on_replace: Callable[[list[JSON]], None]
+    """Receives all objects after each list."""
+    on_event: Callable[[WatchEvent], None]
+    """Receives each later ADDED, MODIFIED and DELETED event, in order."""
+    namespace: str | None = None
+    field_selector: str = ""
+    forbidden_waits: Sequence[float] = ()
+    """Seconds before each retry while the first list is refused: the authorizer may learn of a new
+    relation some milliseconds after we do."""
+    on_error: Callable[[ApiError], None] | None = None
+    """Called each time the API cannot be followed."""
+    foreseen: tuple[type[ApiError], ...] = ()
+    """Errors that the user of this reflector expects and reports."""
+    watch_seconds: tuple[int, int] = WATCH_SECONDS
+    """The shortest and the longest that a watch lasts."""
+    before_watch: Callable[[], None] = lambda: None
+    """Called before each watch; may refuse it with an ApiError."""
+    rng: random.Random = field(default_factory=random.Random)
+    """For jitter."""
 
-        Args:
-            on_replace: receives all objects after each list.
-            on_event: receives each later ADDED, MODIFIED and DELETED event, in order.
-            forbidden_waits: seconds before each retry while the first list is refused: the
-                authorizer may learn of a new relation some milliseconds after we do.
-            on_error: called each time the API cannot be followed.
-            foreseen: errors that the user of this reflector expects and reports.
-            watch_seconds: the shortest and the longest that a watch lasts.
-            before_watch: called before each watch; may refuse it with an ApiError.
-            rng: for jitter.
-        """
-        self._api = api
-        self._resource = resource
-        self._namespace = namespace
-        self._field_selector = field_selector
-        self._on_replace = on_replace
-        self._on_event = on_event
-        self._forbidden_waits = iter(forbidden_waits)
-        self._on_error = on_error
-        self._foreseen: tuple[type[ApiError], ...] = (Removed, *foreseen)
-        self._watch_seconds = watch_seconds
-        self._before_watch = before_watch
-        self._rng = rng or random.Random()
+    def __post_init__(self) -> None:
+        self._forbidden_waits = iter(self.forbidden_waits)
         self._version = ""
         self._waits = self._new_waits()
         self._waiting: asyncio.Future[None] | None = None
@@ -124,7 +102,7 @@ class Reflector:
             async with asyncio.timeout(seconds):
                 await self.synced.wait()
         if not self.synced.is_set():
-            text = f"{self._resource.plural}: no answer from the API yet"
+            text = f"{self.resource.plural}: no answer from the API yet"
             raise self.last_error or Unavailable(text)
 
     async def run(self) -> None:
@@ -132,7 +110,7 @@ class Reflector:
         try:
             await self._follow()
         finally:
-            self._api.failing_watches.ended(self)
+            self.api.failing_watches.ended(self)
 
     async def _follow(self) -> None:
         while True:
@@ -156,16 +134,16 @@ class Reflector:
 
     async def _list_and_watch(self) -> None:
         if not self._version:
-            lists, loop = self._api.streamed_lists, asyncio.get_running_loop()
+            lists, loop = self.api.streamed_lists, asyncio.get_running_loop()
             if lists.expected(loop.time()):
                 try:
-                    await self._watch(InitialEvents())
+                    await self._watch(watch_state.InitialEvents())
                     return
                 except ApiError as error:
-                    if self._version or not list_instead(error):
+                    if self._version or not watch_state.list_instead(error):
                         raise
                     if lists.refused(error, loop.time()):
-                        extra = {"resource": self._resource.plural, "error": error.message}
+                        extra = {"resource": self.resource.plural, "error": error.message}
                         logger.info("the API server does not stream lists: listing", extra=extra)
             await self._list()
         await self._watch()
@@ -175,12 +153,12 @@ class Reflector:
         limit, continue_ = PAGE_SIZE, ""
         while True:
             try:
-                page = await self._api.list(
-                    self._resource,
-                    self._namespace,
+                page = await self.api.list(
+                    self.resource,
+                    self.namespace,
                     limit=limit,
                     continue_=continue_,
-                    field_selector=self._field_selector,
+                    field_selector=self.field_selector,
                 )
             except Removed:
                 if not continue_:
@@ -190,7 +168,7 @@ class Reflector:
                 continue
             found, metadata = page.get("items"), page.get("metadata")
             if not isinstance(metadata, dict) or not isinstance(found, list | None):
-                raise Unavailable(f"list of {self._resource.plural}: the answer is not a list")
+                raise Unavailable(f"list of {self.resource.plural}: the answer is not a list")
             items += (item for item in found or () if self._sound(item))
             continue_ = metadata.get("continue") or ""
             if not continue_:
@@ -200,26 +178,28 @@ class Reflector:
     def _listed(self, objects: list[JSON], version: str) -> None:
         self._version = version
         # Items of a list do not carry their kind; those of a watch do.
-        stamp = {"apiVersion": self._resource.api_version, "kind": self._resource.kind}
-        self._call_back(self._on_replace, [{**stamp, **each} for each in objects])
+        stamp = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
+        self._call_back(self.on_replace, [{**stamp, **each} for each in objects])
         self._worked()
         self.synced.set()
 
-    async def _watch(self, initial: InitialEvents | None = None) -> None:
+    async def _watch(self, initial: watch_state.InitialEvents | None = None) -> None:
         """Watch from where we are; ``initial`` takes the objects that exist until all are there."""
-        self._before_watch()
+        self.before_watch()
         loop = asyncio.get_running_loop()
         started, heard, accepted = loop.time(), False, False
-        events = self._api.watch(
-            self._resource,
-            self._namespace,
+        events = self.api.watch(
+            self.resource,
+            self.namespace,
             resource_version=self._version,
-            timeout_seconds=self._rng.randint(*self._watch_seconds),
+            timeout_seconds=self.rng.randint(*self.watch_seconds),
             send_initial_events=initial is not None,
-            field_selector=self._field_selector,
+            field_selector=self.field_selector,
         )
         try:
-            async with asyncio.timeout(None if initial is None else SILENCE_S) as silence:
+            async with asyncio.timeout(
+                None if initial is None else watch_state.SILENCE_S
+            ) as silence:
                 async with aclosing(cast("Any", events)) as stream:
                     async for event in stream:
                         heard = heard or event.type != "BOOKMARK"
@@ -232,22 +212,26 @@ class Reflector:
                         if self._initial(initial, event):
                             self._listed(initial.objects, initial.version)
                             initial, heard = None, True
-                        silence.reschedule(None if initial is None else loop.time() + SILENCE_S)
+                        silence.reschedule(
+                            None if initial is None else loop.time() + watch_state.SILENCE_S
+                        )
         except TimeoutError:
-            what = f"watch of {self._resource.plural}: nothing for {SILENCE_S:.0f} s"
+            what = f"watch of {self.resource.plural}: nothing for {watch_state.SILENCE_S:.0f} s"
             if accepted:
-                raise Unstreamed(f"{what}, and no end of the list that it begins with") from None
+                raise watch_state.Unstreamed(
+                    f"{what}, and no end of the list that it begins with"
+                ) from None
             raise Unavailable(what) from None
         finally:
             # it refers to the task, which if cancelled keeps this frame: a cycle per ended watch
             del silence
         if initial is not None:
-            raise Unavailable(f"watch of {self._resource.plural}: ended before its list was whole")
+            raise Unavailable(f"watch of {self.resource.plural}: ended before its list was whole")
         if not heard and loop.time() - started < SHORT_WATCH:
-            raise Unavailable(f"watch of {self._resource.plural}: ended at once")
+            raise Unavailable(f"watch of {self.resource.plural}: ended at once")
         self._worked()
 
-    def _initial(self, initial: InitialEvents, event: WatchEvent) -> bool:
+    def _initial(self, initial: watch_state.InitialEvents, event: WatchEvent) -> bool:
         if event.type != "BOOKMARK" and not self._sound(event.object):
             return False
         return initial.add_event(event.type, event.object)
@@ -257,7 +241,7 @@ class Reflector:
         metadata = event.object.get("metadata")
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if event.type != "BOOKMARK" and self._sound(event.object):
-            self._call_back(self._on_event, event)
+            self._call_back(self.on_event, event)
         if isinstance(version, str) and version:
             self._version = version
 
@@ -267,7 +251,7 @@ class Reflector:
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if isinstance(name, str) and name:
             return True
-        logger.warning("malformed object ignored", extra={"resource": self._resource.plural})
+        logger.warning("malformed object ignored", extra={"resource": self.resource.plural})
         return False
 
     def _call_back(self, callback: Callable[[Any], None], argument: Any) -> None:
@@ -276,33 +260,35 @@ class Reflector:
         except (
             Exception
         ):  # one object that breaks its receiver must not end the watch of all others
-            logger.exception("object not handled", extra={"resource": self._resource.plural})
+            logger.exception("object not handled", extra={"resource": self.resource.plural})
 
     def _failed(self, error: ApiError) -> None:
-        expected = isinstance(error, self._foreseen)
+        expected = isinstance(error, (Removed, *self.foreseen))
         level = logging.DEBUG if expected or self.last_error is not None else logging.WARNING
-        extra = {"resource": self._resource.plural, "error": error.message, "code": error.code}
+        extra = {"resource": self.resource.plural, "error": error.message, "code": error.code}
         logger.log(level, "cannot follow the API, trying again", extra=extra)
         self.last_error = error
         now = asyncio.get_running_loop().time()
-        name = self._field_selector.partition("metadata.name=")[2]
-        self._api.failing_watches.failed(
+        name = self.field_selector.partition("metadata.name=")[2]
+        self.api.failing_watches.failed(
             self,
-            FailingWatch(self._resource.plural, self._namespace or "", name, error.message, now),
+            watch_state.FailingWatch(
+                self.resource.plural, self.namespace or "", name, error.message, now
+            ),
         )
-        if self._on_error is not None:
-            self._on_error(error)
+        if self.on_error is not None:
+            self.on_error(error)
 
     def _worked(self) -> None:
         if self.last_error is not None:
             self.last_error = None
-            self._api.failing_watches.accepted(self, asyncio.get_running_loop().time())
+            self.api.failing_watches.accepted(self, asyncio.get_running_loop().time())
             self._waits = self._new_waits()
-            logger.debug("following the API", extra={"resource": self._resource.plural})
+            logger.debug("following the API", extra={"resource": self.resource.plural})
 
     async def _wait(self, error: ApiError) -> None:
         requested = min(error.retry_after or 0.0, LONGEST_WAIT)
-        seconds = max(next(self._waits), spread(requested, self._rng.random()))
+        seconds = max(next(self._waits), spread(requested, self.rng.random()))
         if error.code:
             await asyncio.sleep(seconds)
             return
@@ -312,10 +298,10 @@ class Reflector:
         finally:
             self._waiting = None
         if hurried:
-            await asyncio.sleep(HURRIED_WITHIN * self._rng.random())
+            await asyncio.sleep(HURRIED_WITHIN * self.rng.random())
 
     def _new_waits(self) -> Iterator[float]:
-        return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self._rng)
+        return jittered_waits(FIRST_WAIT, LONGEST_WAIT, self.rng)
 
 
 # Services, followed with one watch for the environment of containers. Only the fields that
@@ -326,13 +312,16 @@ FIRST_LIST_S = 2.0
 _MASTER = ("default", "kubernetes")
 
 
-class ServiceList:
+class ServiceList(Component):
     """The services of the cluster, by namespace."""
 
-    def __init__(self, kube_api: KubeApi, *, rng: random.Random | None = None) -> None:
+    kube_api: KubeApi
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
         self._services: dict[str, dict[str, api.Service]] = {}
         self._reflector = Reflector(
-            kube_api, SERVICES, on_replace=self._replaced, on_event=self._changed, rng=rng
+            self.kube_api, SERVICES, on_replace=self._replaced, on_event=self._changed, rng=self.rng
         )
 
     async def run(self) -> None:

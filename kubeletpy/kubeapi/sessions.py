@@ -16,10 +16,10 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, field, replace
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.base.version import VERSION
-from kubeletpy.kubeapi import errors
+from kubeletpy.kubeapi import errors, watch_state
 from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.kubeconfig import Connection, KubeconfigError
 from kubeletpy.kubeapi.transport import (
@@ -32,16 +32,6 @@ from kubeletpy.kubeapi.transport import (
     TransportError,
     dial,
     loaded,
-)
-from kubeletpy.kubeapi.watch_state import (
-    HTTP2,
-    MAX_HTTP1_WATCHES,
-    MAX_WATCHES,
-    Losses,
-    NoObserver,
-    RequestObserver,
-    Usage,
-    together,
 )
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 
@@ -62,18 +52,19 @@ OpenTransport = Callable[[Connection], Transport]
 """Creates what carries requests with one set of credentials; it connects when it is used."""
 
 
-class Session:
+class Session(Component):
     """The connections to one server with one set of credentials.
 
     They speak HTTP/2, or HTTP/1.1 if the server prefers that; the code of each is loaded when it is
     needed. Implements :class:`~kubeletpy.kubeapi.transport.Transport`.
     """
 
-    def __init__(self, to: Connection, losses: Losses | None = None) -> None:
-        self._to = to
-        self._losses = losses or Losses()
+    to: Connection
+    losses: watch_state.Losses = field(default_factory=watch_state.Losses)
+
+    def __post_init__(self) -> None:
         # only aiohttp tunnels through a proxy, and without TLS no protocol is negotiated
-        self._fallen_back = to.ssl is None or bool(to.proxy)
+        self._fallen_back = self.to.ssl is None or bool(self.to.proxy)
         self._http1: Transport | None = None
         self._names = NameLookup()
         self._connections: list[Http2Connection] = []
@@ -82,7 +73,7 @@ class Session:
         self._asking = 0
         """Requests over HTTP/2 that have no stream, or whose response has not started."""
         self._closed = False
-        parts = urlsplit(to.host)
+        parts = urlsplit(self.to.host)
         self._prefix = parts.path
         self._base = (
             (b":scheme", b"https"),
@@ -105,7 +96,7 @@ class Session:
             code = await loaded("kubeletpy.kubeapi.http1")
             if self._closed:
                 raise TransportError("the client is closed")
-            self._http1 = self._http1 or code.Http1Transport(self._to)
+            self._http1 = self._http1 or code.Http1Transport(self.to)
         assert self._http1 is not None, "made above, if by nobody else meanwhile"
         return await self._http1.request(attempt)
 
@@ -138,20 +129,20 @@ class Session:
     def watch_capacity(self) -> int:
         """Over HTTP/2 limited by the fewest streams that the server allows on a connection."""
         if self._fallen_back:
-            return MAX_HTTP1_WATCHES
+            return watch_state.MAX_HTTP1_WATCHES
         loads = [each.load for each in self._connections]
         allowed = [load.allowed for load in loads if load.usable]
         most = limits.watch_capacity(min(allowed, default=limits.FIRST_STREAMS))
-        return min(most, MAX_WATCHES)
+        return min(most, watch_state.MAX_WATCHES)
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> watch_state.Usage:
         """The load of its connections, also of those that take no new streams."""
         streams = sum(each.load.streams for each in self._connections)
         since = min((each.opened_at for each in self._connections), default=None)
         count = len(self._connections)
-        http2 = Usage({HTTP2: count} if count else {}, streams, since=since)
-        return http2 if self._http1 is None else together([http2, self._http1.usage])
+        http2 = watch_state.Usage({watch_state.HTTP2: count} if count else {}, streams, since=since)
+        return http2 if self._http1 is None else watch_state.together([http2, self._http1.usage])
 
     @property
     def idle(self) -> bool:
@@ -202,7 +193,7 @@ class Session:
 
     async def _dial(self, seconds: float) -> None:
         try:
-            opened = await dial(self._to, self._names, seconds)
+            opened = await dial(self.to, self._names, seconds)
         except (TimeoutError, OSError) as error:
             raise TransportError(str(error) or f"no connection within {seconds:g} s") from error
         transport = opened.transport
@@ -233,7 +224,7 @@ class Session:
 
     def _lost(self, why: str) -> None:
         if not self._closed:
-            self._losses.note(why, asyncio.get_running_loop().time())
+            self.losses.note(why, asyncio.get_running_loop().time())
 
     def _changed(self) -> None:
         self._connections = [each for each in self._connections if not each.lost]
@@ -253,35 +244,27 @@ class Session:
             self._waiting.discard(waiter)
 
 
-class Sessions:
+class Sessions(Component):
     """One session at a time, created when first needed."""
 
-    def __init__(
-        self,
-        connection: Connection | None,
-        reconnect: Callable[[], Awaitable[Connection]] | None,
-        observer: RequestObserver | None,
-        tracer: Tracer = NO_TRACER,
-        *,
-        open_transport: OpenTransport | None = None,
-    ) -> None:
-        """``connection`` None: requests wait until ``renew`` has found credentials.
+    connection: Connection | None
+    """None: requests wait until ``renew`` has found credentials."""
+    reconnect: Callable[[], Awaitable[Connection]] | None
+    observer: watch_state.RequestObserver
+    tracer: Tracer = NO_TRACER
+    open_transport: OpenTransport | None = None
+    """None: HTTP/2 or HTTP/1.1, as the server prefers."""
 
-        ``open_transport`` None: HTTP/2 or HTTP/1.1, as the server prefers.
-        """
-        self._tracer = tracer
-        self.observer = observer or NoObserver()
-        self.losses = Losses(self.observer.connection_lost)
+    def __post_init__(self) -> None:
+        self.losses = watch_state.Losses(self.observer.connection_lost)
         """Connections that were lost; those of :meth:`apart` are counted with these."""
-        self._open: OpenTransport = open_transport or partial(Session, losses=self.losses)
+        self._open: OpenTransport = self.open_transport or partial(Session, losses=self.losses)
         self._watches = 0
-        self._connection = connection
         self._known = asyncio.Event()
-        if connection is not None:
+        if self.connection is not None:
             self._known.set()
         self._retired: deque[Transport] = deque()
         self._closing: set[asyncio.Task[None]] = set()
-        self._reconnect = reconnect
         self._session: Transport | None = None
         self._reloading = asyncio.Lock()
         self._reloaded_at = float("-inf")
@@ -290,10 +273,10 @@ class Sessions:
     def apart(self) -> Sessions:
         """Another one to the same server, with the same credentials and its own connections."""
         return Sessions(
-            self._connection,
-            self._reconnect,
+            self.connection,
+            self.reconnect,
             self.observer,
-            self._tracer,
+            self.tracer,
             open_transport=self._open,
         )
 
@@ -322,7 +305,7 @@ class Sessions:
         Raises:
             Unavailable: no response.
         """
-        connection = self._connection or await self._credentials(connect_seconds)
+        connection = self.connection or await self._credentials(connect_seconds)
         session = self._current(connection)
         headers = {**_ALWAYS, **headers}
         if connection.authorization:
@@ -330,7 +313,7 @@ class Sessions:
         started = time.perf_counter()
         code: int | None = None
         attributes = _of_span(method, connection.host, path)
-        with self._tracer.span(f"HTTP {method}", attributes, client=True) as span:
+        with self.tracer.span(f"HTTP {method}", attributes, client=True) as span:
             headers |= span.carrier
             attempt = Attempt(method, path, headers, data, seconds, connect_seconds, lasting)
             try:
@@ -352,20 +335,22 @@ class Sessions:
                 self._watches -= lasting
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> watch_state.Usage:
         """The load of its connections, including those for old credentials."""
         sessions = [*self._retired, *([self._session] if self._session is not None else ())]
-        return replace(together([each.usage for each in sessions]), watches=self._watches)
+        return replace(
+            watch_state.together([each.usage for each in sessions]), watches=self._watches
+        )
 
     @property
     def watch_capacity(self) -> int:
         """Watches of pods' objects that its connections carry at once."""
-        return MAX_WATCHES if self._session is None else self._session.watch_capacity
+        return watch_state.MAX_WATCHES if self._session is None else self._session.watch_capacity
 
     @property
     def host(self) -> str:
         """Base URL of the API server; empty while there are no credentials."""
-        return "" if self._connection is None else self._connection.host
+        return "" if self.connection is None else self.connection.host
 
     @property
     def authority(self) -> str:
@@ -378,8 +363,8 @@ class Sessions:
                 await self._known.wait()
         except TimeoutError:
             raise errors.Unavailable("there are no credentials for the API yet") from None
-        assert self._connection is not None, "the event was set"
-        return self._connection
+        assert self.connection is not None, "the event was set"
+        return self.connection
 
     def _current(self, connection: Connection) -> Transport:
         if self._closed:
@@ -394,7 +379,7 @@ class Sessions:
         Args:
             at_most_every: seconds; within them the current credentials are kept.
         """
-        if self._reconnect is None:
+        if self.reconnect is None:
             return False
         before = self._reloaded_at
         async with self._reloading:
@@ -418,7 +403,7 @@ class Sessions:
         Raises:
             KubeconfigError: there are none; the old ones stay in use.
         """
-        if self._reconnect is None:
+        if self.reconnect is None:
             return
         async with self._reloading:
             await self._reconnected()
@@ -435,8 +420,8 @@ class Sessions:
                 await each.close()
 
     async def _reconnected(self) -> None:
-        assert self._reconnect is not None, "called only when reconnecting is possible"
-        self._connection = await self._reconnect()
+        assert self.reconnect is not None, "called only when reconnecting is possible"
+        self.connection = await self.reconnect()
         self._known.set()
 
     def _let_go(self, session: Transport) -> None:

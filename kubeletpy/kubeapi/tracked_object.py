@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.protocol import KubeApi, Resource
 
@@ -113,11 +113,12 @@ FORBIDDEN_WAITS = (0.03, 0.1, 0.3)
 but its authorizer permits that only a moment after the pod was bound."""
 
 
-class ObjectReader:
+class ObjectReader(Component):
     """Reads, of which no more than READS_AT_ONCE are under way."""
 
-    def __init__(self, api: KubeApi) -> None:
-        self._api = api
+    api: KubeApi
+
+    def __post_init__(self) -> None:
         self._reads = asyncio.Semaphore(READS_AT_ONCE)
 
     async def read_object(
@@ -144,7 +145,7 @@ class ObjectReader:
     async def _once(self, key: ObjectKey, version: str) -> JSON | None:
         supplied = {"resource_version": version} if version else {}
         try:
-            found = await self._api.get(key.resource, key.name, key.namespace or None, **supplied)
+            found = await self.api.get(key.resource, key.name, key.namespace or None, **supplied)
         except NotFound:
             return None
         if not is_that_object(key, found):

@@ -24,7 +24,7 @@ import backoff
 from aiohappyeyeballs import AddrInfoType
 
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.watch_state import Usage
 
@@ -420,15 +420,18 @@ async def decompressed(encoding: str, chunks: AsyncIterator[bytes]) -> AsyncIter
 # only :meth:`RateLimiter.wait` waits, on the loop's clock.
 
 
-class RateLimiter:
+class RateLimiter(Component):
     """``qps`` requests per second on average, ``burst`` at once; ``qps`` 0 is no limit.
 
     Source: docs/reference/config.csv: kubeAPIQPS, kubeAPIBurst, eventRecordQPS, eventBurst.
     """
 
-    def __init__(self, qps: float, burst: int) -> None:
-        self._interval = 1.0 / qps if qps > 0 else 0.0
-        self._slack = max(burst - 1, 0) * self._interval
+    qps: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        self._interval = 1.0 / self.qps if self.qps > 0 else 0.0
+        self._slack = max(self.burst - 1, 0) * self._interval
         self._next = float("-inf")
 
     def reserve(self, now: float) -> float:
@@ -447,17 +450,18 @@ class RateLimiter:
         return delay
 
 
-class RepairPace:
+class RepairPace(Component):
     """When to write again what others remove from the API: the first time at once, then ever later.
 
     Another program may remove it each time. The wait between two repairs doubles, until they are
     four times as far apart as required.
     """
 
-    def __init__(self, first: float, longest: float) -> None:
-        """``first`` and ``longest``: seconds between two repairs."""
-        self._first, self._longest = first, longest
-        self._wait = first
+    first: float
+    longest: float
+
+    def __post_init__(self) -> None:
+        self._wait = self.first
         self._last = float("-inf")
 
     def due(self, now: float) -> bool:
@@ -467,7 +471,7 @@ class RepairPace:
     def repaired(self, now: float) -> None:
         """A repair is made now."""
         calm = now >= self._last + 4 * self._wait
-        self._wait = self._first if calm else min(2 * self._wait, self._longest)
+        self._wait = self.first if calm else min(2 * self._wait, self.longest)
         self._last = now
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Protocol
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.kubeapi.errors import ApiError, Unavailable
 
 FAILURES = 2
@@ -198,11 +198,12 @@ MAX_HTTP1_WATCHES = 512
 """Watches of a node over HTTP/1.1: half of the 1,024 descriptors that a process has by default."""
 
 
-class WatchSlots:
+class WatchSlots(Component):
     """Counts watches; a watch that several pods share counts for one of them."""
 
-    def __init__(self, pod: int = MAX_POD_WATCHES) -> None:
-        self._pod = pod
+    pod: int = MAX_POD_WATCHES
+
+    def __post_init__(self) -> None:
         self._holders: dict[Hashable, str] = {}
         self._counts: Counter[str] = Counter()
 
@@ -223,7 +224,7 @@ class WatchSlots:
             return True
         if len(self._holders) >= node:
             return False
-        uid = next((uid for uid in uids if self._counts[uid] < self._pod), None)
+        uid = next((uid for uid in uids if self._counts[uid] < self.pod), None)
         if uid is None:
             return False
         self._assign(watch, uid)
@@ -290,12 +291,13 @@ def together(found: Sequence[Usage]) -> Usage:
     )
 
 
-class Losses:
+class Losses(Component):
     """Counts connections that were lost, and remembers the last."""
 
-    def __init__(self, on_loss: Callable[[], None] = lambda: None) -> None:
-        """``on_loss`` is called at each."""
-        self._on_loss = on_loss
+    on_loss: Callable[[], None] = lambda: None
+    """Called at each."""
+
+    def __post_init__(self) -> None:
         self._count = 0
         self._at: float | None = None
         self._why = ""
@@ -303,7 +305,7 @@ class Losses:
     def note(self, why: str, now: float) -> None:
         """A connection was lost."""
         self._count, self._at, self._why = self._count + 1, now, why
-        self._on_loss()
+        self.on_loss()
 
     def added_to(self, usage: Usage) -> Usage:
         """The same usage, with the losses."""

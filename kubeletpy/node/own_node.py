@@ -16,7 +16,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Component
+from kubeletpy.base.structs import Component, field
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
@@ -41,7 +41,7 @@ class OwnNode(Component):
     """The object that the API returned for our last write."""
     reported: Callable[[], None] = lambda: None
     """Called each time the API has shown the node."""
-    rng: random.Random | None = None
+    rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
         self._watched: api.Node | None = None

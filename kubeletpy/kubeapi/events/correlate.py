@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 
 WINDOW = 600.0
 """Seconds within which events count as the same or similar."""
@@ -93,12 +93,13 @@ class _Bucket(Struct):
     tokens: float = SPAM_BURST
 
 
-class Correlator:
+class Correlator(Component):
     """Remembers what was reported. ``component`` and ``host`` name the reporter."""
 
-    def __init__(self, component: str, host: str) -> None:
-        self._component = component
-        self._host = host
+    component: str
+    host: str
+
+    def __post_init__(self) -> None:
         self._similar: _Recent[tuple[str, ...], _Similar] = _Recent()
         self._known: _Recent[tuple[str, ...], _ReportedEvent] = _Recent()
         self._buckets: _Recent[tuple[str, ...], _Bucket] = _Recent()
@@ -172,12 +173,12 @@ class Correlator:
             "type": seen.type,
             "reason": seen.reason,
             "message": message,
-            "source": {"component": self._component, "host": self._host},
+            "source": {"component": self.component, "host": self.host},
             "firstTimestamp": format_time(known.first),
             "lastTimestamp": format_time(known.last),
             "count": known.count,
-            "reportingComponent": self._component,
-            "reportingInstance": self._host,
+            "reportingComponent": self.component,
+            "reportingInstance": self.host,
         }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import EventReason
 from kubeletpy.pods.pod import Pod
 
@@ -73,7 +74,7 @@ def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
 # the API. Source: docs/reference/behaviour.md, u: ka54.
 
 
-class NodeUidRecorder:
+class NodeUidRecorder(Component):
     """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that completes node
     references.
 
@@ -81,11 +82,12 @@ class NodeUidRecorder:
     first uid in its events.
     """
 
-    def __init__(self, to: AnnotatingRecorder, node_name: str, lookup: Callable[[], str]) -> None:
-        """``lookup`` returns the uid of the Node object, which is empty before registration."""
-        self._to = to
-        self._name = node_name
-        self._lookup = lookup
+    to: AnnotatingRecorder
+    node_name: str
+    lookup: Callable[[], str]
+    """Returns the uid of the Node object, which is empty before registration."""
+
+    def __post_init__(self) -> None:
         self._uid = ""
 
     def event(
@@ -98,8 +100,8 @@ class NodeUidRecorder:
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Record an event; a node reference that has only the name gets the uid."""
-        if involved.get("kind") == "Node" and involved.get("name") == self._name:
-            self._uid = self._uid or self._lookup()
+        if involved.get("kind") == "Node" and involved.get("name") == self.node_name:
+            self._uid = self._uid or self.lookup()
             if self._uid:
                 involved = {**involved, "uid": self._uid}
-        self._to.event(involved, event_type, reason, message, annotations=annotations)
+        self.to.event(involved, event_type, reason, message, annotations=annotations)

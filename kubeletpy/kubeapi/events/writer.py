@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
@@ -37,7 +37,7 @@ _Queue = asyncio.Queue[tuple[float, ObjectEvent]]
 """Events with the Unix time at which they were recorded."""
 
 
-class EventWriter:
+class EventWriter(Component):
     """An :class:`~kubeletpy.kubeapi.events.recorder.EventRecorder` that writes to the API.
 
     Give it a client with the rate limit of events (eventRecordQPS, eventBurst).
@@ -46,22 +46,16 @@ class EventWriter:
         dropped: how many events were not written, by reason.
     """
 
-    def __init__(
-        self,
-        api_: KubeApi,
-        clock: Clock,
-        node_name: str,
-        backlog: Backlog,
-        *,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._api = api_
-        self._clock = clock
-        self._correlator = Correlator("kubelet", node_name)
-        self._backlog = backlog
+    kube_api: KubeApi
+    clock: Clock
+    node_name: str
+    backlog: Backlog
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self._correlator = Correlator("kubelet", self.node_name)
         self._normal: _Queue = asyncio.Queue(QUEUE_SIZE)
         self._warnings: _Queue = asyncio.Queue(QUEUE_SIZE)
-        self._rng = rng or random.Random()
         self.dropped: Counter[str] = Counter()
 
     def event(
@@ -77,7 +71,7 @@ class EventWriter:
         observation = ObjectEvent(involved, event_type, str(reason), message, annotations or {})
         queue = self._normal if event_type == NORMAL else self._warnings
         try:
-            queue.put_nowait((self._clock.now(), observation))
+            queue.put_nowait((self.clock.now(), observation))
         except asyncio.QueueFull:
             self.dropped["queue full"] += 1
 
@@ -98,7 +92,7 @@ class EventWriter:
         while True:
             when, observation = await queue.get()
             try:
-                await self._backlog.cleared(min(wait, when + wait - self._clock.now()))
+                await self.backlog.cleared(min(wait, when + wait - self.clock.now()))
                 await self._write(when, observation)
             except Exception:  # one event that cannot be written must not stop the others
                 self.dropped["internal error"] += 1
@@ -114,7 +108,7 @@ class EventWriter:
         for attempt in range(TRIES):
             if attempt:
                 # The first delay is random: many nodes may have lost the same server.
-                factor = self._rng.random() if attempt == 1 else 1.0
+                factor = self.rng.random() if attempt == 1 else 1.0
                 await asyncio.sleep(RETRY_SECONDS * factor)
             try:
                 await self._send(decision)
@@ -138,10 +132,10 @@ class EventWriter:
         namespace = metadata["namespace"]
         if isinstance(decision, Count):
             with suppress(NotFound):
-                await self._api.patch(EVENTS, metadata["name"], decision.patch, namespace)
+                await self.kube_api.patch(EVENTS, metadata["name"], decision.patch, namespace)
                 return
         with suppress(AlreadyExists):  # an attempt that seemed to fail was written after all
-            await self._api.create(EVENTS, decision.obj, namespace)
+            await self.kube_api.create(EVENTS, decision.obj, namespace)
 
 
 def _namespace_ends(error: ApiError) -> bool:
@@ -198,13 +192,14 @@ class KeptEvent(Struct, frozen=True):
     first_at: float = 0.0
 
 
-class KeptEvents:
+class KeptEvents(Component):
     """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that keeps what it hands
     on."""
 
-    def __init__(self, to: AnnotatingRecorder, clock: Clock) -> None:
-        self._to = to
-        self._clock = clock
+    to: AnnotatingRecorder
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._pods: OrderedDict[str, deque[KeptEvent]] = OrderedDict()
 
     def event(
@@ -218,13 +213,13 @@ class KeptEvents:
     ) -> None:
         """Keep an event about a pod, and record it."""
         if involved.get("kind") == "Pod" and (uid := involved.get("uid")):
-            now = self._clock.now()
+            now = self.clock.now()
             path = involved.get("fieldPath", "")
             self._add_event(
                 uid,
                 KeptEvent(now, event_type, str(reason), message[:MAX_MESSAGE], path, 1, now),
             )
-        self._to.event(involved, event_type, reason, message, annotations=annotations)
+        self.to.event(involved, event_type, reason, message, annotations=annotations)
 
     def events(self, uid: str) -> list[KeptEvent]:
         """The latest events of a pod, oldest first."""

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.pki import CertificateError, Names
-from kubeletpy.base.structs import Component, Struct
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
@@ -95,11 +95,11 @@ async def issue(
         log.info(
             "continuing with an earlier certificate request", extra={"csr": name, "signer": signer}
         )
-    certificate = await _decided(api, name, found, rng)
+    certificate = await _decided(api, name, found, rng or random.Random())
     return Issued(certificate, key)
 
 
-async def _decided(api: KubeApi, name: str, found: JSON, rng: random.Random | None) -> bytes:
+async def _decided(api: KubeApi, name: str, found: JSON, rng: random.Random) -> bytes:
     result = verdict(found)
     if result.outcome in (CsrOutcome.PENDING, CsrOutcome.APPROVED):
         result = await _wait(api, name, str(found["metadata"].get("uid", "")), rng)
@@ -108,7 +108,7 @@ async def _decided(api: KubeApi, name: str, found: JSON, rng: random.Random | No
     raise NotIssued(name, f"{result.outcome.value}: {result.why}", final=True)
 
 
-async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random | None) -> CsrVerdict:
+async def _wait(api: KubeApi, name: str, uid: str, rng: random.Random) -> CsrVerdict:
     waiting: asyncio.Future[CsrVerdict] = asyncio.get_running_loop().create_future()
 
     def check_answer(items: list[JSON]) -> None:
@@ -193,10 +193,9 @@ class CertificateManager(Component):
     names: Callable[[], Names | None]
     api: Callable[[bool], AbstractAsyncContextManager[KubeApi]]
     on_change: Callable[[], Awaitable[None]] | None = None
-    rng: random.Random | None = None
+    rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        self._rng = self.rng or random.Random()
         self._pair: StoredPair | None = None
         self._deadline = 0.0
         self._due_after = 0.0
@@ -279,7 +278,7 @@ class CertificateManager(Component):
     def _use_pair(self, pair: StoredPair | None) -> None:
         self._pair = pair
         if pair is not None:
-            self._renew_at(rotation_deadline(pair.certificate, self._rng.random()))
+            self._renew_at(rotation_deadline(pair.certificate, self.rng.random()))
 
     def _renew_at(self, deadline: float) -> None:
         """``deadline`` in Unix seconds."""
@@ -331,7 +330,7 @@ class CertificateManager(Component):
                 continue
             except (ApiError, NotIssued, CertificateError, KubeconfigError, OSError) as error:
                 await self._failed(error)
-            await asyncio.sleep(delay * (1 + JITTER * self._rng.random()))
+            await asyncio.sleep(delay * (1 + JITTER * self.rng.random()))
             delay = min(delay * 2, LAST_RETRY_S)
 
     async def _issue(self) -> tuple[Issued, Names]:
@@ -344,7 +343,7 @@ class CertificateManager(Component):
         async with (
             self.api(valid) as api,
             background(
-                issue(api, self.store, names, self.purpose.signer, prefix=prefix, rng=self._rng)
+                issue(api, self.store, names, self.purpose.signer, prefix=prefix, rng=self.rng)
             ) as asking,
         ):
             while not asking.done():

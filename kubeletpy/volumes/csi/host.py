@@ -137,7 +137,7 @@ class DriverObjects(Component):
 
     # ``kube_api`` None: standalone, there are no objects.
     kube_api: KubeApi | None
-    rng: random.Random | None = None
+    rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
         self._objects: dict[str, DriverObject] = {}

@@ -115,7 +115,7 @@ async def test_the_watch_of_one_object_is_named_by_its_object() -> None:
     one = Reflector(
         api,
         SECRETS,
-        "ns",
+        namespace="ns",
         on_replace=lambda _: None,
         on_event=lambda _: None,
         field_selector="metadata.name=token",

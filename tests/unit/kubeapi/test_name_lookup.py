@@ -13,6 +13,7 @@ from aiohttp import web
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.sessions import Sessions
 from kubeletpy.kubeapi.transport import NameLookup
+from kubeletpy.kubeapi.watch_state import NoObserver
 
 
 async def test_a_request_by_name_is_sent_while_all_threads_hang() -> None:
@@ -32,7 +33,7 @@ async def test_a_request_by_name_is_sent_while_all_threads_hang() -> None:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(threads)
         hanging = loop.run_in_executor(None, over.wait)
-        sessions = Sessions(Connection(f"http://localhost:{port}"), None, None)
+        sessions = Sessions(Connection(f"http://localhost:{port}"), None, NoObserver())
         try:
             async with sessions.request(
                 "GET", "/healthz", seconds=10, connect_seconds=10, data=None, headers={}

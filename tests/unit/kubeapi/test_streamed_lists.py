@@ -120,7 +120,7 @@ async def test_reflectors_share_what_a_server_supports() -> None:
     seen.api.watches = [[1000.0]]
     other = Seen()
     other.api = seen.api
-    other.reflector._api = seen.api
+    other.reflector.api = seen.api
     await other.run(5)
     assert calls_of(other)[3:] == [("list", (500, "")), ("watch", "10")]
 

@@ -24,7 +24,7 @@ def key(name: str) -> ObjectKey:
 
 
 def watched(api: Any, slots: WatchSlots | None = None) -> tuple[WatchedObjects, list[str]]:
-    objects = WatchedObjects(api, rng=random.Random(1), slots=slots)
+    objects = WatchedObjects(api, rng=random.Random(1), slots=slots or WatchSlots())
     woken: list[str] = []
     objects.on_change(woken.append)
     return objects, woken
