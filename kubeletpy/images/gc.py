@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.host.files import write_private
+from kubeletpy.base.structs import Component, field
 from kubeletpy.images import gc_selection
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -47,52 +48,34 @@ class ImageGCError(Exception):
     """Garbage collection failed; the text is suitable for an event."""
 
 
-class ImageGarbageCollector:
+class ImageGarbageCollector(Component):
     """Carries out the selection every imageGC period, and remembers when images were used."""
 
-    def __init__(
-        self,
-        images: ImageService,
-        runtime: RuntimeService,
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: ImageMetrics,
-        *,
-        node_name: str,
-        policy: gc_selection.ImageGCPolicy | None = None,
-        statvfs: Callable[[str], os.statvfs_result] = os.statvfs,
-        on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None,
-        ages: ImageAges | None = None,
-        named: Callable[[], Iterable[str]] = tuple,
-        uses: ImageUses | None = None,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        """Collections are sent to ``tracer`` as spans.
+    images: ImageService
+    runtime: RuntimeService
+    recorder: EventRecorder
+    clock: Clock
+    metrics: ImageMetrics
+    node_name: str
+    policy: gc_selection.ImageGCPolicy = field(default_factory=gc_selection.ImageGCPolicy)
+    statvfs: Callable[[str], os.statvfs_result] = os.statvfs
+    on_remaining: Callable[[Collection[str], float], Awaitable[None]] | None = None
+    """(ids, began): called after a collection with the remaining images, and the Unix time before
+    which they were listed."""
+    ages: ImageAges | None = None
+    """Kept across restarts; None if all images are new to each agent."""
+    named: Callable[[], Iterable[str]] = tuple
+    """References of the images that pods use, whether or not they have a container."""
+    uses: ImageUses = field(default_factory=ImageUses)
+    """The images that starts hold."""
+    tracer: Tracer = NO_TRACER
 
-        Args:
-            on_remaining: (ids, began) called after a collection with the remaining images, and the
-                Unix time before which they were listed.
-            ages: kept across restarts; None if all images are new to each agent.
-            named: references of the images that pods use, whether or not they have a container.
-            uses: images that starts hold; None if no start holds any.
-        """
-        self._tracer = tracer
-        self._images = images
-        self._runtime = runtime
-        self._recorder = recorder
-        self._clock = clock
-        self._age_clock = SteadyClock(clock)
-        self._metrics = metrics
-        self._node = node_reference(node_name)
-        self._policy = policy or gc_selection.ImageGCPolicy()
-        self._statvfs = statvfs
-        self._on_remaining = on_remaining
+    def __post_init__(self) -> None:
+        self._age_clock = SteadyClock(self.clock)
+        self._node = node_reference(self.node_name)
         self._records: dict[str, gc_selection.ImageRecord] = {}
-        self._ages = ages
-        self._known: Ages | None = None if ages is not None else {}
+        self._known: Ages | None = None if self.ages is not None else {}
         """Ages recorded by a previous agent; None: not read yet."""
-        self._named = named
-        self._uses = uses or ImageUses()
         self._pulled: dict[str, float] = {}
         """Arrival times of images not listed yet, by id."""
         self._failed_last_time = False
@@ -104,7 +87,7 @@ class ImageGarbageCollector:
         A second failure in a row becomes an event ImageGCFailed. With nothing to remove it only
         records, so that it is known what has long been unused once the disk fills up.
         """
-        if self._policy.off:
+        if self.policy.off:
             await self.record_images()
             return
         try:
@@ -112,7 +95,7 @@ class ImageGarbageCollector:
         except (CRIError, ImageGCError) as error:
             logger.warning("image garbage collection failed", extra={"error": str(error)})
             if self._failed_last_time:
-                self._recorder.event(self._node, WARNING, Reason.IMAGE_GC_FAILED, str(error))
+                self.recorder.event(self._node, WARNING, Reason.IMAGE_GC_FAILED, str(error))
             self._failed_last_time = True
         else:
             self._failed_last_time = False
@@ -138,15 +121,15 @@ class ImageGarbageCollector:
             CRIError: the runtime could not list.
         """
         now = self._age_clock.now()
-        if self._known is None and self._ages is not None:
-            self._known = await asyncio.to_thread(self._ages.load, now)
-        self._uses.begin_round()
+        if self._known is None and self.ages is not None:
+            self._known = await asyncio.to_thread(self.ages.load, now)
+        self.uses.begin_round()
         arrived = frozenset(self._pulled)
-        status = await self._runtime.status(verbose=True)
-        named = gc_selection.sandbox_images(status.info).union(self._named())
+        status = await self.runtime.status(verbose=True)
+        named = gc_selection.sandbox_images(status.info).union(self.named())
         del status
-        listed = await self._images.list_images()
-        containers = await self._runtime.list_containers()
+        listed = await self.images.list_images()
+        containers = await self.runtime.list_containers()
         in_use = gc_selection.used_image_ids(containers, listed, named)
         records = [self._record(image, now) for image in listed if image.id]
         self._records = gc_selection.refresh(self._records, records, in_use, now)
@@ -163,10 +146,10 @@ class ImageGarbageCollector:
         )
 
     async def _save(self) -> None:
-        if self._ages is not None:
+        if self.ages is not None:
             ahead = self._age_clock.offset()  # the next agent counts from the wall clock
             records = tuple(gc_selection.moved(each, ahead) for each in self._records.values())
-            await asyncio.to_thread(self._ages.save, records)
+            await asyncio.to_thread(self.ages.save, records)
 
     async def collect(self) -> int:
         """Remove what is too old, and more if the disk is too full; the bytes freed for space.
@@ -175,7 +158,7 @@ class ImageGarbageCollector:
             CRIError: the runtime could not be queried.
             ImageGCError: images could not be removed, or too little could be freed.
         """
-        with self._tracer.span("Images/GarbageCollect", {}):
+        with self.tracer.span("Images/GarbageCollect", {}):
             async with self._one_by_one:
                 return await self._run_pass(self._collect)
 
@@ -193,43 +176,43 @@ class ImageGarbageCollector:
 
     async def _run_pass(self, remove: Callable[[frozenset[str]], Awaitable[int]]) -> int:
         """Detect images, have unused ones removed, then keep their ages and report what is left."""
-        began = self._clock.now()
+        began = self.clock.now()
         in_use = await self.detect()
         try:
             return await remove(in_use)
         finally:
             await self._save()
-            if self._on_remaining is not None:
-                await self._on_remaining(frozenset(self._records), began)
+            if self.on_remaining is not None:
+                await self.on_remaining(frozenset(self._records), began)
 
     async def _remove_unused(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
         unused = [
             image
             for image in gc_selection.eviction_order(self._records, in_use)
-            if gc_selection.may_free_space(image, self._policy, now)
+            if gc_selection.may_free_space(image, self.policy, now)
         ]
         return await self._free(unused, sum(image.size for image in unused) + 1)
 
     async def _collect(self, in_use: frozenset[str]) -> int:
         now = self._age_clock.now()
         candidates = gc_selection.eviction_order(self._records, in_use)
-        aged = gc_selection.too_old(candidates, self._policy, now)
+        aged = gc_selection.too_old(candidates, self.policy, now)
         _, failures = await self._remove(aged, AGE)
         if failures:
             raise ImageGCError(
-                f"wanted to free images older than {self._policy.max_age:g}s, encountered "
+                f"wanted to free images older than {self.policy.max_age:g}s, encountered "
                 f"errors in image deletion: {failures}"
             )
         disk = await self._disk()
-        desired = gc_selection.bytes_to_free(disk, self._policy)
+        desired = gc_selection.bytes_to_free(disk, self.policy)
         if not desired:
             return 0
         removed = {image.id for image in aged}
         rest = [
             image
             for image in candidates
-            if image.id not in removed and gc_selection.may_free_space(image, self._policy, now)
+            if image.id not in removed and gc_selection.may_free_space(image, self.policy, now)
         ]
         freed = await self._free(rest, desired)
         if freed < desired:
@@ -239,7 +222,7 @@ class ImageGarbageCollector:
                 f"sufficient space by deleting unused images (freed {freed} bytes). Investigate "
                 "disk usage, as it could be used by active images, logs, volumes, or other data."
             )
-            self._recorder.event(self._node, WARNING, Reason.FREE_DISK_SPACE_FAILED, message)
+            self.recorder.event(self._node, WARNING, Reason.FREE_DISK_SPACE_FAILED, message)
             raise ImageGCError(message)
         return freed
 
@@ -267,37 +250,37 @@ class ImageGarbageCollector:
             if self._used_meanwhile(image):
                 continue
             try:
-                with self._uses.removing(image.id):
-                    await self._images.remove_image(cri.ImageSpec(image=image.id))
+                with self.uses.removing(image.id):
+                    await self.images.remove_image(cri.ImageSpec(image=image.id))
             except CRIError as error:
                 failures.append(str(error))
                 continue
             freed += image.size
             self._records.pop(image.id, None)
-            self._metrics.image_garbage_collected(reason)
+            self.metrics.image_garbage_collected(reason)
             logger.info("unused image removed", extra={"image_id": image.id, "reason": reason})
         return freed, "; ".join(failures)
 
     def _used_meanwhile(self, image: gc_selection.ImageRecord) -> bool:
-        return self._uses.used(image.id) or not image.names.isdisjoint(
-            gc_selection.referenced_names(self._named())
+        return self.uses.used(image.id) or not image.names.isdisjoint(
+            gc_selection.referenced_names(self.named())
         )
 
     async def _disk(self) -> gc_selection.Disk:
-        info = await self._images.image_fs_info()
+        info = await self.images.image_fs_info()
         mountpoints = [
             usage.fs_id.mountpoint for usage in info.image_filesystems if usage.fs_id.mountpoint
         ]
         if not mountpoints:
             raise ImageGCError("the runtime names no image filesystem")
         try:
-            stat = await asyncio.to_thread(self._statvfs, mountpoints[0])
+            stat = await asyncio.to_thread(self.statvfs, mountpoints[0])
         except OSError as error:
             raise ImageGCError(f"image filesystem {mountpoints[0]}: {error}") from error
         disk = gc_selection.Disk(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
         if disk.capacity <= 0:
             message = "invalid capacity 0 on image filesystem"
-            self._recorder.event(self._node, WARNING, Reason.INVALID_DISK_CAPACITY, message)
+            self.recorder.event(self._node, WARNING, Reason.INVALID_DISK_CAPACITY, message)
             raise ImageGCError(message)
         return disk
 
@@ -311,7 +294,7 @@ def _binary_size(size: int) -> str:
     raise AssertionError("unreachable")
 
 
-class ImageAges:
+class ImageAges(Component):
     """Keeps in a file when images were first detected and last used. Blocking: call it in a thread.
 
     The file is ``{"images": {id: [first detected, last used]}}`` in Unix seconds, replaced
@@ -320,9 +303,11 @@ class ImageAges:
     it all images are new, which removes too little and never too much.
     """
 
-    def __init__(self, root: Path) -> None:
-        """``root`` is the agent's root directory."""
-        self._path = root / AGES_FILE
+    root: Path
+    """The agent's root directory."""
+
+    def __post_init__(self) -> None:
+        self._path = self.root / AGES_FILE
 
     def load(self, now: float) -> Ages:
         """Return the known ages; empty if unreadable. No time is later than ``now``."""

@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.errors import Cause, CauseKind
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images import policy as images_policy
@@ -98,34 +98,24 @@ class DesiredImage(Struct, frozen=True):
         return f"{self.reference.get('fieldPath', '')} {self.image}"
 
 
-class ImagePuller:
+class ImagePuller(Component):
     """Pulls, within the node's limits and with memory of failures."""
 
-    def __init__(
-        self,
-        service: ImageService,
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: ImageMetrics,
-        *,
-        settings: PullSettings,
-        records: PullRecords | None,
-        pull_times: images_policy.PullTimes,
-        pulled: Callable[[str], None] = lambda image_id: None,
-        uses: ImageUses,
-    ) -> None:
-        """``records`` is None if who pulled what is not recorded. ``pulled`` is called with the id
-        of each image that arrives. ``uses`` keeps it from being removed."""
-        self._service = service
-        self._recorder = recorder
-        self._clock = clock
-        self._metrics = metrics
-        self._records = records
-        self._pull_times = pull_times
-        self._pulled = pulled
-        self._uses = uses
+    service: ImageService
+    recorder: EventRecorder
+    clock: Clock
+    metrics: ImageMetrics
+    settings: PullSettings
+    records: PullRecords | None
+    pull_times: images_policy.PullTimes
+    pulled: Callable[[str], None]
+    uses: ImageUses
+
+    def __post_init__(self) -> None:
         self._backoff = images_policy.PullBackoff()
-        self._queue = PullQueue(parallel=settings.parallel, qps=settings.qps, burst=settings.burst)
+        self._queue = PullQueue(
+            parallel=self.settings.parallel, qps=self.settings.qps, burst=self.settings.burst
+        )
 
     async def pull(
         self,
@@ -141,15 +131,15 @@ class ImagePuller:
         key = f"{desired.pod.uid}_{desired.image}"
         if (blocked := self._backoff.blocked_until(key, steady_now())) is not None:
             left, cause = blocked[0] - steady_now(), blocked[1]
-            until = self._clock.now() + left
+            until = self.clock.now() + left
             message = f'Back-off pulling image "{desired.image}"'
-            self._recorder.event(desired.reference, NORMAL, Reason.BACK_OFF, message)
+            self.recorder.event(desired.reference, NORMAL, Reason.BACK_OFF, message)
             note(TraceCall.BACK_OFF, desired.image, lasts=left)
             raise images_policy.ImageError(
                 images_policy.ImageErrorCode.BACK_OFF, f"{message}: {cause}", until
             )
-        self._pull_times.pull_began(desired.pod.uid, desired.purpose)
-        self._recorder.event(
+        self.pull_times.pull_began(desired.pod.uid, desired.purpose)
+        self.recorder.event(
             desired.reference, NORMAL, Reason.PULLING, f'Pulling image "{desired.image}"'
         )
         credentials = distinct(await pod_credentials.get())
@@ -162,28 +152,28 @@ class ImagePuller:
                     started_at = loop.time()
                     held = False
                     while not held:
-                        since = self._uses.removals
+                        since = self.uses.removals
                         ref, used = await self._pull_with_any(
                             desired.spec, credentials, sandbox_config
                         )
                         image, image_id, size = await self._inspect_pulled(desired.spec, ref)
-                        held = await self._uses.hold(desired.start, image_id, since)
+                        held = await self.uses.hold(desired.start, image_id, since)
                     ended_at = loop.time()
-                    self._pulled(image_id)
+                    self.pulled(image_id)
                     if record is not None:
                         await record.succeeded(image_id, used)
         except (CRIError, PullRateExceeded, IntentNotRecorded) as error:
             raise self._failed(desired, key, error) from error
-        self._pull_times.image_present(desired.pod.uid, desired.purpose)
+        self.pull_times.image_present(desired.pod.uid, desired.purpose)
         waited, pulled = ended_at - queued_at, ended_at - started_at
-        self._recorder.event(
+        self.recorder.event(
             desired.reference,
             NORMAL,
             Reason.PULLED,
             f'Successfully pulled image "{desired.image}" in {_reported(pulled)} '
             f"({_reported(waited)} including waiting). Image size: {size} bytes.",
         )
-        self._metrics.image_pulled(waited, size)
+        self.metrics.image_pulled(waited, size)
         self._backoff.forget_expired(steady_now())
         return image
 
@@ -194,11 +184,11 @@ class ImagePuller:
 
     @asynccontextmanager
     async def _recorded(self, desired: DesiredImage) -> AsyncIterator[PullInProgress | None]:
-        if self._records is None:
+        if self.records is None:
             yield None
             return
         before = await self._image_id(desired.spec)
-        async with self._records.pulling(desired.image) as record:
+        async with self.records.pulling(desired.image) as record:
             try:
                 yield record
             except CRIError:
@@ -211,7 +201,7 @@ class ImagePuller:
     async def _image_id(self, spec: cri.ImageSpec) -> str | None:
         """The id of an image, "" when it is not on the node; None: unknown."""
         try:
-            found = local_image(await self._service.image_status(spec))
+            found = local_image(await self.service.image_status(spec))
         except CRIError:
             return None
         return found.ref if found is not None else ""
@@ -220,14 +210,14 @@ class ImagePuller:
         self, desired: DesiredImage, key: str, error: Exception
     ) -> images_policy.ImageError:
         text = images_policy.runtime_text(error) if isinstance(error, CRIError) else str(error)
-        self._recorder.event(
+        self.recorder.event(
             desired.reference,
             WARNING,
             Reason.FAILED,
             f'Failed to pull image "{desired.image}": {text}',
         )
         failure = images_policy.pull_failure(desired.image, text)
-        now = self._clock.now()
+        now = self.clock.now()
         steady = steady_now()
         due = self._backoff.failed(key, steady, f"{failure.code}: {failure.message}")
         failure.tries_at = now + due - steady
@@ -246,7 +236,7 @@ class ImagePuller:
             auth = None if credential is None else _auth_config(credential)
             try:
                 self._queue.take_token()
-                return await self._service.pull_image(spec, auth, sandbox_config), credential
+                return await self.service.pull_image(spec, auth, sandbox_config), credential
             except PullRateExceeded as error:
                 if not failures:
                     raise
@@ -269,7 +259,7 @@ class ImagePuller:
     async def _inspect_pulled(self, spec: cri.ImageSpec, ref: str) -> tuple[LocalImage, str, int]:
         """The id and size of what was pulled; the pull counts even if these are unknown."""
         try:
-            answer = await self._service.image_status(spec)
+            answer = await self.service.image_status(spec)
         except CRIError as error:
             logger.warning(
                 "image was pulled but not found",
@@ -295,47 +285,35 @@ def _reported(seconds: float) -> str:
     return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
 
 
-class ImageManager:
+class ImageManager(Component):
     """Ensures images, within the node's pull limits and with memory of failures."""
 
-    def __init__(
-        self,
-        service: ImageService,
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: ImageMetrics,
-        *,
-        settings: PullSettings | None = None,
-        node_credentials: NodeCredentials | None = None,
-        providers: CredentialProviders | None = None,
-        records: PullRecords | None = None,
-        pull_times: images_policy.PullTimes | None = None,
-        pulled: Callable[[str], None] = lambda image_id: None,
-        uses: ImageUses | None = None,
-    ) -> None:
-        """``records`` is None if any image on the node may be used, no matter who pulled it.
+    service: ImageService
+    recorder: EventRecorder
+    clock: Clock
+    metrics: ImageMetrics
+    settings: PullSettings = field(default_factory=PullSettings)
+    node_credentials: NodeCredentials = field(default_factory=NodeCredentials)
+    providers: CredentialProviders | None = None
+    records: PullRecords | None = None
+    """None if any image on the node may be used, no matter who pulled it."""
+    pull_times: images_policy.PullTimes = field(default_factory=images_policy.NoPullTimes)
+    pulled: Callable[[str], None] = lambda image_id: None
+    """Called with the id of each image that arrives."""
+    uses: ImageUses = field(default_factory=ImageUses)
+    """Keeps the images of starts from being removed."""
 
-        ``pulled`` is called with the id of each image that arrives. ``uses`` keeps the images of
-        starts from being removed; it is None if nothing removes images.
-        """
-        self._service = service
-        self._recorder = recorder
-        self._metrics = metrics
-        self._records = records
-        self._pull_times = pull_times or images_policy.NoPullTimes()
-        self._uses = uses or ImageUses()
-        self._node_credentials = node_credentials or NodeCredentials(())
-        self._providers = providers
+    def __post_init__(self) -> None:
         self._puller = ImagePuller(
-            service,
-            recorder,
-            clock,
-            metrics,
-            settings=settings or PullSettings(),
-            records=records,
-            pull_times=self._pull_times,
-            pulled=pulled,
-            uses=self._uses,
+            self.service,
+            self.recorder,
+            self.clock,
+            self.metrics,
+            settings=self.settings,
+            records=self.records,
+            pull_times=self.pull_times,
+            pulled=self.pulled,
+            uses=self.uses,
         )
 
     def pulls(self, uid: str) -> dict[str, images_policy.PullPosition]:
@@ -344,7 +322,7 @@ class ImageManager:
 
     def release(self, pod: Pod, name: str) -> None:
         """A container has been created, or will not be: its images may be removed if unused."""
-        self._uses.release((pod.uid, name))
+        self.uses.release((pod.uid, name))
 
     async def ensure_image_exists(
         self,
@@ -369,7 +347,7 @@ class ImageManager:
             full = with_default_tag(image)
         except InvalidReference as error:
             message = f'Failed to apply default image tag "{reported_image(image)}": {error}'
-            self._metrics.image_requested(desired_policy, None, None)
+            self.metrics.image_requested(desired_policy, None, None)
             note(TraceCall.CHECK_UP_IMAGE, reported_image(image), error=message)
             raise self._reported(
                 reference, Reason.INSPECT_FAILED, images_policy.ImageErrorCode.INVALID_NAME, message
@@ -377,17 +355,17 @@ class ImageManager:
         spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
         start = pod.uid, container["name"]
         desired = DesiredImage(pod, image, spec, reference, desired_policy, start)
-        credentials = PodCredentials(self._node_credentials, self._providers, pod, full, secrets)
+        credentials = PodCredentials(self.node_credentials, self.providers, pod, full, secrets)
         found: LocalImage | None = None
         present: bool | None = None
         if images_policy.needs_lookup(desired_policy):
             found = await self._find_local_image(desired)
             present = found is not None
         accessible = True
-        if found is not None and self._records is not None:
-            accessible = await self._records.may_use(image, found.ref, credentials.get)
+        if found is not None and self.records is not None:
+            accessible = await self.records.may_use(image, found.ref, credentials.get)
         action = images_policy.decide(desired_policy, present=bool(present), accessible=accessible)
-        self._metrics.image_requested(
+        self.metrics.image_requested(
             desired_policy, present, _pull_required(action, present=bool(present))
         )
         if action is images_policy.ImageAction.REFUSE:
@@ -407,8 +385,8 @@ class ImageManager:
                 f'Container image "{image}" already present on machine and can be accessed by '
                 "the pod"
             )
-            self._recorder.event(reference, NORMAL, Reason.PULLED, message)
-            self._pull_times.image_present(pod.uid, desired.purpose)
+            self.recorder.event(reference, NORMAL, Reason.PULLED, message)
+            self.pull_times.image_present(pod.uid, desired.purpose)
             return found
         return await self._puller.pull(desired, credentials, sandbox_config)
 
@@ -416,13 +394,13 @@ class ImageManager:
         try:
             with span(TraceCall.CHECK_UP_IMAGE, desired.image):
                 while True:
-                    since = self._uses.removals
-                    found = local_image(await self._service.image_status(desired.spec))
-                    if found is None or await self._uses.hold(desired.start, found.ref, since):
+                    since = self.uses.removals
+                    found = local_image(await self.service.image_status(desired.spec))
+                    if found is None or await self.uses.hold(desired.start, found.ref, since):
                         return found
         except CRIError as error:
             message = f'Failed to inspect image "": {images_policy.runtime_text(error)}'
-            self._metrics.image_requested(desired.policy, None, None)
+            self.metrics.image_requested(desired.policy, None, None)
             raise self._reported(
                 desired.reference,
                 Reason.INSPECT_FAILED,
@@ -438,7 +416,7 @@ class ImageManager:
         message: str,
         cause: Cause | None = None,
     ) -> images_policy.ImageError:
-        self._recorder.event(reference, WARNING, reason, message)
+        self.recorder.event(reference, WARNING, reason, message)
         return images_policy.ImageError(code, message, cause=cause)
 
 

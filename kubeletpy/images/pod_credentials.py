@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from kubeletpy.base.structs import Component
 from kubeletpy.images import credentials
 from kubeletpy.images.reference import parse_reference
 from kubeletpy.pods.pod import Pod, PullSecret
@@ -19,15 +20,16 @@ from kubeletpy.pods.pod import Pod, PullSecret
 logger = logging.getLogger(__name__)
 
 
-class NodeCredentials:
+class NodeCredentials(Component):
     """The credentials of the node, from the first readable one of docker's configuration files.
 
     The files are read again whenever a pull needs them: they change without notice.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        """``paths`` are in order of preference, as default_paths returns them."""
-        self._paths = tuple(paths)
+    paths: Sequence[Path] = ()
+    """In order of preference, as default_paths returns them."""
+
+    def __post_init__(self) -> None:
         self._reported: set[Path] = set()
 
     async def keyring(self) -> credentials.Keyring:
@@ -35,7 +37,7 @@ class NodeCredentials:
         return await asyncio.to_thread(self._read_keyring)
 
     def _read_keyring(self) -> credentials.Keyring:
-        for path in self._paths:
+        for path in self.paths:
             config = self._read_one(path)
             if config is not None:
                 return credentials.Keyring([(config, None)])
@@ -80,22 +82,16 @@ class CredentialProviders(Protocol):
         ...
 
 
-class PodCredentials:
+class PodCredentials(Component):
     """Credentials of one pod for one image, looked up at most once."""
 
-    def __init__(
-        self,
-        node: NodeCredentials,
-        providers: CredentialProviders | None,
-        pod: Pod,
-        image: str,
-        secrets: Sequence[PullSecret],
-    ) -> None:
-        self._node = node
-        self._providers = providers
-        self._pod = pod
-        self._image = image
-        self._secrets = secrets
+    node: NodeCredentials
+    providers: CredentialProviders | None
+    pod: Pod
+    image: str
+    secrets: Sequence[PullSecret]
+
+    def __post_init__(self) -> None:
         self._found: Sequence[credentials.Credential] | None = None
 
     async def get(self) -> Sequence[credentials.Credential]:
@@ -104,13 +100,13 @@ class PodCredentials:
         A login may appear several times, once per source.
         """
         if self._found is None:
-            repository = parse_reference(self._image).repository
+            repository = parse_reference(self.image).repository
             own = credentials.Keyring(
                 (each.docker_config, credentials.SecretSource(each.uid, each.namespace, each.name))
-                for each in self._secrets
+                for each in self.secrets
             )
-            keyrings = [own, await self._node.keyring()]
-            if self._providers is not None:
-                keyrings.append(await self._providers.keyring(repository, self._pod))
+            keyrings = [own, await self.node.keyring()]
+            if self.providers is not None:
+                keyrings.append(await self.providers.keyring(repository, self.pod))
             self._found = credentials.find_credentials(keyrings, repository)
         return self._found

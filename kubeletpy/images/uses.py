@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.images.policy import PullPosition
 from kubeletpy.remote.local_server import Rate
 
@@ -93,19 +93,23 @@ class Ticket(Struct, eq=False, frozen=True):
     what: str
 
 
-class PullQueue:
+class PullQueue(Component):
     """Grants pulls in order of arrival: one at a time, a limited number, or all at once.
 
     ``parallel`` is how many pulls may run together (1 for serializeImagePulls), None for no limit.
     ``qps`` and ``burst`` are starts per second and in a burst; ``qps`` 0 is no limit.
     """
 
-    def __init__(self, *, parallel: int | None, qps: float, burst: int) -> None:
-        self._limit = parallel or None
-        self._slots = asyncio.Semaphore(parallel) if parallel else None
+    parallel: int | None
+    qps: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        self._limit = self.parallel or None
+        self._slots = asyncio.Semaphore(self.parallel) if self.parallel else None
         self._waiting: dict[Ticket, float] = {}
         self._running: dict[Ticket, float] = {}
-        self._rate = Rate(qps, max(burst, 1)) if qps > 0 else None
+        self._rate = Rate(self.qps, max(self.burst, 1)) if self.qps > 0 else None
 
     @asynccontextmanager
     async def slot(self, ticket: Ticket) -> AsyncIterator[None]:

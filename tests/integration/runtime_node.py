@@ -110,7 +110,9 @@ async def runtime_node(
     try:
         await runtime.connect(20)
         events, metrics, clock = EventLog(), Metrics(), SystemClock()
-        images = ImageManager(runtime, events, clock, metrics.images, settings=pulls)
+        images = ImageManager(
+            runtime, events, clock, metrics.images, settings=pulls or PullSettings()
+        )
         hooks = LifecycleHookRunner(runtime, events, metrics.hooks)
         manager = KubeRuntimeManager(
             runtime,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kubeletpy.base.host.program import Program, ProgramFailed, RunProgram, run_program
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, replace
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, replace
 from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags, Problem
 from kubeletpy.config.credential_providers import (
@@ -110,25 +110,21 @@ class _Flight(Struct, frozen=True):
     """Calls in one group may answer each other's questions."""
 
 
-class Provider:
+class Provider(Component):
     """Requests credentials from one program."""
 
-    def __init__(
-        self,
-        settings: CredentialProvider,
-        program: Program,
-        run: RunProgram,
-        accounts: ServiceAccounts,
-        metrics: CredentialProviderMetrics,
-    ) -> None:
-        self.name = settings.name
-        self._settings = settings
-        self._program = program
-        self._run = run
-        self._accounts = accounts
-        self._metrics = metrics
+    settings: CredentialProvider
+    program: Program
+    run: RunProgram
+    accounts: ServiceAccounts
+    metrics: CredentialProviderMetrics
+
+    def __post_init__(self) -> None:
+        self.name = self.settings.name
         self._patterns = [
-            pattern for text in settings.match_images if (pattern := RegistryPattern.parse(text))
+            pattern
+            for text in self.settings.match_images
+            if (pattern := RegistryPattern.parse(text))
         ]
         self._cache = providers_protocol.ResponseCache()
         self._flights: dict[Hashable, _Flight] = {}
@@ -147,7 +143,7 @@ class Provider:
         Raises:
             ProviderError: it could not be called, or gave no usable answer.
         """
-        attributes = self._settings.token_attributes
+        attributes = self.settings.token_attributes
         if attributes is None:
             return await self._answer(repository, pod, None), None
         name = str(pod.spec.get("serviceAccountName") or "")
@@ -156,7 +152,7 @@ class Provider:
                 return {}, None
             return await self._answer(repository, pod, None), None
         try:
-            uid, all_annotations = await self._accounts.read_account(pod.namespace, name)
+            uid, all_annotations = await self.accounts.read_account(pod.namespace, name)
             annotations = chosen_annotations(attributes, all_annotations)
             if annotations is None:
                 return {}, None
@@ -177,13 +173,13 @@ class Provider:
         self, account: AccountFacts, attributes: TokenAttributes, pod: Pod
     ) -> AccountFacts:
         audience = attributes.service_account_token_audience
-        token = await self._accounts.token(pod, account.source, audience)
+        token = await self.accounts.token(pod, account.source, audience)
         return replace(account, token=token)
 
     async def _answer(
         self, repository: str, pod: Pod, account: AccountFacts | None
     ) -> providers_protocol.Auths:
-        attributes = self._settings.token_attributes
+        attributes = self.settings.token_attributes
         scope: Hashable = None
         if account is not None and attributes is not None:
             scope = account.scope(attributes.cache_type)
@@ -218,7 +214,7 @@ class Provider:
     ) -> providers_protocol.Auths:
         token = account.token if account is not None else ""
         request = providers_protocol.write_request(
-            self._settings.api_version,
+            self.settings.api_version,
             repository,
             token,
             account.annotations if account is not None else None,
@@ -228,13 +224,13 @@ class Provider:
             began = loop.time()
             failed = True
             try:
-                output = await self._run(self._program, request, hidden=(token,))
+                output = await self.run(self.program, request, hidden=(token,))
                 failed = False
             except ProgramFailed as error:
                 raise providers_protocol.ProviderError(str(error)) from error
             finally:
-                self._metrics.provider_called(self.name, loop.time() - began, failed=failed)
-        response = providers_protocol.read_response(output, self._settings.api_version)
+                self.metrics.provider_called(self.name, loop.time() - began, failed=failed)
+        response = providers_protocol.read_response(output, self.settings.api_version)
         self._check_echo(response, token)
         self._last_key_type = response.cache_key_type
         self._cache.store(
@@ -242,7 +238,7 @@ class Provider:
             repository,
             scope,
             now=loop.time(),
-            default_seconds=self._settings.default_cache_duration,
+            default_seconds=self.settings.default_cache_duration,
         )
         return response.auths
 
@@ -252,7 +248,7 @@ class Provider:
         Raises:
             ProviderError: the answer is the token, and answers are cached by account.
         """
-        attributes = self._settings.token_attributes
+        attributes = self.settings.token_attributes
         if not token or attributes is None or attributes.cache_type == "Token":
             return
         if any(login.get("password") == token for login in response.auths.values()):
@@ -265,16 +261,15 @@ class Provider:
 # All providers
 
 
-class Plugins:
+class Plugins(Component):
     """The providers of a node, in the order of their configuration."""
 
-    def __init__(self, providers: Sequence[Provider]) -> None:
-        self._providers = tuple(providers)
+    providers: Sequence[Provider]
 
     async def keyring(self, repository: str, pod: Pod) -> Keyring:
         """Return the answers of the providers responsible for a repository, called concurrently."""
         parsed = Repository.parse(repository)
-        responsible = [provider for provider in self._providers if provider.fits(parsed)]
+        responsible = [provider for provider in self.providers if provider.fits(parsed)]
         answers = await run_together(
             *(_provider_auths(each, repository, pod) for each in responsible)
         )
@@ -282,7 +277,7 @@ class Plugins:
 
     async def close(self) -> None:
         """Stop the running programs."""
-        for provider in self._providers:
+        for provider in self.providers:
             await provider.close()
 
 

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images.credentials import Credential
@@ -41,13 +42,14 @@ class RecordsUnreadable(Exception):
     """The directories of the records are unusable."""
 
 
-class PullInProgress:
+class PullInProgress(Component):
     """One pull, from its intent to its end."""
 
-    def __init__(self, ledger: PullRecords, image: str, intent: records.Intent) -> None:
-        self._ledger = ledger
-        self._image = image
-        self._intent = intent
+    ledger: PullRecords
+    image: str
+    intent: records.Intent
+
+    def __post_init__(self) -> None:
         self.recorded = False
         self.changed_nothing = False
         """The pull has failed, and the node has the image, or lacks it, as before."""
@@ -58,25 +60,18 @@ class PullInProgress:
         Completed even if the pod is deleted meanwhile.
         """
         self.recorded = True
-        await self._ledger.finish(
-            self._image, self._intent, image_ref, records.grants_of(credential)
-        )
+        await self.ledger.finish(self.image, self.intent, image_ref, records.grants_of(credential))
 
 
-class PullRecords:
+class PullRecords(Component):
     """Writes the pull records of one node, and answers from them who may use an image."""
 
-    def __init__(
-        self,
-        store: RecordStore,
-        verification: records.Verification,
-        list_images: ListImages,
-        metrics: PullRecordMetrics,
-    ) -> None:
-        self._store = store
-        self._verification = verification
-        self._list_images = list_images
-        self._metrics = metrics
+    store: RecordStore
+    verification: records.Verification
+    list_images: ListImages
+    metrics: PullRecordMetrics
+
+    def __post_init__(self) -> None:
         self._opened = False
         self._lasting = Lasting()
 
@@ -97,21 +92,21 @@ class PullRecords:
         """
         if self._opened:
             return
-        async with self._store.lock:
+        async with self.store.lock:
             if self._opened:
                 return
-            for image in await self._store.load():
-                intent = self._store.intents.get_or_create(records.full_name(image))
+            for image in await self.store.load():
+                intent = self.store.intents.get_or_create(records.full_name(image))
                 intent.names.add(image)
                 intent.uncertain = True
             self._opened = True
-            if len(self._store.intents):
+            if len(self.store.intents):
                 try:
                     await self._settle()
                 except OSError as error:
                     # a full disk must not keep the agent from starting: the agent is what frees it
                     logger.warning("unfinished pulls not settled", extra={"error": str(error)})
-            self._store.count()
+            self.store.count()
 
     async def may_use(self, image: str, image_ref: str, credentials: FindCredentials) -> bool:
         """Whether a pod may use an image that is on the node without a pull.
@@ -123,7 +118,7 @@ class PullRecords:
         """
         try:
             await self.open()
-            record = await self._store.find(image_ref)
+            record = await self.store.find(image_ref)
         except (records.MalformedRecord, OSError) as error:
             logger.warning(
                 "pull record not readable: the image is pulled again",
@@ -132,7 +127,7 @@ class PullRecords:
             outcome = records.MustPullResult.ERROR
         else:
             outcome = await self._verify(image, record, image_ref, credentials)
-        self._metrics.access_checked(outcome)
+        self.metrics.access_checked(outcome)
         return outcome.allows
 
     async def _verify(
@@ -142,8 +137,8 @@ class PullRecords:
         image_ref: str,
         credentials: FindCredentials,
     ) -> records.MustPullResult:
-        pulled_here = record is not None or records.full_name(image) in self._store.intents
-        if not self._verification.needed(image, pulled_here=pulled_here):
+        pulled_here = record is not None or records.full_name(image) in self.store.intents
+        if not self.verification.needed(image, pulled_here=pulled_here):
             return records.MustPullResult.POLICY_ALLOWED
         repository = records.repository_as_supplied(image)
         reported = records.by_record(record, repository)
@@ -172,7 +167,7 @@ class PullRecords:
         except OSError as error:
             raise _unrecorded(error) from error
         name = records.full_name(image)
-        intent = self._store.intents.get_or_create(name)
+        intent = self.store.intents.get_or_create(name)
         intent.pulls += 1
         pull = PullInProgress(self, image, intent)
         certain = False
@@ -209,7 +204,7 @@ class PullRecords:
             await self._lasting.finish(self._prune(present, before))
         except OSError as error:
             logger.warning("pull records not pruned", extra={"error": str(error)})
-        self._store.count()
+        self.store.count()
 
     async def close(self) -> None:
         """Wait for pending writes."""
@@ -218,38 +213,38 @@ class PullRecords:
     async def _settle(self) -> None:
         """Images of uncertain pulls that are on the node get records that grant nobody access."""
         try:
-            arrived = records.ids_by_name(await self._list_images())
+            arrived = records.ids_by_name(await self.list_images())
         except CRIError as error:
             logger.warning("unfinished pulls not looked up", extra={"error": str(error)})
             return
-        for name, intent in self._store.intents.uncertain():
+        for name, intent in self.store.intents.uncertain():
             if (image_ref := arrived.get(name)) is not None:
-                await self._store.grow(image_ref, "", records.NOBODY)
+                await self.store.grow(image_ref, "", records.NOBODY)
                 intent.uncertain = False
-                await self._store.withdraw(name, intent)
-        for name, intent in self._store.intents.excess(self._store.max_intents, arrived):
+                await self.store.withdraw(name, intent)
+        for name, intent in self.store.intents.excess(self.store.max_intents, arrived):
             intent.uncertain = False
-            await self._store.withdraw(name, intent)
+            await self.store.withdraw(name, intent)
 
     async def _announce(self, image: str, intent: records.Intent) -> None:
-        async with self._store.lock:
+        async with self.store.lock:
             try:
-                await self._store.announce(image, intent)
+                await self.store.announce(image, intent)
             except OSError as error:
                 raise _unrecorded(error) from error
             finally:
-                self._store.count()
+                self.store.count()
 
     async def _prune(self, present: Collection[str], before: float) -> None:
-        async with self._store.lock:
-            await self._store.prune(present, before)
-            if any(self._store.intents.uncertain()):
+        async with self.store.lock:
+            await self.store.prune(present, before)
+            if any(self.store.intents.uncertain()):
                 await self._settle()
 
     async def _grow(self, image_ref: str, repository: str, grants: records.Grants) -> None:
-        async with self._store.lock:
-            await self._store.grow(image_ref, repository, grants)
-            self._store.count()
+        async with self.store.lock:
+            await self.store.grow(image_ref, repository, grants)
+            self.store.count()
 
     async def _finish(
         self, image: str, intent: records.Intent, image_ref: str, grants: records.Grants
@@ -264,15 +259,15 @@ class PullRecords:
 
     async def _end(self, name: str, intent: records.Intent) -> None:
         intent.pulls -= 1
-        async with self._store.lock:
+        async with self.store.lock:
             try:
-                await self._store.withdraw(name, intent)
-                if len(self._store.intents) > 2 * self._store.max_intents:
+                await self.store.withdraw(name, intent)
+                if len(self.store.intents) > 2 * self.store.max_intents:
                     await self._settle()
             except OSError as error:
                 intent.uncertain = True
                 logger.warning("pull intent not removed", extra={"error": str(error)})
-            self._store.count()
+            self.store.count()
 
 
 def _unrecorded(error: OSError) -> IntentNotRecorded:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from kubeletpy.base.api.times import format_time, parse_time
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.images.credentials import AccountSource, Credential, SecretSource
 from kubeletpy.images.reference import DEFAULT_TAG, InvalidReference, parse_reference
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -223,15 +223,16 @@ def _read_part(kind: type[Part], entry: Mapping[str, Any]) -> Part:
 # Records and intents in memory
 
 
-class RecordIndex:
+class RecordIndex(Component):
     """The pulled records by image ref, read on a container start instead of the files.
 
     Beyond its limit the least recently used records live on disk only, and what is not found here
     is looked up there.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    limit: int
+
+    def __post_init__(self) -> None:
         self._records: OrderedDict[str, PulledRecord] = OrderedDict()
         self.unreadable: set[str] = set()
         """Names of files that are not records."""
@@ -264,7 +265,7 @@ class RecordIndex:
         self._records[record.image_ref] = record
         self._records.move_to_end(record.image_ref)
         self.unreadable.discard(file_name(record.image_ref))
-        while len(self._records) > self._limit:
+        while len(self._records) > self.limit:
             self._records.popitem(last=False)
             self.complete = False
 

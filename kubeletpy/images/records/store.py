@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.images.records import model as records_model
 from kubeletpy.metrics.resources import PullRecordMetrics
 
@@ -35,16 +35,18 @@ class LoadedRecords(Struct):
     problems: list[str] = field(default_factory=list)
 
 
-class RecordFiles:
+class RecordFiles(Component):
     """Records on disk: ``{root}/image_manager/pulling`` and ``pulled``, one small file each.
 
     Directories are 0700, files 0600, replaced atomically. Blocking: call it in a thread.
     """
 
-    def __init__(self, root: Path) -> None:
-        """``root`` is the agent's root directory."""
-        self._pulling = root / "image_manager" / "pulling"
-        self._pulled = root / "image_manager" / "pulled"
+    root: Path
+    """The agent's root directory."""
+
+    def __post_init__(self) -> None:
+        self._pulling = self.root / "image_manager" / "pulling"
+        self._pulled = self.root / "image_manager" / "pulled"
 
     def load(self) -> LoadedRecords:
         """Read everything; unfinished files are removed. Raises OSError."""
@@ -173,32 +175,28 @@ MAX_INTENTS = 1024
 MAX_RECORDS = 2000
 
 
-class RecordStore:
+class RecordStore(Component):
     """The records of pulls. All methods may raise OSError."""
 
-    def __init__(
-        self,
-        files: RecordFiles,
-        clock: Clock,
-        metrics: PullRecordMetrics,
-        *,
-        max_intents: int = MAX_INTENTS,
-        max_records: int = MAX_RECORDS,
-    ) -> None:
-        """``max_records`` are held in memory, ``max_intents`` kept without a running pull."""
-        self._files = files
-        self._clock = clock
-        self._metrics = metrics
-        self.max_intents = max(1, min(max_intents, MAX_INTENTS))
-        self._max_records = max(1, min(max_records, MAX_RECORDS))
+    files: RecordFiles
+    clock: Clock
+    metrics: PullRecordMetrics
+    max_intents: int = MAX_INTENTS
+    """Kept without a running pull."""
+    max_records: int = MAX_RECORDS
+    """Held in memory."""
+
+    def __post_init__(self) -> None:
+        self.max_intents = max(1, min(self.max_intents, MAX_INTENTS))
+        self.max_records = max(1, min(self.max_records, MAX_RECORDS))
         self.intents = records_model.Intents()
-        self._index = records_model.RecordIndex(self._max_records)
+        self._index = records_model.RecordIndex(self.max_records)
         self._on_disk = 0
         self.lock = asyncio.Lock()
 
     async def load(self) -> list[str]:
         """Read the disk; returns the images of its intents."""
-        loaded = await asyncio.to_thread(self._files.load)
+        loaded = await asyncio.to_thread(self.files.load)
         for problem in loaded.problems:
             logger.warning("pull record skipped", extra={"problem": problem})
         self._index.fill(loaded.records, loaded.unreadable)
@@ -224,7 +222,7 @@ class RecordStore:
             raise records_model.MalformedRecord("the file is no pull record")
         if self._index.complete:
             return None
-        found = await asyncio.to_thread(self._files.read_record, image_ref)
+        found = await asyncio.to_thread(self.files.read_record, image_ref)
         if found is not None:
             self._index.put(found)
         return found
@@ -239,12 +237,12 @@ class RecordStore:
             old = await self._find(image_ref)
         except records_model.MalformedRecord:
             old = None
-        now = self._clock.now()
+        now = self.clock.now()
         new = records_model.with_grants(old, image_ref, repository, grants, now)
         if new is old:
             self._index.put(replace(new, updated_at=now))
             return
-        await asyncio.to_thread(self._files.write_record, new)
+        await asyncio.to_thread(self.files.write_record, new)
         self._on_disk += old is None
         self._index.put(new)
 
@@ -253,14 +251,14 @@ class RecordStore:
         if image in intent.names:
             return
         intent.names.add(image)  # also if this fails: the file may exist
-        await asyncio.to_thread(self._files.write_intent, image)
+        await asyncio.to_thread(self.files.write_intent, image)
 
     async def withdraw(self, name: str, intent: records_model.Intent) -> None:
         """Remove an intent, if it is over."""
         for image in sorted(intent.names):
             if not intent.over:
                 return
-            await asyncio.to_thread(self._files.remove_intent, image)
+            await asyncio.to_thread(self.files.remove_intent, image)
             intent.names.discard(image)
         if intent.over:
             self.intents.drop(name, intent)
@@ -272,18 +270,18 @@ class RecordStore:
         for record in self._index:
             # whole seconds: files are no more precise
             if record.image_ref not in present and int(record.updated_at) < int(before):
-                await asyncio.to_thread(self._files.remove_record, record.image_ref)
+                await asyncio.to_thread(self.files.remove_record, record.image_ref)
                 self._index.remove(record.image_ref)
                 self._on_disk -= 1
         names = {records_model.file_name(image_ref) for image_ref in present}
         for name in self._index.unreadable - names:
-            await asyncio.to_thread(self._files.remove_file, name)
+            await asyncio.to_thread(self.files.remove_file, name)
             self._index.unreadable.discard(name)
 
     def count(self) -> None:
         """Report the number of intents and records to the metrics."""
         intents, records = len(self.intents), len(self._index)
-        self._metrics.records_on_disk(intents, self._on_disk)
-        self._metrics.records_in_memory(
-            intents * 100 // self.max_intents, records * 100 // self._max_records
+        self.metrics.records_on_disk(intents, self._on_disk)
+        self.metrics.records_in_memory(
+            intents * 100 // self.max_intents, records * 100 // self.max_records
         )

@@ -163,7 +163,7 @@ async def test_age_and_off() -> None:
     await asyncio.sleep(1001)
     await collector.run()
     assert node.counts.collected == ["age"]
-    assert node.collector(high_threshold_percent=100)._policy.off
+    assert node.collector(high_threshold_percent=100).policy.off
 
 
 @on_virtual_time
