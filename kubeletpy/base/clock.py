@@ -13,6 +13,8 @@ import asyncio
 import time
 from typing import Protocol
 
+from kubeletpy.base.structs import Component
+
 
 class Clock(Protocol):
     """The time of day."""
@@ -30,27 +32,28 @@ class SystemClock:
         return time.time()
 
 
-class SteadyClock:
+class SteadyClock(Component):
     """The wall time of the first call, plus the time elapsed since: it never steps.
 
     For ages within one life of the agent. ``offset`` converts to the wall clock of now.
     """
 
-    def __init__(self, wall: Clock) -> None:
-        self._wall = wall
+    wall: Clock
+
+    def __post_init__(self) -> None:
         self._epoch: float | None = None
         self._first = 0.0
 
     def now(self) -> float:
         """Unix seconds by the wall clock of the first call."""
         if self._epoch is None:
-            self._first = self._wall.now()
+            self._first = self.wall.now()
             self._epoch = self._first - steady_now()
         return self._epoch + steady_now()
 
     def offset(self) -> float:
         """Seconds by which the wall clock has been set ahead since the first call."""
-        return self._wall.now() - self.now()
+        return self.wall.now() - self.now()
 
     def beginning(self) -> float:
         """The first call in Unix seconds, as the wall clock is set now; whole seconds.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 
 
 def apply_merge_patch(original: Any, patch: Any) -> Any:
@@ -80,11 +81,10 @@ def _field_schema(schema: JSON, key: str) -> JSON:
     return found if isinstance(found, dict) else {}
 
 
-class _Merge:
+class _Merge(Component):
     """One merge by one set of definitions."""
 
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
+    resolve: Resolve
 
     def maps(self, schema: JSON, original: JSON, patch: JSON) -> JSON:
         directive = patch.get(_DIRECTIVE)
@@ -123,7 +123,7 @@ class _Merge:
     def _value(self, field: JSON, original: Any, patch: Any, order: list[Any] | None) -> Any:
         if isinstance(patch, dict):
             base = original if isinstance(original, dict) else {}
-            return self.maps(self._resolve(field), base, patch)
+            return self.maps(self.resolve(field), base, patch)
         if isinstance(patch, list) and "merge" in field.get(
             "x-kubernetes-patch-strategy", ""
         ).split(","):
@@ -142,7 +142,7 @@ class _Merge:
                 *(item for item in _unique(patch) if _identity(item) not in known),
             ]
             return _ordered(merged, original, _unique(patch) if order is None else order, None)
-        item_schema = self._resolve(field.get("items", {}))
+        item_schema = self.resolve(field.get("items", {}))
         replaced = any(
             isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch
         )

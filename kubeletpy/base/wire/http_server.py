@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import ClientConnectionResetError, web
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, TlsInUse
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ MAX_LINE = 64 << 10
 query."""
 
 
-class HttpServer:
+class HttpServer(Component):
     """Serves an application on one listening socket.
 
     The handler of a client that has disconnected is canceled.
@@ -38,31 +39,22 @@ class HttpServer:
         limiter: of the connections; it is notified of those whose client is known.
     """
 
-    def __init__(
-        self,
-        app: web.Application,
-        limiter: ConnectionLimiter,
-        *,
-        idle_s: float | None = None,
-        max_line: int = 8190,
-    ) -> None:
-        """Set up a server.
+    app: web.Application
+    """Not started yet."""
+    limiter: ConnectionLimiter
+    idle_s: float | None = None
+    """Seconds that a connection may stay open without a complete request; None for ``IDLE_S``."""
+    max_line: int = 8190
+    """Bytes of a request's first line."""
 
-        Args:
-            app: not started yet.
-            limiter: of its connections.
-            idle_s: seconds that a connection may stay open without a complete request; None for
-                ``IDLE_S``.
-            max_line: bytes of a request's first line.
-        """
-        app.on_response_prepare.append(_complete_head)
-        self.limiter = limiter
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=STOP_S)
+    def __post_init__(self) -> None:
+        self.app.on_response_prepare.append(_complete_head)
+        self._runner = web.AppRunner(self.app, handler_cancellation=True, shutdown_timeout=STOP_S)
         self._options: dict[str, Any] = {
             "access_log": None,
-            "keepalive_timeout": IDLE_S if idle_s is None else idle_s,
+            "keepalive_timeout": IDLE_S if self.idle_s is None else self.idle_s,
             "lingering_time": LINGER_S,
-            "max_line_size": max_line,
+            "max_line_size": self.max_line,
         }
         self._listener: Listener | None = None
 

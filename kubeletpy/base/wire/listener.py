@@ -26,6 +26,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+from kubeletpy.base.structs import Component
+
 log = logging.getLogger(__name__)
 
 # Limits of a port. Clients without credentials are unidentified: they are few and stay briefly.
@@ -57,14 +59,16 @@ def most_connections(desired: int) -> int:
     return desired if soft == resource.RLIM_INFINITY else max(2, min(desired, soft // SPARE))
 
 
-class ConnectionLimiter:
+class ConnectionLimiter(Component):
     """The connections of one port, at most ``limit``, up to half of them unidentified."""
 
-    def __init__(self, limit: int, unknown_s: float | None = None) -> None:
-        """``unknown_s``: seconds that one stays unidentified; None for ``UNKNOWN_S``."""
-        self._limit = limit
-        self._most_unknown = max(2, min(UNKNOWN, limit // 2))
-        self._unknown_s = UNKNOWN_S if unknown_s is None else unknown_s
+    limit: int
+    unknown_s: float | None = None
+    """Seconds that one stays unidentified; None for ``UNKNOWN_S``."""
+
+    def __post_init__(self) -> None:
+        self._most_unknown = max(2, min(UNKNOWN, self.limit // 2))
+        self._unknown_s = UNKNOWN_S if self.unknown_s is None else self.unknown_s
         self._refusals = _SeldomWarning("connections to a port of this node are closed", "closed")
         self._inside: dict[int, Connection] = {}
         self._unknown: dict[str, dict[Connection, None]] = {}
@@ -73,7 +77,7 @@ class ConnectionLimiter:
 
     def is_full(self) -> bool:
         """Whether there is no room for another connection."""
-        return len(self._inside) >= self._limit
+        return len(self._inside) >= self.limit
 
     def close_unidentified(self) -> bool:
         """Whether the next connection must wait for an unidentified one, now being closed, to
@@ -116,7 +120,7 @@ class ConnectionLimiter:
         if connection is None or connection.who == who:
             return True
         has = self._known[who]
-        if has and has >= SHARE * (self._limit - len(self._inside)):
+        if has and has >= SHARE * (self.limit - len(self._inside)):
             self._refusals.add(
                 why="one client has too many connections", last_from=connection.source
             )
@@ -165,12 +169,14 @@ class ConnectionLimiter:
                 del self._unknown[connection.source]
 
 
-class _SeldomWarning:
+class _SeldomWarning(Component):
     """A warning that is logged at once, then at most once in WARNED_EVERY_S."""
 
-    def __init__(self, message: str, counted: str) -> None:
-        """``counted``: the name of the log field with the number of occurrences."""
-        self._message, self._counted = message, counted
+    message: str
+    counted: str
+    """The name of the log field with the number of occurrences."""
+
+    def __post_init__(self) -> None:
         self._count = 0
         self._logged_at = float("-inf")
 
@@ -179,7 +185,7 @@ class _SeldomWarning:
         self._count += 1
         now = asyncio.get_running_loop().time()
         if now - self._logged_at >= WARNED_EVERY_S:
-            log.warning(self._message, extra={**about, self._counted: self._count})
+            log.warning(self.message, extra={**about, self.counted: self._count})
             self._logged_at, self._count = now, 0
 
 
@@ -306,32 +312,22 @@ OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors after which accepting pauses."""
 
 
-class Listener:
+class Listener(Component):
     """Serves one listening socket. Make it inside a running event loop."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        limiter: ConnectionLimiter,
-        make: MakeProtocol,
-        tls: TlsInUse | None = None,
-    ) -> None:
-        """Serve connections once :meth:`start` is called.
+    sock: socket.socket
+    """Closed together with this listener."""
+    limiter: ConnectionLimiter
+    make: MakeProtocol
+    """Called once a connection's TLS is made."""
+    tls: TlsInUse | None = None
+    """Called when a handshake begins; None: plain connections."""
 
-        Args:
-            sock: closed together with this listener.
-            limiter: counts and ends the connections.
-            make: called once a connection's TLS is made.
-            tls: called when a handshake begins; None: plain connections.
-        """
-        if tls is not None:
+    def __post_init__(self) -> None:
+        if self.tls is not None:
             sslproto.SSLProtocol.max_size = TLS_BUFFER  # in the whole process
-        sock.setblocking(False)
+        self.sock.setblocking(False)
         self._loop = asyncio.get_running_loop()
-        self._sock = sock
-        self._limiter = limiter
-        self._make = make
-        self._tls = tls
         self._silent: set[Connection] = set()
         """Connections that have sent nothing yet."""
         self._waiting: dict[Connection, None] = {}
@@ -347,16 +343,16 @@ class Listener:
     def start(self) -> None:
         """Accept connections from now on."""
         self._retry = None
-        self._loop.add_reader(self._sock, self._accept)
+        self._loop.add_reader(self.sock, self._accept)
 
     def close(self) -> None:
         """Stop listening; end connections whose protocol has not been made."""
-        if self._sock.fileno() == -1:
+        if self.sock.fileno() == -1:
             return
         if self._retry is not None:
             self._retry.cancel()
-        self._loop.remove_reader(self._sock)
-        self._sock.close()
+        self._loop.remove_reader(self.sock)
+        self.sock.close()
         if self._next is not None:
             self._next.cancel()
         for connection in self._silent:
@@ -373,7 +369,7 @@ class Listener:
             if self._has_no_room():
                 return
             try:
-                sock, address = self._sock.accept()
+                sock, address = self.sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -383,8 +379,8 @@ class Listener:
                 self._pause(error)
                 return
             sock.setblocking(False)
-            connection = Connection(sock, source_of(address), self._limiter)
-            if not self._limiter.enter(connection):
+            connection = Connection(sock, source_of(address), self.limiter)
+            if not self.limiter.enter(connection):
                 connection.close()
                 return  # those that are being closed leave when the loop sees their end
             self._silent.add(connection)
@@ -396,14 +392,14 @@ class Listener:
         Unidentified connections being closed leave when the loop sees their end, which is not
         before this round of accepting is over.
         """
-        if not self._limiter.is_full():
+        if not self.limiter.is_full():
             return False
         requested = select.poll()
-        requested.register(self._sock, select.POLLIN)
-        return not requested.poll(0) or self._limiter.close_unidentified()
+        requested.register(self.sock, select.POLLIN)
+        return not requested.poll(0) or self.limiter.close_unidentified()
 
     def _pause(self, error: OSError) -> None:
-        self._loop.remove_reader(self._sock)
+        self._loop.remove_reader(self.sock)
         self._retry = self._loop.call_later(ACCEPT_RETRY_S, self.start)
         self._pauses.add(why=str(error))
 
@@ -419,7 +415,7 @@ class Listener:
         if not found:
             connection.close()
             return
-        if self._tls is None:
+        if self.tls is None:
             self._begin(connection)
             return
         self._waiting[connection] = None
@@ -481,7 +477,7 @@ class Listener:
 
     async def _connect(self, connection: Connection) -> None:
         try:
-            await connection.serve(self._make, self._tls() if self._tls is not None else None)
+            await connection.serve(self.make, self.tls() if self.tls is not None else None)
         except BaseException as error:
             self._loop.call_soon(connection.close)  # after the transport, if there is one
             if not isinstance(error, OSError):  # ssl.SSLError and TimeoutError are

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.http_server import Hijacked, SentResponse
 from kubeletpy.base.wire.upgrade import UpgradeResponse
 
@@ -31,11 +32,12 @@ SLICES_A_TURN = 4
 _BYTES_SHIFT = 12
 
 
-class TimeSlices:
+class TimeSlices(Component):
     """The slices of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    loop: asyncio.AbstractEventLoop
+
+    def __post_init__(self) -> None:
         self._left = SLICES_A_TURN
         self._waiting: deque[Callable[[], None]] = deque()
         self._turn_ends = False
@@ -56,7 +58,7 @@ class TimeSlices:
     def _await_end(self) -> None:
         if not self._turn_ends:
             self._turn_ends = True
-            self._loop.call_soon(self._next_turn)
+            self.loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._turn_ends = False
@@ -123,7 +125,7 @@ LINGER_S = 1.0
 WRITE_BUFFER = 256 << 10
 
 
-class Leaving(asyncio.Protocol):
+class Leaving(Component, asyncio.Protocol):
     """Closes a connection whose other side has closed, a moment later.
 
     If a connection ends before a runtime's streaming server has answered all its SPDY streams, the
@@ -132,32 +134,33 @@ class Leaving(asyncio.Protocol):
     any more. The delay lets the runtime answer the client's last requests first.
     """
 
-    def __init__(
-        self, transport: asyncio.Transport, lost: Callable[[], None] = lambda: None
-    ) -> None:
-        """``lost`` is called when it is closed: by the peer, or after LINGER_S, with FLUSH_S for
-        what is to be written."""
-        self._lost = lost
+    transport: asyncio.Transport
+    lost: Callable[[], None] = lambda: None
+    """Called when it is closed: by the peer, or after LINGER_S, with FLUSH_S for what is to be
+    written."""
+
+    def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._timers = (
-            loop.call_later(LINGER_S, transport.close),
-            loop.call_later(FLUSH_S, transport.abort),
+            loop.call_later(LINGER_S, self.transport.close),
+            loop.call_later(FLUSH_S, self.transport.abort),
         )
-        transport.set_protocol(self)
-        transport.resume_reading()
+        self.transport.set_protocol(self)
+        self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers: the connection is closed."""
         for timer in self._timers:
             timer.cancel()
-        self._lost()
+        self.lost()
 
 
-class RelayEnd(asyncio.Protocol):
+class RelayEnd(Component, asyncio.Protocol):
     """One end. Created in pairs by Relay; a transport is bound to it."""
 
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
+    relay: Relay
+
+    def __post_init__(self) -> None:
         self._work = StreamWork()
         self._waits = False
         """Whether it is read again only in its turn."""
@@ -174,11 +177,11 @@ class RelayEnd(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer has closed, or everything is written after a close."""
-        self._relay.end_lost(self)
+        self.relay.end_lost(self)
 
     def data_received(self, data: bytes) -> None:
         """Pass the bytes on."""
-        self._relay.moved_at = self._relay.loop.time()
+        self.relay.moved_at = self.relay.loop.time()
         other = self.other.transport
         if other is not None and not other.is_closing():
             other.write(data)
@@ -202,7 +205,7 @@ class RelayEnd(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more: flush and close both (there is no half-open TLS)."""
-        self._relay.close()
+        self.relay.close()
         return False
 
     def pause_writing(self) -> None:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from enum import IntEnum
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 FRAGMENT, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _OPCODES = frozenset({FRAGMENT, TEXT, BINARY, CLOSE, PING, PONG})
@@ -53,11 +53,12 @@ class Message(Struct, frozen=True):
     data: bytes
 
 
-class WebSocketDecoder:
+class WebSocketDecoder(Component):
     """Turns a client's bytes, in pieces of any size, into messages of at most ``most`` bytes."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    most: int
+
+    def __post_init__(self) -> None:
         self._buffer = bytearray()
         self._at = 0
         self._kind = 0
@@ -100,8 +101,8 @@ class WebSocketDecoder:
             at += width
             if size < 126 or (width == 8 and (size < 1 << 16 or size >> 63)):
                 raise _broken("a length is not encoded as it has to be")
-        if kind < CLOSE and size + len(self._partial) > self._most:
-            text = f"a message is larger than {self._most} bytes"
+        if kind < CLOSE and size + len(self._partial) > self.most:
+            text = f"a message is larger than {self.most} bytes"
             raise ProtocolError(CloseCode.TOO_BIG, text)
         end = at + 4 + size
         if len(buffer) < end:
