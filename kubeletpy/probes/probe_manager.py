@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component, field
 from kubeletpy.metrics.pods import ProbeMetrics
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults
@@ -70,8 +71,8 @@ def probes_of(pod: Pod) -> Iterator[Probe]:
             continue
         if container_kind is ContainerKind.INIT and not is_sidecar(container):
             continue
-        for kind, field in schedule.FIELDS.items():
-            probe = container.get(field)
+        for kind, name in schedule.FIELDS.items():
+            probe = container.get(name)
             if isinstance(probe, dict):
                 yield Probe(
                     pod, container_kind, container, schedule.ProbeSpec.from_probe(kind, probe)
@@ -99,7 +100,7 @@ HOLD_S = 1.0
 """Seconds after which a probe that still runs no longer keeps its slot."""
 
 
-class ProbeSlots:
+class ProbeSlots(Component):
     """Slots for runs of probes, granted in order of request.
 
     A command costs the machine a process, a connection costs little: each has its own limit. A slot
@@ -108,8 +109,10 @@ class ProbeSlots:
     at most once at a time, which bounds all of them together.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._free = limit
+    free: int
+    """Slots that are not taken."""
+
+    def __post_init__(self) -> None:
         self._waiting: deque[Callable[[], bool]] = deque()
 
     @property
@@ -132,17 +135,17 @@ class ProbeSlots:
             if held:
                 held = False
                 timer.cancel()
-                self._free += 1
+                self.free += 1
                 self._next()
 
         timer = loop.call_later(HOLD_S, release)
         return release
 
     def _next(self) -> None:
-        while self._free and self._waiting:
-            self._free -= 1
+        while self.free and self._waiting:
+            self.free -= 1
             if not self._waiting.popleft()():
-                self._free += 1
+                self.free += 1
 
 
 COMMANDS_PER_CORE = 8
@@ -160,30 +163,20 @@ OnResult = Callable[[str, schedule.ProbeKind, ProbeOutcome], None]
 """Called with the pod's uid, which probe, and its new settled result; must not block."""
 
 
-class KubeProbeManager:
+class KubeProbeManager(Component):
     """Runs the probes of running pods and keeps their settled results."""
 
-    def __init__(
-        self,
-        prober: Prober,
-        *,
-        clock: Clock,
-        get_status: Callable[[str], api.PodStatus | None],
-        on_result: OnResult,
-        metrics: ProbeMetrics,
-        agent_started_at: Callable[[], float],
-        rng: random.Random | None = None,
-    ) -> None:
-        """``get_status`` returns the newest API status kept for a pod. ``agent_started_at`` is in
-        Unix seconds, as the wall clock is set now.
-        """
-        self._prober = prober
-        self._clock = clock
-        self._get_status = get_status
-        self._on_result = on_result
-        self._metrics = metrics
-        self._agent_started_at = agent_started_at
-        self._rng = rng or random.Random()
+    prober: Prober
+    clock: Clock
+    get_status: Callable[[str], api.PodStatus | None]
+    """Returns the newest API status kept for a pod."""
+    on_result: OnResult
+    metrics: ProbeMetrics
+    agent_started_at: Callable[[], float]
+    """In Unix seconds, as the wall clock is set now."""
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
         self._pods: dict[str, tuple[Probe, ...]] = {}
         self._context = contextvars.copy_context()
         """The context of each run, which belongs to no sync of its pod."""
@@ -201,7 +194,7 @@ class KubeProbeManager:
         if pod.uid in self._pods:
             return
         self._pods[pod.uid] = tuple(probes_of(pod))
-        status = self._get_status(pod.uid)
+        status = self.get_status(pod.uid)
         if status is not None:
             self.status_stored(pod, status)
 
@@ -210,7 +203,7 @@ class KubeProbeManager:
         probes = self._pods.get(pod.uid)
         if not probes:
             return
-        now, wall = asyncio.get_running_loop().time(), self._clock.now()
+        now, wall = asyncio.get_running_loop().time(), self.clock.now()
         for probe in probes:
             probe.pod = pod
             probe.pod_ip = status.get("podIP") or (LOOPBACK if pod.host_network else "")
@@ -219,12 +212,12 @@ class KubeProbeManager:
                 probe.container,
                 status,
                 now=wall,
-                agent_started_at=self._agent_started_at(),
+                agent_started_at=self.agent_started_at(),
             )
             self._set(
                 probe,
                 schedule.with_container_state(
-                    probe.spec, probe.state, seen, now, self._rng.random()
+                    probe.spec, probe.state, seen, now, self.rng.random()
                 ),
             )
 
@@ -241,7 +234,7 @@ class KubeProbeManager:
         """Stop all probes of a pod and forget their results."""
         for probe in self._pods.pop(pod_uid, ()):
             self._set(probe, schedule.end(probe.state))
-            self._metrics.removed(probe.labels)
+            self.metrics.removed(probe.labels)
 
     def forget_except(self, uids: Iterable[str]) -> None:
         """Remove all pods except these."""
@@ -276,7 +269,7 @@ class KubeProbeManager:
             self.remove_pod(uid)
         if running:
             await asyncio.wait(running, timeout=CLOSE_S)
-        await self._prober.close(CLOSE_S)
+        await self.prober.close(CLOSE_S)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -290,7 +283,7 @@ class KubeProbeManager:
         if state.ended or state.container_id != old.container_id:
             if probe.task is not None:
                 probe.task.cancel()
-            self._prober.abandon(old.container_id, probe.spec.kind)
+            self.prober.abandon(old.container_id, probe.spec.kind)
         self._arm(probe)
 
     def _arm(self, probe: Probe) -> None:
@@ -334,7 +327,7 @@ class KubeProbeManager:
         )
         loop = asyncio.get_running_loop()
         begun, release = loop.time(), turns.acquire()
-        task = loop.create_task(self._prober.run(target, quietly=probe.state.early))
+        task = loop.create_task(self.prober.run(target, quietly=probe.state.early))
         probe.task = task
 
         def done(task: asyncio.Task[schedule.ProbeFinding]) -> None:
@@ -364,7 +357,7 @@ class KubeProbeManager:
             probe.last, probe.last_at = task.result(), now
             found = probe.last.outcome
         if found is not None:
-            self._metrics.probed(probe.labels, _RESULT_LABELS[found], seconds)
+            self.metrics.probed(probe.labels, _RESULT_LABELS[found], seconds)
         before = probe.state.result
         self._set(probe, schedule.finished(probe.spec, probe.state, found, now))
         after = probe.state.result
@@ -381,4 +374,4 @@ class KubeProbeManager:
                 "result": result,
             },
         )
-        self._on_result(probe.pod.uid, probe.spec.kind, result)
+        self.on_result(probe.pod.uid, probe.spec.kind, result)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import Turns
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -57,7 +57,7 @@ class _Call(Struct):
     """While it waited: how long the command has run is not known."""
 
 
-class ProbeCommands:
+class ProbeCommands(Component):
     """Runs the commands of exec probes, one at a time for each probe, and keeps their deadlines.
 
     A runtime answers ExecSync only when every process that holds the command's output has ended,
@@ -66,8 +66,9 @@ class ProbeCommands:
     call per probe hang.
     """
 
-    def __init__(self, runtime: RuntimeService) -> None:
-        self._runtime = runtime
+    runtime: RuntimeService
+
+    def __post_init__(self) -> None:
         self._calls: dict[Key, _Call] = {}
 
     def __len__(self) -> int:
@@ -99,7 +100,7 @@ class ProbeCommands:
         return Reply(HandlerResult.FAILURE, f"command timed out: {limit}{more}")
 
     def _start(self, key: Key, command: Sequence[str], timeout: float) -> _Call:
-        work = run_command(self._runtime, key[0], command, timeout)
+        work = run_command(self.runtime, key[0], command, timeout)
         task = asyncio.get_running_loop().create_task(work, name=f"probe command in {key[0]}")
         call = self._calls[key] = _Call(task)
         task.add_done_callback(lambda done: self._ended(key, call))
@@ -127,7 +128,7 @@ class ProbeCommands:
         requested_at = loop.time()
         try:
             async with asyncio.timeout(RUNTIME_S):
-                await self._runtime.container_status(key[0])
+                await self.runtime.container_status(key[0])
         except (TimeoutError, DeadlineExceeded, Unavailable) as error:
             call.runtime_was_silent = True
             raise HandlerError(
@@ -174,29 +175,21 @@ class Target(Struct, frozen=True):
     spec: ProbeSpec
 
 
-class Prober:
+class Prober(Component):
     """Runs the probes of containers, by the handler that each one names."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        recorder: EventRecorder,
-        *,
-        http2: bool = False,
-        grpc_tls: bool = False,
-        version: KubernetesVersion = NEWEST,
-    ) -> None:
-        """Commands are run through ``runtime``, and failures reported to ``recorder``.
+    runtime: RuntimeService
+    recorder: EventRecorder
+    http2: bool = False
+    """Whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe)."""
+    grpc_tls: bool = False
+    """Whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS)."""
+    version: KubernetesVersion = NEWEST
+    """In the User-Agent of probes."""
 
-        Args:
-            http2: whether ``httpGet.protocol`` is obeyed (gate H2CContainerProbe).
-            grpc_tls: whether ``grpc.mode`` is obeyed (gate GRPCContainerProbeTLS).
-            version: in the User-Agent of probes.
-        """
-        self._agent = f"kube-probe/{version}"
-        self._http2, self._grpc_tls = http2, grpc_tls
-        self._commands = ProbeCommands(runtime)
-        self._recorder = recorder
+    def __post_init__(self) -> None:
+        self._agent = f"kube-probe/{self.version}"
+        self._commands = ProbeCommands(self.runtime)
         self._resolver = Resolver()
         self._turns = Turns()
         """Turns of probes over HTTP/2."""
@@ -245,7 +238,7 @@ class Prober:
             request = request_for(get, ports, target.pod_ip, self._agent)
             _must_have_address(request.host)
             exchange = None
-            if self._http2 and get.get("protocol") == "HTTP2":
+            if self.http2 and get.get("protocol") == "HTTP2":
                 from kubeletpy.probes.handlers import (
                     http2,  # only nodes with such probes pay for it
                 )
@@ -265,7 +258,7 @@ class Prober:
             _must_have_address(target.pod_ip)
             port = resolve_port(call.get("port"), ())
             service = str(call.get("service") or "")
-            tls = self._grpc_tls and call.get("mode") == "TLS"
+            tls = self.grpc_tls and call.get("mode") == "TLS"
             return await grpc_health.check(
                 target.pod_ip, port, service, timeout, self._turns, tls=tls, agent=self._agent
             )
@@ -276,7 +269,7 @@ class Prober:
     def _record_event(self, target: Target, reason: Reason, text: str) -> None:
         reference = pod_reference(target.pod, field_path(target.kind, target.container["name"]))
         message = f"{target.spec.kind} {text}"[:EVENT_TEXT]
-        self._recorder.event(reference, WARNING, reason, message)
+        self.recorder.event(reference, WARNING, reason, message)
         logger.debug(message, extra={"pod": target.pod.key, "container": target.container["name"]})
 
 

@@ -20,6 +20,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.text import scrub
 from kubeletpy.metrics.trace.model import NO_TRACER, OpenSpan, Tracer
 from kubeletpy.remote import errors as remote_errors
@@ -54,28 +55,23 @@ class NoMetrics:
         """Ignore the sandbox, as nothing is counted."""
 
 
-class ServiceCalls:
+class ServiceCalls(Component):
     """The calls of one service ("RuntimeService", "ImageService") over one connection.
 
     ``request_timeout`` is runtimeRequestTimeout in seconds. Each call is a span of ``tracer``,
     whose context is passed to the runtime.
     """
 
-    def __init__(
-        self,
-        connection: GrpcChannel,
-        service: str,
-        metrics: CallMetrics,
-        request_timeout: float = remote_errors.DEFAULT_REQUEST_TIMEOUT,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        self.connection = connection
-        self._tracer = tracer
-        self.request_timeout = request_timeout
-        self._metrics = metrics
-        described = cri.DESCRIPTOR.services_by_name[service]
+    connection: GrpcChannel
+    service: str
+    metrics: CallMetrics
+    request_timeout: float = remote_errors.DEFAULT_REQUEST_TIMEOUT
+    tracer: Tracer = NO_TRACER
+
+    def __post_init__(self) -> None:
+        described = cri.DESCRIPTOR.services_by_name[self.service]
         self._service = described.full_name
-        self._stubs = stubs(connection.channel, described)
+        self._stubs = stubs(self.connection.channel, described)
 
     async def unary(
         self,
@@ -179,7 +175,7 @@ class ServiceCalls:
             "rpc.system.name": "grpc",
             "server.address": self.connection.endpoint,
         }
-        with self._tracer.span(name, attributes, client=True) as span:
+        with self.tracer.span(name, attributes, client=True) as span:
             code = remote_errors.Code.OK
             try:
                 yield span
@@ -205,7 +201,7 @@ class ServiceCalls:
             failed = False
             raise
         finally:
-            self._metrics.call_done(OPERATIONS[method], loop.time() - start, failed)
+            self.metrics.call_done(OPERATIONS[method], loop.time() - start, failed)
 
 
 def _read_answer(kind: type[Answer], data: bytes, method: str, target: str) -> Answer:

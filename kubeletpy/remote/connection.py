@@ -20,6 +20,7 @@ import grpc.aio
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
@@ -117,22 +118,23 @@ Listener = Callable[[bool], None]
 """Called with True when the runtime is (again) reachable, with False when it is lost."""
 
 
-class GrpcChannel:
+class GrpcChannel(Component):
     """A channel to one endpoint. Make it inside a running event loop; ``close`` it there.
 
     Raises EndpointError for an invalid endpoint.
     """
 
-    def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
-        self.channel = grpc.aio.insecure_channel(dial_target(endpoint), options=list(OPTIONS))
+    endpoint: str
+
+    def __post_init__(self) -> None:
+        self.channel = grpc.aio.insecure_channel(dial_target(self.endpoint), options=list(OPTIONS))
         self.closed = False
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._lost.set()
         self._was_ready = False
         self._listeners: list[Listener] = []
-        self._watcher = asyncio.create_task(self._watch(), name=f"cri connection {endpoint}")
+        self._watcher = asyncio.create_task(self._watch(), name=f"cri connection {self.endpoint}")
 
     @property
     def ready(self) -> bool:

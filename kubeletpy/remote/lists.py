@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.remote import verify
 from kubeletpy.remote.calls import ServiceCalls
 from kubeletpy.remote.errors import Code, CRIError, ResourceExhausted, Unimplemented
@@ -139,18 +139,14 @@ def _with(filter: Filter, **fields: Any) -> Filter:
     return narrower
 
 
-class _List(Generic[Item, Filter]):
+class _List(Component, Generic[Item, Filter]):
     """One kind of list."""
 
-    def __init__(
-        self,
-        what: str,
-        ask: Callable[[Filter], Awaitable[tuple[list[Item], int]]],
-        stream: Callable[[Filter], AsyncIterator[Item]],
-    ) -> None:
-        self._what = what
-        self._ask = ask
-        self._stream = stream
+    what: str
+    ask: Callable[[Filter], Awaitable[tuple[list[Item], int]]]
+    stream: Callable[[Filter], AsyncIterator[Item]]
+
+    def __post_init__(self) -> None:
         self._streams = True
         self._warned = False
         self._too_large_until = 0.0
@@ -169,12 +165,12 @@ class _List(Generic[Item, Filter]):
                     log.warning(
                         "the runtime's list is too large for one message, requesting parts of it: "
                         "pods with very large labels or annotations are the reason",
-                        extra={"list": self._what, "error": str(error)},
+                        extra={"list": self.what, "error": str(error)},
                     )
                 self._too_large_until = loop.time() + IN_PARTS_S
         if self._streams and loop.time() >= self._stream_too_large_until:
             try:
-                return [item async for item in self._stream(filter)]
+                return [item async for item in self.stream(filter)]
             except Unimplemented:
                 self._streams = False
             except ResourceExhausted:
@@ -183,13 +179,13 @@ class _List(Generic[Item, Filter]):
 
     async def _answer(self, filter: Filter) -> list[Item]:
         """One answer without what the filter does not let through."""
-        believed, dropped = await self._ask(filter)
+        believed, dropped = await self.ask(filter)
         if dropped and not self._warned:
             self._warned = True
             log.warning(
                 "the runtime ignores the filter of a list: each pod costs the list of the whole "
                 "node; check the runtime's version",
-                extra={"list": self._what, "dropped": dropped},
+                extra={"list": self.what, "dropped": dropped},
             )
         return believed
 
@@ -213,4 +209,4 @@ class _List(Generic[Item, Filter]):
                 found.clear()
                 continue
             return list(found.values())
-        raise ResourceExhausted("List", f"the list of {self._what} cannot be had in smaller parts")
+        raise ResourceExhausted("List", f"the list of {self.what} cannot be had in smaller parts")

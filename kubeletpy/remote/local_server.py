@@ -23,24 +23,25 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.remote.connection import MAX_SOCKET_PATH, EndpointError, dial_target
 from kubeletpy.remote.errors import Code
 
 
-class Rate:
+class Rate(Component):
     """A limit of calls per second, with a burst. Pure: time is an argument."""
 
-    def __init__(self, per_second: float, burst: int) -> None:
-        self._per_second = per_second
-        self._burst = burst
-        self._left = float(burst)
+    per_second: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        self._left = float(self.burst)
         self._at = float("-inf")
 
     def takes(self, now: float) -> bool:
         """Whether a call now is within the limit. ``now`` in seconds."""
-        more = (now - self._at) * self._per_second
-        self._left = min(self._burst, self._left + more)
+        more = (now - self._at) * self.per_second
+        self._left = min(self.burst, self._left + more)
         self._at = now
         if self._left < 1:
             return False

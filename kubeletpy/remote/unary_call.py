@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.http2 import (
     BOUNDS,
@@ -21,15 +22,8 @@ from kubeletpy.base.wire.http2 import (
     ExchangeFailed,
     ExchangeFailure,
 )
+from kubeletpy.remote import grpc_message
 from kubeletpy.remote.errors import Code
-from kubeletpy.remote.grpc_message import (
-    CallFailed,
-    GrpcResponse,
-    framed,
-    head,
-    read_message,
-    reset_code,
-)
 
 
 async def carry_out(
@@ -65,14 +59,16 @@ async def carry_out(
         protocol.close()
 
 
-class _Protocol(asyncio.Protocol):
+class _Protocol(Component, asyncio.Protocol):
     """Feeds an exchange until it is done or has failed."""
 
-    def __init__(self, exchange: Exchange, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
-        self.finished: asyncio.Future[None] = loop.create_future()
+    exchange: Exchange
+    loop: asyncio.AbstractEventLoop
+    turns: Turns
+
+    def __post_init__(self) -> None:
+        self.finished: asyncio.Future[None] = self.loop.create_future()
         self._error: Exception | None = None
-        self._exchange = exchange
-        self._turns = turns
         self._transport: asyncio.Transport | None = None
         self._received = b""
         self._closed: Exception | None = None
@@ -85,25 +81,25 @@ class _Protocol(asyncio.Protocol):
         if tls is not None and tls.selected_alpn_protocol() != "h2":
             self._end(ConnectionError("the server does not agree on HTTP/2 in its TLS handshake"))
             return
-        transport.write(self._exchange.start())
+        transport.write(self.exchange.start())
 
     def data_received(self, data: bytes) -> None:
         if self.finished.done() or self._transport is None:
             return
         self._transport.pause_reading()
-        self._received = data[: self._exchange.most]
-        self._turns.add(self._process)
+        self._received = data[: self.exchange.most]
+        self.turns.add(self._process)
 
     def _process(self) -> None:
         data, self._received = self._received, b""
         if self.finished.done() or self._transport is None:
             return
         try:
-            reply = self._exchange.feed(data)
+            reply = self.exchange.feed(data)
         except ExchangeFailed as error:
             self._end(error)
             return
-        if self._exchange.done:
+        if self.exchange.done:
             self._end(None)
         elif self._closed is not None:
             self._end(self._closed)
@@ -115,7 +111,7 @@ class _Protocol(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if error is not None and not isinstance(error, OSError):
             error = ConnectionError(str(error))
-        self._closed = error or self._exchange.end()
+        self._closed = error or self.exchange.end()
         if not self._received:
             self._end(self._closed)
 
@@ -135,7 +131,7 @@ class _Protocol(asyncio.Protocol):
         """Close the connection; what has not been read is dropped."""
         self.finished.cancel()
         if self._transport is not None:
-            if self._exchange.done:
+            if self.exchange.done:
                 self._transport.close()
             else:
                 self._transport.abort()
@@ -154,7 +150,7 @@ Connect = Callable[[], Awaitable[socket.socket]]
 """A new connection, as a non-blocking socket. Raises OSError."""
 
 
-class UnaryCall:
+class UnaryCall(Component):
     """A call to one method, whose connecting is repeated until it succeeds or the time is over.
 
     Attributes:
@@ -162,41 +158,25 @@ class UnaryCall:
         problem: why the last attempt to connect failed; empty: none has.
     """
 
-    def __init__(
-        self,
-        connect: Connect,
-        authority: str,
-        method: str,
-        user_agent: str,
-        turns: Turns,
-        *,
-        bounds: Bounds = BOUNDS,
-        tls: Sequence[ssl.SSLContext | None] = (None,),
-        greeted: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Prepare the call; it connects when :meth:`answer` is awaited.
+    connect: Connect
+    """Opens a connected socket."""
+    authority: str
+    """A host with its port."""
+    method: str
+    """``/package.Service/Method``."""
+    user_agent: str
+    turns: Turns
+    """Shared by all calls of the event loop."""
+    bounds: Bounds = BOUNDS
+    tls: Sequence[ssl.SSLContext | None] = (None,)
+    """Contexts for attempts to connect, one after another, which offer ``h2`` by ALPN; None is in
+    the clear."""
+    greeted: Callable[[], None] = lambda: None
+    """Called when the server has sent its settings."""
 
-        Args:
-            connect: opens a connected socket.
-            authority: of the request, a host with its port.
-            method: ``/package.Service/Method``.
-            user_agent: of the request.
-            turns: shared by all calls of the event loop.
-            bounds: of the response.
-            tls: contexts for attempts to connect, one after another, which offer ``h2`` by ALPN;
-                None is in the clear.
-            greeted: called when the server has sent its settings.
-        """
+    def __post_init__(self) -> None:
         self.connected = False
         self.problem = ""
-        self._connect = connect
-        self._authority = authority
-        self._method = method
-        self._user_agent = user_agent
-        self._turns = turns
-        self._bounds = bounds
-        self._tls = tls
-        self._greeted = greeted
 
     async def answer(self, message: bytes, within: float) -> bytes:
         """Return the answer; connecting is repeated until it is canceled.
@@ -209,48 +189,50 @@ class UnaryCall:
         """
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + within, FIRST_RETRY_S
-        for tls in itertools.cycle(self._tls):
-            request = head(
-                self._authority,
-                self._method,
-                self._user_agent,
+        for tls in itertools.cycle(self.tls):
+            request = grpc_message.head(
+                self.authority,
+                self.method,
+                self.user_agent,
                 deadline - loop.time(),
                 tls=tls is not None,
             )
             exchange = Exchange(
-                request, framed(message), self._bounds, greeting=self._now_connected
+                request, grpc_message.framed(message), self.bounds, greeting=self._now_connected
             )
             try:
-                await carry_out(exchange, await self._connect(), self._turns, tls=tls)
-                response = GrpcResponse(
+                await carry_out(exchange, await self.connect(), self.turns, tls=tls)
+                response = grpc_message.GrpcResponse(
                     exchange.status, exchange.headers, bytes(exchange.body), exchange.trailers
                 )
-                return read_message(response)
+                return grpc_message.read_message(response)
             except OSError as error:
                 if exchange.greeted:
-                    raise CallFailed(Code.UNAVAILABLE, f"connection lost: {error}") from None
+                    raise grpc_message.CallFailed(
+                        Code.UNAVAILABLE, f"connection lost: {error}"
+                    ) from None
                 self.problem = error.strerror or str(error)
             except ExchangeFailed as error:
                 if exchange.greeted or error.cause is not ExchangeFailure.CLOSED:
                     raise _failure(error) from None
                 self.problem = str(error)
-            if tls is self._tls[-1]:
+            if tls is self.tls[-1]:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LAST_RETRY_S)
         raise AssertionError("there is a context, or None, to connect with")
 
     def _now_connected(self) -> None:
         self.connected = True
-        self._greeted()
+        self.greeted()
 
 
-def _failure(error: ExchangeFailed) -> CallFailed:
+def _failure(error: ExchangeFailed) -> grpc_message.CallFailed:
     match error.cause:
         case ExchangeFailure.RESET:
             text = f"stream terminated by RST_STREAM with error code: {error.reset}"
-            return CallFailed(reset_code(error.reset), text)
+            return grpc_message.CallFailed(grpc_message.reset_code(error.reset), text)
         case ExchangeFailure.BOUNDS:
             text = f"{error} in answer to one call; it was disconnected"
-            return CallFailed(Code.RESOURCE_EXHAUSTED, text)
+            return grpc_message.CallFailed(Code.RESOURCE_EXHAUSTED, text)
         case _:
-            return CallFailed(Code.UNAVAILABLE, str(error))
+            return grpc_message.CallFailed(Code.UNAVAILABLE, str(error))

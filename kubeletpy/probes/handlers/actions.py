@@ -21,7 +21,7 @@ from typing import Any
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.wire.listener import NO_FINITE_FIELD, curves, limit_key_exchange
 from kubeletpy.probes.handlers.http_messages import (
     BadHandlerRequest,
@@ -304,20 +304,20 @@ def following(request: HttpRequest, status: int, location: str | None) -> HttpRe
     return redirected(request, location)
 
 
-class _Exchange(asyncio.BufferedProtocol):
+class _Exchange(Component, asyncio.BufferedProtocol):
     """Sends the request once connected, and reads until it has enough.
 
     ``following``: the request after this one, where the response redirects to it.
     """
 
-    def __init__(self, request: HttpRequest, loop: asyncio.AbstractEventLoop) -> None:
-        """Encode the request. Raises BadHandlerRequest."""
+    request: HttpRequest
+    loop: asyncio.AbstractEventLoop
+
+    def __post_init__(self) -> None:
         self.reader = ResponseReader(KEPT_OUTPUT, self._needs_body)
-        self.finished: asyncio.Future[None] = loop.create_future()
+        self.finished: asyncio.Future[None] = self.loop.create_future()
         self.following: HttpRequest | None = None
-        self._request = request
-        self._encoded = request.encoded()
-        self._loop = loop
+        self._encoded = self.request.encoded()
         self._transport: asyncio.Transport | None = None
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._reads = 0
@@ -342,7 +342,7 @@ class _Exchange(asyncio.BufferedProtocol):
             self._end(None)
         elif self._reads >= FREE_READS and self._transport is not None:
             self._transport.pause_reading()
-            self._pause = self._loop.call_later(READ_PAUSE_S, self._transport.resume_reading)
+            self._pause = self.loop.call_later(READ_PAUSE_S, self._transport.resume_reading)
 
     def _needs_body(self, reader: ResponseReader) -> bool:
         """Whether the body is read: that of a redirect that is followed is not.
@@ -351,7 +351,7 @@ class _Exchange(asyncio.BufferedProtocol):
             BadHandlerRequest: the redirect is invalid.
         """
         location = reader.header("location")
-        self.following = following(self._request, reader.status, location)
+        self.following = following(self.request, reader.status, location)
         return self.following is None
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -12,16 +12,7 @@ import functools
 from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire import http2
 from kubeletpy.base.wire.http2 import Bounds
-from kubeletpy.probes.handlers.actions import (
-    Answered,
-    Exchange,
-    HandlerExchangeFailed,
-    HandlerResponse,
-    Resolver,
-    connected,
-    error_text,
-    following,
-)
+from kubeletpy.probes.handlers import actions
 from kubeletpy.probes.handlers.http_messages import HttpRequest
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, host_port
 from kubeletpy.remote.unary_call import carry_out
@@ -30,27 +21,31 @@ BOUNDS = Bounds(bytes=128 * 1024, frames=512, pieces=512, headers=64 * 1024, int
 """A response may have as large a head as over HTTP/1.1; of its body KEPT_OUTPUT bytes are read."""
 
 
-def exchange(turns: Turns) -> Exchange:
+def exchange(turns: Turns) -> actions.Exchange:
     """Return a function that sends requests over HTTP/2; all probes of the loop share ``turns``."""
     return functools.partial(_exchange, turns)
 
 
-async def _exchange(turns: Turns, resolver: Resolver, request: HttpRequest) -> Answered:
+async def _exchange(
+    turns: Turns, resolver: actions.Resolver, request: HttpRequest
+) -> actions.Answered:
     if request.tls:
-        raise HandlerExchangeFailed(
+        raise actions.HandlerExchangeFailed(
             "a probe over HTTP/2 in the clear does not follow redirects to https"
         )
     transfer = http2.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
-        sock = await connected(await resolver.address(request.host), request.port)
+        sock = await actions.connected(await resolver.address(request.host), request.port)
     except OSError as error:
         where = host_port(request.host, request.port)
-        raise HandlerExchangeFailed(f"dial tcp {where}: {error_text(error)}") from error
+        raise actions.HandlerExchangeFailed(
+            f"dial tcp {where}: {actions.error_text(error)}"
+        ) from error
     try:
         await carry_out(transfer, sock, turns)
     except http2.ExchangeFailed as error:
-        raise HandlerExchangeFailed(str(error)) from error
+        raise actions.HandlerExchangeFailed(str(error)) from error
     except OSError as error:
-        raise HandlerExchangeFailed(f"read: {error_text(error)}") from error
-    response = HandlerResponse(transfer.status, bytes(transfer.body[:KEPT_OUTPUT]))
-    return response, following(request, transfer.status, transfer.headers.get("location"))
+        raise actions.HandlerExchangeFailed(f"read: {actions.error_text(error)}") from error
+    response = actions.HandlerResponse(transfer.status, bytes(transfer.body[:KEPT_OUTPUT]))
+    return response, actions.following(request, transfer.status, transfer.headers.get("location"))

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.probes.handlers.outcome import HandlerError, host_port, resolve_port
 
 _OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "trailer"})
@@ -205,7 +205,7 @@ class _Body(Enum):
     UNTIL_CLOSE = auto()
 
 
-class ResponseReader:
+class ResponseReader(Component):
     """Parses an HTTP/1 response incrementally, bounded whatever the server sends.
 
     It reads only what handlers need: status, a few headers, and the body's first bytes, and takes
@@ -219,15 +219,14 @@ class ResponseReader:
         done: nothing more is needed, though the server may send more.
     """
 
-    def __init__(
-        self, keep: int, needs_body: Callable[[ResponseReader], bool] = lambda _: True
-    ) -> None:
-        """``needs_body``: called once the head has arrived; its errors leave :meth:`feed`."""
+    keep: int
+    needs_body: Callable[[ResponseReader], bool] = lambda _: True
+    """Called once the head has arrived; its errors leave :meth:`feed`."""
+
+    def __post_init__(self) -> None:
         self.status = 0
         self.body = bytearray()
         self.done = False
-        self._keep = keep
-        self._needs_body = needs_body
         self._lines = b""
         """The header lines, each after a newline."""
         self._names = b""
@@ -305,7 +304,7 @@ class ResponseReader:
         else:
             self._lines, self._names = head, head.lower()
             self.status = code
-            self._kind = self._body_kind() if self._needs_body(self) else _Body.NONE
+            self._kind = self._body_kind() if self.needs_body(self) else _Body.NONE
         return True
 
     def _end_of_head(self, limit: int) -> tuple[int, int]:
@@ -348,9 +347,9 @@ class ResponseReader:
         """Move up to ``most`` bytes to the body; how many. Enough of a body counts as all."""
         end = min(self._at + most, len(self._buffer))
         size = end - self._at
-        self.body += self._buffer[self._at : min(end, self._at + self._keep - len(self.body))]
+        self.body += self._buffer[self._at : min(end, self._at + self.keep - len(self.body))]
         self._at = end
-        if len(self.body) >= self._keep:
+        if len(self.body) >= self.keep:
             self.done = True
         return size
 

@@ -222,7 +222,7 @@ async def test_an_hour_of_flapping_probes() -> None:
 @on_virtual_time
 async def test_probes_that_hang_make_others_late_by_a_second_at_most() -> None:
     world = World()
-    world.manager._connections._free = 4
+    world.manager._connections.free = 4
     bad = [
         probed_pod(f"bad{n}", livenessProbe={"periodSeconds": 60, "timeoutSeconds": 60})
         for n in range(8)
@@ -246,7 +246,7 @@ async def test_commands_have_slots_of_their_own_and_are_bounded() -> None:
         make_pod(f"p{n}", containers=[{"name": "main", "image": "i", "livenessProbe": command}])
         for n in range(100)
     ]
-    world.manager._commands._free = 5
+    world.manager._commands.free = 5
     world.takes = lambda target: 0.01
     for pod in pods:
         world.manager.add_pod(pod)
@@ -311,7 +311,7 @@ async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
 @on_virtual_time
 async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> None:
     world = World()
-    world.manager._connections._free = 2
+    world.manager._connections.free = 2
     world.takes = lambda target: 1000
     for n in range(10):
         pod = probed_pod(f"p{n}", livenessProbe=EACH_SECOND)
@@ -401,4 +401,4 @@ async def test_a_slot_is_freed_once_by_release_or_timeout() -> None:
     assert started == ["a", "b", "c", "d"]
     assert turns.waiting == 0
     await asyncio.sleep(HOLD_S + 0.01)
-    assert turns._free == pytest.approx(1)
+    assert turns.free == pytest.approx(1)
