@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""
@@ -76,7 +76,7 @@ def show(field: str, value: object) -> str:
     return text if len(text) <= _REPORTED_LENGTH else text[: _REPORTED_LENGTH - 1] + "…"
 
 
-class ProblemReport:
+class ProblemReport(Component):
     """Collects the problems of one source while it is decoded.
 
     Attributes:
@@ -86,13 +86,12 @@ class ProblemReport:
         lenient: what a strict reader refuses and this one warns about: unknown fields, duplicates.
     """
 
-    def __init__(
-        self, source: str = "", version: KubernetesVersion = NEWEST, *, strict: bool = False
-    ) -> None:
-        """``strict``: what is otherwise left out is a problem."""
-        self.source = source
-        self.version = version
-        self._strict = strict
+    source: str = ""
+    version: KubernetesVersion = NEWEST
+    strict: bool = False
+    """Whether what is otherwise left out is a problem."""
+
+    def __post_init__(self) -> None:
         self.problems: list[Problem] = []
         self.bad: set[str] = set()
         self.field = ""
@@ -114,7 +113,7 @@ class ProblemReport:
         then: str = "it is skipped",
     ) -> None:
         """Note what is skipped; only a strict reader has a problem with it."""
-        if self._strict:
+        if self.strict:
             self.add(at, value, why, missing=missing)
             return
         reported = "" if missing else show(at, value)

@@ -15,6 +15,7 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion, within
+from kubeletpy.base.structs import Component
 
 MAX_SERIES = 500
 """Most series of a counter with labels from outside; any further ones count as "other"."""
@@ -88,19 +89,18 @@ class Terms(TypedDict, total=False):
     former: tuple[str, str, str]
 
 
-class Families:
+class Families(Component):
     """Makes metrics on one registry, those of a Kubernetes version and its feature gates.
 
     A metric that the Kubernetes version does not have, or whose gates are not all on, can be
     counted like the others; no scrape shows it.
     """
 
-    def __init__(
-        self, version: KubernetesVersion = NEWEST, enabled: Callable[[str], bool] = every_gate
-    ) -> None:
+    version: KubernetesVersion = NEWEST
+    enabled: Callable[[str], bool] = every_gate
+
+    def __post_init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.version = version
-        self._enabled = enabled
 
     def counter(self, name: str, help: str, *labels: str, **terms: Unpack[Terms]) -> Counter:
         """A counter, scraped under its own name."""
@@ -159,7 +159,7 @@ class Families:
         if not self._is_until(changed):
             level = terms.get("level", "ALPHA")
         reported = within(self.version, since=since, until=until)
-        reported = reported and all(map(self._enabled, terms.get("gates", ())))
+        reported = reported and all(map(self.enabled, terms.get("gates", ())))
         return name, f"[{level}] {help}", self.registry if reported else None
 
     def _is_until(self, last: str) -> bool:

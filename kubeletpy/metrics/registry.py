@@ -8,73 +8,51 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
+from kubeletpy.base.structs import Component
 from kubeletpy.metrics import node as metrics_node
+from kubeletpy.metrics import pods, resources, volumes
 from kubeletpy.metrics.families import Families, every_gate, render
-from kubeletpy.metrics.pods import (
-    HookMetrics,
-    PlegMetrics,
-    PodCountMetrics,
-    PodStartMetrics,
-    PodWorkerMetrics,
-    ProbeMetrics,
-    ResizeMetrics,
-)
-from kubeletpy.metrics.resources import (
-    CredentialProviderMetrics,
-    DeviceMetrics,
-    DraMetrics,
-    ImageMetrics,
-    PlacementMetrics,
-    PodResourcesMetrics,
-    PullRecordMetrics,
-)
-from kubeletpy.metrics.volumes import (
-    CsiMetrics,
-    PluginMetrics,
-    PodCertificateMetrics,
-    VolumeMetrics,
-    VolumeStatsMetrics,
-)
 
 
-class Metrics:
+class Metrics(Component):
     """The agent's metrics by subject, in a registry of their own (``registry``)."""
 
-    def __init__(
-        self, version: KubernetesVersion = NEWEST, enabled: Callable[[str], bool] = every_gate
-    ) -> None:
-        families = Families(version, enabled)
+    version: KubernetesVersion = NEWEST
+    enabled: Callable[[str], bool] = every_gate
+
+    def __post_init__(self) -> None:
+        families = Families(self.version, self.enabled)
         self.registry = families.registry
         self.runtime = metrics_node.RuntimeMetrics(families)
-        self.workers = PodWorkerMetrics(families)
-        self.starts = PodStartMetrics(families)
-        self.pods = PodCountMetrics(families)
-        self.pleg = PlegMetrics(families)
-        self.volumes = VolumeMetrics(families)
-        self.volume_stats = VolumeStatsMetrics(families)
-        self.pod_certificates = PodCertificateMetrics(families)
-        self.csi = CsiMetrics(families)
-        self.dra = DraMetrics(families)
-        self.plugins = PluginMetrics(families)
-        self.devices = DeviceMetrics(families)
-        self.pod_resources = PodResourcesMetrics(families)
+        self.workers = pods.PodWorkerMetrics(families)
+        self.starts = pods.PodStartMetrics(families)
+        self.pods = pods.PodCountMetrics(families)
+        self.pleg = pods.PlegMetrics(families)
+        self.volumes = volumes.VolumeMetrics(families)
+        self.volume_stats = volumes.VolumeStatsMetrics(families)
+        self.pod_certificates = volumes.PodCertificateMetrics(families)
+        self.csi = volumes.CsiMetrics(families)
+        self.dra = resources.DraMetrics(families)
+        self.plugins = volumes.PluginMetrics(families)
+        self.devices = resources.DeviceMetrics(families)
+        self.pod_resources = resources.PodResourcesMetrics(families)
         self.pods_api = metrics_node.PodsApiMetrics(families)
-        self.images = ImageMetrics(families)
-        self.pull_records = PullRecordMetrics(families)
-        self.credential_providers = CredentialProviderMetrics(families)
+        self.images = resources.ImageMetrics(families)
+        self.pull_records = resources.PullRecordMetrics(families)
+        self.credential_providers = resources.CredentialProviderMetrics(families)
         self.node = metrics_node.NodeMetrics(families)
-        self.resizes = ResizeMetrics(families)
-        self.placement = PlacementMetrics(families)
+        self.resizes = pods.ResizeMetrics(families)
+        self.placement = resources.PlacementMetrics(families)
         self.rest_client = metrics_node.RestClientMetrics(families)
         self.http = metrics_node.HttpMetrics(families)
         self.process = metrics_node.ProcessMetrics(families)
-        self.hooks = HookMetrics(families)
+        self.hooks = pods.HookMetrics(families)
         self.certificates = metrics_node.CertificateMetrics(families)
-        apart = Families(version)
+        apart = Families(self.version)
         self.probe_registry = apart.registry
-        self.probes = ProbeMetrics(apart)
+        self.probes = pods.ProbeMetrics(apart)
         metrics_node.show_start(apart)
-        checks = Families(version)
+        checks = Families(self.version)
         self.sli_registry = checks.registry
         metrics_node.show_start(checks)
         self.health = metrics_node.HealthMetrics(checks)

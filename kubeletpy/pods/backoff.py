@@ -8,7 +8,7 @@ Source: docs/reference/behaviour.md, d.
 
 from __future__ import annotations
 
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 
 class BackoffState(Struct, frozen=True):
@@ -20,18 +20,20 @@ class BackoffState(Struct, frozen=True):
     """When the delay was last set or raised."""
 
 
-class ExponentialBackoff:
-    """Delays that double from ``base`` to ``maximum`` and start over after a quiet period."""
+class ExponentialBackoff(Component):
+    """Delays that double from ``base`` to ``maximum`` and start over after a quiet period.
 
-    def __init__(self, base: float, maximum: float, quiet: float, *, capacity: int = 8192) -> None:
-        """All in seconds; ``quiet`` is how long after its last raise an entry expires.
+    All in seconds; a ``base`` above ``maximum`` is lowered to it.
+    """
 
-        A ``base`` above ``maximum`` is lowered to it.
-        """
-        self._base = min(base, maximum)
-        self._maximum = maximum
-        self._quiet = quiet
-        self._capacity = capacity
+    base: float
+    maximum: float
+    quiet: float
+    """How long after its last raise an entry expires."""
+    capacity: int = 8192
+
+    def __post_init__(self) -> None:
+        self.base = min(self.base, self.maximum)
         self._entries: dict[str, BackoffState] = {}
 
     def __len__(self) -> int:
@@ -43,7 +45,7 @@ class ExponentialBackoff:
     def state(self, key: str, event_at: float) -> BackoffState | None:
         """The key's state as of an event at that time; None when it has expired."""
         entry = self._entries.get(key)
-        if entry is None or event_at - entry.raised_at > self._quiet:
+        if entry is None or event_at - entry.raised_at > self.quiet:
             return None
         return entry
 
@@ -57,20 +59,20 @@ class ExponentialBackoff:
     def next(self, key: str, event_at: float, now: float) -> float:
         """Set or double the key's delay; returns the new delay in seconds."""
         entry = self.state(key, event_at)
-        delay = self._base if entry is None else min(entry.delay * 2, self._maximum)
+        delay = self.base if entry is None else min(entry.delay * 2, self.maximum)
         self._entries.pop(key, None)  # raised again: it is the newest now
         self._entries[key] = BackoffState(delay, now)
-        while len(self._entries) > self._capacity:
+        while len(self._entries) > self.capacity:
             self._entries.pop(next(iter(self._entries)))
         return delay
 
     def resume(self, key: str, state: BackoffState) -> None:
         """Go on from a delay that another process set; a delay that is known already wins."""
-        if key not in self._entries and len(self._entries) < self._capacity:
+        if key not in self._entries and len(self._entries) < self.capacity:
             self._entries[key] = state
 
     def collect(self, now: float) -> None:
         """Drop the entries whose quiet period is over."""
-        removed = [k for k, entry in self._entries.items() if now - entry.raised_at > self._quiet]
+        removed = [k for k, entry in self._entries.items() if now - entry.raised_at > self.quiet]
         for key in removed:
             del self._entries[key]

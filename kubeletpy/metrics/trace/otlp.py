@@ -26,6 +26,7 @@ from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.version import VERSION
 from kubeletpy.metrics.trace.model import MAX_TEXT, Attributes, OpenSpan
 
@@ -94,7 +95,7 @@ class _Sent:
         self.span.end()
 
 
-class OtlpTracer:
+class OtlpTracer(Component):
     """A :class:`~kubeletpy.metrics.trace.model.Tracer`; ``close`` sends what is left.
 
     Args:
@@ -104,13 +105,17 @@ class OtlpTracer:
         host_name: the node's, an attribute of every span.
     """
 
-    def __init__(self, endpoint: str | None, per_million: int, host_name: str) -> None:
+    endpoint: str | None
+    per_million: int
+    host_name: str
+
+    def __post_init__(self) -> None:
         self._exporter = _Reported(
-            OTLPSpanExporter(endpoint, insecure=True, timeout=EXPORT_S), endpoint
+            OTLPSpanExporter(self.endpoint, insecure=True, timeout=EXPORT_S), self.endpoint
         )
         self._provider = TracerProvider(
-            sampler=ParentBased(TraceIdRatioBased(per_million / 1_000_000)),
-            resource=Resource.create({"service.name": "kubelet", "host.name": host_name}),
+            sampler=ParentBased(TraceIdRatioBased(self.per_million / 1_000_000)),
+            resource=Resource.create({"service.name": "kubelet", "host.name": self.host_name}),
             shutdown_on_exit=False,
         )
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))

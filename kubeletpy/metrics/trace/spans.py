@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import TracebackType
 
+from kubeletpy.base.structs import Component
 from kubeletpy.metrics.trace import model as trace_model
 
 MAX_PODS = 300
@@ -133,20 +134,16 @@ def _keep(trace: trace_model.PodTrace, span: trace_model.Span, log: SpanLog | No
         log(trace, span)
 
 
-class Traces:
+class Traces(Component):
     """Pod uid -> trace; the oldest ones are dropped first."""
 
-    def __init__(
-        self,
-        tracer: trace_model.Tracer = trace_model.NO_TRACER,
-        max_pods: int = MAX_PODS,
-        *,
-        span_log: SpanLog | None = None,
-    ) -> None:
-        """``tracer``: where spans are sent besides; ``span_log``: is given those that are kept."""
-        self._span_log = span_log
-        self.tracer = tracer
-        self._max_pods = max_pods
+    tracer: trace_model.Tracer = trace_model.NO_TRACER
+    """Where spans are sent besides."""
+    max_pods: int = MAX_PODS
+    span_log: SpanLog | None = None
+    """Receives the spans that are kept."""
+
+    def __post_init__(self) -> None:
         self._pods: OrderedDict[str, trace_model.PodTrace] = OrderedDict()
 
     def __len__(self) -> int:
@@ -169,7 +166,7 @@ class Traces:
     def enter(self, uid: str, namespace: str, name: str) -> trace_model.PodTrace:
         """Assign the running task's spans to a pod, whose trace is begun if it is new."""
         trace = self._of_new(uid, namespace, name)
-        _current.set((trace, self.tracer, self._span_log))
+        _current.set((trace, self.tracer, self.span_log))
         return trace
 
     def _of_new(self, uid: str, namespace: str, name: str) -> trace_model.PodTrace:
@@ -177,7 +174,7 @@ class Traces:
         if trace is None:
             now = asyncio.get_running_loop().time()
             trace = self._pods[uid] = trace_model.PodTrace(uid, namespace, name, now)
-            while len(self._pods) > self._max_pods:
+            while len(self._pods) > self.max_pods:
                 self._pods.popitem(last=False)
         return trace
 
@@ -208,7 +205,7 @@ class Traces:
         span = trace_model.Span(
             trace_model.TraceCall.WRITE_STATUS, detail, began, now, error[: trace_model.MAX_TEXT]
         )
-        _keep(trace, span, self._span_log)
+        _keep(trace, span, self.span_log)
         if ready or ended:
             trace.ready(now, ended=ended)
 

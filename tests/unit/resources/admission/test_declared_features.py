@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
-from kubeletpy.config.gates import HERE, known_gates, resolve
+from kubeletpy.config.gates import known_gates, resolve
+from kubeletpy.config.generated.tables import HERE
 from kubeletpy.resources.admission.declared_features import (
     GATE,
     NEEDED,
