@@ -76,9 +76,7 @@ def test_finds_of_a_package_are_printed(
     find = {"Check": "kubeletpy.Words", "Line": 3, "Message": '"told": report'}
     monkeypatch.setattr(check_language, "vale", lambda: Path("vale"))
     monkeypatch.setattr(
-        check_language,
-        "run",
-        lambda *argv, **more: json.dumps({str(argv[-1]): [find]}),
+        check_language, "run", lambda *argv, **more: json.dumps({str(argv[-1]): [find]})
     )
     assert main(["README.md"]) == 1
     assert capsys.readouterr().out == 'README.md:3: "told": report\n'

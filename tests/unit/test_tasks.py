@@ -178,10 +178,7 @@ async def test_an_error_does_not_keep_itself_alive() -> None:
     gc.collect()
     gc.disable()
     try:
-        for call in (
-            lambda: run_together(refuse()),
-            lambda: Lasting().finish(refuse()),
-        ):
+        for call in (lambda: run_together(refuse()), lambda: Lasting().finish(refuse())):
             try:
                 await call()
             except Refused as error:

@@ -264,10 +264,7 @@ def from_settings(settings: KubeletSettings, *, ignore_allocatable: bool = False
 
 
 def _parse_thresholds(
-    amounts: Mapping[str, str],
-    graces: Mapping[str, float],
-    minimum: Mapping[str, str],
-    at: str,
+    amounts: Mapping[str, str], graces: Mapping[str, float], minimum: Mapping[str, str], at: str
 ) -> Iterable[Threshold]:
     for name, text in amounts.items():
         if text not in OFF:

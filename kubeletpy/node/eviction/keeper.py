@@ -338,12 +338,7 @@ class EvictionKeeper(Component):
         written = self._observer.most_left(signal) - crossing.seen.available
         if on_disk and crossed_for < ranking.LAYERS_S:
             self._counts_wait = ranking.is_premature(
-                chosen,
-                uses,
-                signal,
-                layout,
-                grown=written,
-                crossed=self.clock.now() - crossed_for,
+                chosen, uses, signal, layout, grown=written, crossed=self.clock.now() - crossed_for
             )
             if self._counts_wait:
                 return
@@ -396,10 +391,7 @@ class EvictionKeeper(Component):
         signal, hard = crossing.threshold.signal, crossing.threshold.hard
         text = report.message(candidate, same)
         status = partial(
-            report.evicted_status,
-            text=text,
-            now=self.clock.now(),
-            generation=pod.generation,
+            report.evicted_status, text=text, now=self.clock.now(), generation=pod.generation
         )
         grace = HARD_GRACE_S
         if not hard:

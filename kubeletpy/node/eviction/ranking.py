@@ -237,8 +237,7 @@ def rank(pods: Sequence[Candidate], signal: decide.Signal, layout: decide.Layout
     ]
     if signal is decide.Signal.PIDS:
         return sorted(
-            ranked,
-            key=lambda r: (r.pod.priority, r.used is not None, -(r.used or 0), r.pod.uid),
+            ranked, key=lambda r: (r.pod.priority, r.used is not None, -(r.used or 0), r.pod.uid)
         )
     # inodes are compared with a request for bytes in the end, as the kubelet does
     compared = STORAGE if signal in decide.INODES else resource

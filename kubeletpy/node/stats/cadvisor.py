@@ -138,11 +138,7 @@ def render(reading: Reading, machine: MachineInfo, devices: Mapping[tuple[int, i
 def _machine(scrape: Scrape, machine: MachineInfo) -> None:
     facts = machine.facts
     named = labels(
-        {
-            "boot_id": facts.boot_id,
-            "machine_id": facts.machine_id,
-            "system_uuid": facts.system_uuid,
-        }
+        {"boot_id": facts.boot_id, "machine_id": facts.machine_id, "system_uuid": facts.system_uuid}
     )
     scrape.add("machine_cpu_cores", named, facts.cpu_count)
     scrape.add("machine_cpu_physical_cores", named, machine.cores or None)

@@ -170,10 +170,7 @@ def no_fewer(allocatable: Mapping[str, str], held: Mapping[str, int]) -> Mapping
 
 
 def shortages(
-    pod: Pod,
-    others: Sequence[Pod],
-    allocatable: Mapping[str, str],
-    needs_of: NeedsOf = pod_needs,
+    pod: Pod, others: Sequence[Pod], allocatable: Mapping[str, str], needs_of: NeedsOf = pod_needs
 ) -> list[Shortage]:
     """The node's shortages for running the pod beside the others; ``pods`` first.
 
@@ -411,9 +408,7 @@ def victims(
     burstable = classes[QoSClass.BURSTABLE]
     # a higher class loses a pod only if all pods of the lower ones together are not enough
     from_guaranteed = _nearest(
-        classes[QoSClass.GUARANTEED],
-        _less(missing, [*best_effort, *burstable], needs_of),
-        needs_of,
+        classes[QoSClass.GUARANTEED], _less(missing, [*best_effort, *burstable], needs_of), needs_of
     )
     from_burstable = _nearest(
         burstable, _less(missing, [*best_effort, *from_guaranteed], needs_of), needs_of

@@ -263,13 +263,7 @@ def refused_at_start(
 
     def verdict(pod: Pod, *, last: bool) -> checks.Verdict:
         return judge_any(
-            pod,
-            admitted,
-            node,
-            state,
-            node_is_newest=last,
-            needs_of=needs_of,
-            held=held(pod.uid),
+            pod, admitted, node, state, node_is_newest=last, needs_of=needs_of, held=held(pod.uid)
         )
 
     def settle(pod: Pod, found: checks.Verdict) -> None:

@@ -93,9 +93,7 @@ class DriverCheck(Component):
         """Find the pods with containers where a runtime with another driver put them."""
         names, files = self.tree.names, self.tree.files
         found = await asyncio.to_thread(
-            files.find_running,
-            lambda name: left_outside(names, name) is not None,
-            names.kubepods,
+            files.find_running, lambda name: left_outside(names, name) is not None, names.kubepods
         )
         uids = {left_outside(names, path.rpartition("/")[2]) for path in found}
         pods = sorted(self.pod_name(uid) for uid in uids if uid is not None)

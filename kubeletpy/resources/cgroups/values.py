@@ -251,9 +251,7 @@ def protection(pod: Pod, settings: PodCgroupSettings) -> CgroupResources:
     )
     high = _throttled(pod, settings)
     return CgroupResources(
-        memory_min=found.minimum,
-        memory_low=found.low,
-        memory_high=NO_LIMIT if high == 0 else high,
+        memory_min=found.minimum, memory_low=found.low, memory_high=NO_LIMIT if high == 0 else high
     )
 
 

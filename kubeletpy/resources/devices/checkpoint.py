@@ -98,8 +98,7 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 
 def _lists(
-    lists: Mapping[K, Iterable[object] | None] | None,
-    show: Callable[[Mapping[K, object]], str],
+    lists: Mapping[K, Iterable[object] | None] | None, show: Callable[[Mapping[K, object]], str]
 ) -> str:
     if lists is None:
         return state.NIL

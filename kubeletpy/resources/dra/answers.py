@@ -21,10 +21,7 @@ from kubeletpy.remote.generated import (
 )
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
 
-SERVICES: dict[str, ModuleType] = {
-    "v1.DRAPlugin": dra_v1_pb2,
-    "v1beta1.DRAPlugin": dra_v1beta1_pb2,
-}
+SERVICES: dict[str, ModuleType] = {"v1.DRAPlugin": dra_v1_pb2, "v1beta1.DRAPlugin": dra_v1beta1_pb2}
 """Modules by the names that a driver passes when it registers."""
 HEALTH_SERVICES: dict[str, ModuleType] = {
     "v1.DRAResourceHealth": dra_health_v1_pb2,

@@ -345,10 +345,7 @@ def leaving(claims: Claims, pod: str) -> tuple[list[ClaimInfo], list[ClaimInfo]]
 
 
 def cdi_devices(
-    claims: Claims,
-    pod: Pod,
-    uses: Collection[ClaimUse],
-    requested: Iterable[tuple[str, str]],
+    claims: Claims, pod: Pod, uses: Collection[ClaimUse], requested: Iterable[tuple[str, str]]
 ) -> tuple[str, ...]:
     """Return the CDI devices of one container, each once.
 

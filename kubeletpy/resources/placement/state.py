@@ -232,10 +232,7 @@ class CpuState(Struct, frozen=True):
     def with_pool(self, uid: str, cpus: frozenset[int], parts: Parts) -> CpuState:
         """The state after CPUs move from the pool to a pod, and parts of them to its containers."""
         return CpuState(
-            self.policy,
-            self.pool - cpus,
-            {**self.entries, uid: parts},
-            {**self.pools, uid: cpus},
+            self.policy, self.pool - cpus, {**self.entries, uid: parts}, {**self.pools, uid: cpus}
         )
 
     def without_container(self, uid: str, container: str) -> CpuState:

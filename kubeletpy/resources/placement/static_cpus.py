@@ -190,9 +190,7 @@ class StaticCpus(Struct, frozen=True):
     def reusable(self, state: CpuState, pod: Pod, container: api.Container) -> frozenset[int]:
         """CPUs of the pod's init containers that have ended when this container starts."""
         return model.left_by_init_containers(
-            pod,
-            container["name"],
-            lambda name: state.container_cpus(pod.uid, name) or NOTHING,
+            pod, container["name"], lambda name: state.container_cpus(pod.uid, name) or NOTHING
         )
 
     def allocate(

@@ -217,11 +217,7 @@ class StaticMemory(Struct, frozen=True):
         return tuple(model.Hint(mask, mask.bit_count() == narrowest) for mask in found)
 
     def reusable(
-        self,
-        state: MemoryState,
-        pod: Pod,
-        container: api.Container | None,
-        nodes: tuple[int, ...],
+        self, state: MemoryState, pod: Pod, container: api.Container | None, nodes: tuple[int, ...]
     ) -> dict[str, int]:
         """Memory on these nodes that ended init containers leave to the one that starts now.
 
@@ -288,10 +284,7 @@ class StaticMemory(Struct, frozen=True):
         parts = self.divide(pod, amounts).parts
         of_pod = {name: _blocks(nodes, part) for name, part in parts.items()}
         return MemoryState(
-            state.policy,
-            left,
-            {**state.entries, pod.uid: of_pod},
-            {**state.pools, pod.uid: pool},
+            state.policy, left, {**state.entries, pod.uid: of_pod}, {**state.pools, pod.uid: pool}
         )
 
     def divide(self, pod: Pod, pool: Amounts) -> model.Division[Counter[str]]:

@@ -144,10 +144,7 @@ async def test_settings_that_add_a_component(
     [
         ({}, ["iptables", "ip6tables"]),
         ({"makeIPTablesUtilChains": False}, []),
-        (
-            {"makeIPTablesUtilChains": False, "kubeletCgroups": "/agent"},
-            ["daemon-cgroups"],
-        ),
+        ({"makeIPTablesUtilChains": False, "kubeletCgroups": "/agent"}, ["daemon-cgroups"]),
         (
             {"makeIPTablesUtilChains": False, "systemCgroups": "/system", "cgroupRoot": "/"},
             ["daemon-cgroups"],

@@ -58,10 +58,7 @@ def options(**fields: Any) -> NodeOptions:
             {"kube_reserved": {"memory": "1Gi"}, "eviction_hard": {"memory.available": "100Mi"}},
             {"memory": f"{7 * 1024 - 100}Mi"},
         ),
-        (
-            {"eviction_hard": {"nodefs.available": "10%"}},
-            {"ephemeral-storage": "96636764160"},
-        ),
+        ({"eviction_hard": {"nodefs.available": "10%"}}, {"ephemeral-storage": "96636764160"}),
         ({"system_reserved": {"memory": "9Gi"}}, {"memory": "0"}),
         ({"eviction_hard": {"memory.available": "0.00001%"}}, {"memory": "8589933734"}),
         ({"reserved_cpus": 5}, {"cpu": "0"}),
@@ -97,11 +94,7 @@ def test_allocatable(fields: dict[str, Any], expected: dict[str, str]) -> None:
         ),
         (NodeHealth(shutting_down=True), "False", "node is shutting down"),
         (NodeHealth(cgroup_error="cgroup driver"), "False", "cgroup driver"),
-        (
-            NodeHealth("a", "b", "c", "d", True),
-            "False",
-            "[a, b, d, c, node is shutting down]",
-        ),
+        (NodeHealth("a", "b", "c", "d", True), "False", "[a, b, d, c, node is shutting down]"),
     ],
 )
 def test_ready(health: NodeHealth, status: str, message: str) -> None:
@@ -389,8 +382,7 @@ def test_handlers_with_a_feature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "hostname", "name"),
-    [("", "Host-1\n", "host-1"), (" Node-A ", "host-1", "node-a")],
+    ("override", "hostname", "name"), [("", "Host-1\n", "host-1"), (" Node-A ", "host-1", "node-a")]
 )
 def test_the_name_of_a_node(override: str, hostname: str, name: str) -> None:
     assert node_name(NodeFlags(hostname_override=override), hostname) == name

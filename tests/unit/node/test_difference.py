@@ -83,11 +83,7 @@ OTHERS = {"capacity": AMOUNTS, "allocatable": {"cpu": "3", "pods": "20"}}
         # fields that an earlier configuration, runtime or machine had
         (status(features={"supplementalGroupsPolicy": True}), status(), {"features": None}),
         (status(runtimeHandlers=[{"name": "kata"}]), status(), {"runtimeHandlers": None}),
-        (
-            status(),
-            WITHOUT_PORT,
-            {"daemonEndpoints": None},
-        ),
+        (status(), WITHOUT_PORT, {"daemonEndpoints": None}),
         (status(declaredFeatures=["A"]), status(), {"declaredFeatures": None}),
         (
             status(declaredFeatures=["A", "B"]),

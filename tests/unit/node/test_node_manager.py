@@ -91,11 +91,7 @@ class Recorder:
 
 
 def manager(
-    api: NodeApi,
-    health: Any,
-    recorder: Recorder,
-    metrics: Metrics | None = None,
-    **options: Any,
+    api: NodeApi, health: Any, recorder: Recorder, metrics: Metrics | None = None, **options: Any
 ) -> NodeManager:
     async def images() -> list[Any]:
         return []
@@ -234,11 +230,7 @@ async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     of = manager(api, NodeHealth, recorder)
     task = asyncio.create_task(of.run())
     await asyncio.sleep(1)
-    assert [what for _, what in api.log] == [
-        "get nodes",
-        "patch nodes",
-        "patch nodes status",
-    ]
+    assert [what for _, what in api.log] == ["get nodes", "patch nodes", "patch nodes status"]
     assert recorder.reasons[0] == "Rebooted"
     assert of.uid == "old"
     task.cancel()
@@ -567,10 +559,7 @@ async def test_system_and_architecture_are_put_right_within_an_update_period() -
     await asyncio.sleep(10.5)
     assert api.node["metadata"]["labels"] == {**true, "mine": "stays"}
     await asyncio.sleep(100)
-    assert [what for _, what in api.log] == [
-        *("get nodes", "create nodes"),
-        "patch nodes",
-    ], "once"
+    assert [what for _, what in api.log] == [*("get nodes", "create nodes"), "patch nodes"], "once"
     task.cancel()
 
 

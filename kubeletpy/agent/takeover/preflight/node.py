@@ -132,13 +132,7 @@ async def _review_right(right: Right, node: str, kube_api: KubeApi) -> Finding |
     if status.get("allowed"):
         return None
     reason = status.get("reason") or "not allowed"
-    return Finding(
-        Area.RIGHTS,
-        Severity.BLOCKS,
-        right.text,
-        str(reason),
-        right.purpose,
-    )
+    return Finding(Area.RIGHTS, Severity.BLOCKS, right.text, str(reason), right.purpose)
 
 
 def review(right: Right, node: str) -> JSON:
@@ -186,12 +180,7 @@ async def connect_api(
     try:
         client = await KubeClient.from_kubeconfig(flags.kubeconfig, qps=0, timeout=REQUEST_S)
     except KubeconfigError as error:
-        return None, Finding(
-            Area.CREDENTIALS,
-            Severity.UNCLEAR,
-            flags.kubeconfig,
-            str(error),
-        )
+        return None, Finding(Area.CREDENTIALS, Severity.UNCLEAR, flags.kubeconfig, str(error))
     stack.push_async_callback(client.close)
     return client, None
 
@@ -210,12 +199,7 @@ async def query_node(
     desired = await desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
         what = "they can't be listed without credentials"
-        lost = Finding(
-            Area.PODS,
-            Severity.UNCLEAR,
-            "pods of the API",
-            what,
-        )
+        lost = Finding(Area.PODS, Severity.UNCLEAR, "pods of the API", what)
         desired = Desired(desired.pods, (*desired.findings, lost))
     findings += desired.findings
     if kube_api is not None and not desired.findings:
@@ -257,13 +241,7 @@ async def query_node(
 
 def _not_placed(error: PlacementNotTried) -> Finding:
     then = "whether the pods that run keep their CPUs and memory is not known"
-    return Finding(
-        Area.PODS,
-        Severity.UNCLEAR,
-        "positions on the machine",
-        str(error),
-        then,
-    )
+    return Finding(Area.PODS, Severity.UNCLEAR, "positions on the machine", str(error), then)
 
 
 async def has_events(runtime: RuntimeService, seconds: float = EVENTS_S) -> bool:
@@ -295,13 +273,7 @@ async def _read_node(name: str, kube_api: KubeApi | None) -> tuple[api.Node | No
     except ApiError as error:
         what = f"the Node object can't be read: {error}"
         then = "whether the pods that run would be admitted again is not known"
-        return None, Finding(
-            Area.PODS,
-            Severity.UNCLEAR,
-            f"node {name}",
-            what,
-            then,
-        )
+        return None, Finding(Area.PODS, Severity.UNCLEAR, f"node {name}", what, then)
 
 
 def _kubelet_version(node: api.Node | None) -> str:
@@ -361,10 +333,4 @@ async def _connect_runtime(
 
 def _runtime_problem(settings: KubeletSettings, why: str) -> Finding:
     endpoint = settings.container_runtime_endpoint
-    return Finding(
-        Area.RUNTIME,
-        Severity.UNCLEAR,
-        endpoint,
-        why,
-        "no pod can be judged",
-    )
+    return Finding(Area.RUNTIME, Severity.UNCLEAR, endpoint, why, "no pod can be judged")

@@ -240,9 +240,7 @@ def read_node_state(settings: KubeletSettings, flags: NodeFlags) -> RecordedStat
             actuated, NoPodCgroupLimits(), runtime_settings(settings, flags, machine, root)
         ),
         holdings_by_pod(
-            _text(root / "cpu_manager_state"),
-            devices,
-            _text(root / "dra_manager_state"),
+            _text(root / "cpu_manager_state"), devices, _text(root / "dra_manager_state")
         ),
         held_devices(devices),
     )

@@ -103,10 +103,7 @@ async def test_the_official_loader_reads_the_written_file(
     found = yaml.safe_load(target.read_text())
     assert found["current-context"] == "default-context"
     assert found["users"] == [
-        {
-            "name": "default-auth",
-            "user": {"client-certificate": str(pair), "client-key": str(pair)},
-        }
+        {"name": "default-auth", "user": {"client-certificate": str(pair), "client-key": str(pair)}}
     ]
     connection = await connect_kubeconfig(str(target))
     assert (connection.host, connection.server_hostname) == ("https://10.0.0.1:6443", "api")

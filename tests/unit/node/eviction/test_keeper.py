@@ -423,10 +423,7 @@ async def test_a_layer_that_frees_too_little_is_not_awaited() -> None:
     """The layer frees too little: the next eviction need not wait for it."""
     machine = Machine(
         HARD,
-        [
-            eater("first", disk=3 * GI, counted_every=1.0),
-            eater("second", disk=94 * GI, priority=5),
-        ],
+        [eater("first", disk=3 * GI, counted_every=1.0), eater("second", disk=94 * GI, priority=5)],
     )
     leaves(machine, 1e6)
     await machine.runs(60)

@@ -314,11 +314,7 @@ async def test_layers_are_measured_where_they_count() -> None:
 @on_virtual_time
 async def test_the_record_of_evicted_pods() -> None:
     node = Node(limited("a"), limited("b"), limited("c"), limited("d"))
-    node.uses = {
-        "uid-a": FULL,
-        "uid-b": PodStorage({"v": 100}),
-        "uid-c": PodStorage({"v": 900}),
-    }
+    node.uses = {"uid-a": FULL, "uid-b": PodStorage({"v": 100}), "uid-c": PodStorage({"v": 900})}
     async with node.running():
         await asyncio.sleep(PERIOD_S + 1)
     (eviction,) = node.keeper.done_for_limits

@@ -87,8 +87,7 @@ def test_memory_signals_agree_with_the_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("huge_pages", "available"),
-    [(0, 475), (100, 375), (100 + 2, 373), (475, 0), (900, 0)],
+    ("huge_pages", "available"), [(0, 475), (100, 375), (100 + 2, 373), (475, 0), (900, 0)]
 )
 def test_huge_pages_are_not_available(proc: Path, huge_pages: int, available: int) -> None:
     """For eviction and in the Summary alike; docs/reference/behaviour.md, u: ka16."""

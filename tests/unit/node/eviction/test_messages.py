@@ -264,9 +264,7 @@ def test_a_grace_makes_a_threshold_soft(grace: float, hard: bool) -> None:
 
 
 def test_writable_layers_have_the_threshold_of_the_file_system_that_they_are_on() -> None:
-    found = rules(
-        evictionHard={"containerfs.available": "20%", "nodefs.available": "10%"},
-    )
+    found = rules(evictionHard={"containerfs.available": "20%", "nodefs.available": "10%"})
     assert [t.signal for t in found.thresholds] == [Signal.NODEFS]
     assert found.instead == ("evictionHard.containerfs.available",)
 

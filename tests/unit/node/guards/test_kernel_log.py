@@ -69,10 +69,7 @@ def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
         ([BEGIN, KILLED, KILLED], [Kill(1, "stress", 4711)]),
         # processes choose their names, and creators of cgroups choose the group's
         ([BEGIN, KILLED.replace("(stress)", "(a) (b)")], [Kill(1, "a) (b", 4711)]),
-        (
-            [BEGIN, KILLED.replace("stress", "a\\x0a\x1b[31mé")],
-            [Kill(1, "a\\x0a?[31m?", 4711)],
-        ),
+        ([BEGIN, KILLED.replace("stress", "a\\x0a\x1b[31mé")], [Kill(1, "a\\x0a?[31m?", 4711)]),
         ([BEGIN, KILLED.replace("stress", "x" * 9000)], [Kill(1, "x" * 64, 4711)]),
         ([BEGIN, KILLED.replace("4711", "4" * 400)], []),
         ([BEGIN, KILLED.replace("4711", "\u0664")], []),

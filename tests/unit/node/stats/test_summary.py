@@ -62,12 +62,7 @@ BARE_POD: JSON = {
     "startTime": None,
     "containers": [],
 }
-ROOM = {
-    "availableBytes": 400,
-    "capacityBytes": 1000,
-    "inodesFree": 60,
-    "inodes": 100,
-}
+ROOM = {"availableBytes": 400, "capacityBytes": 1000, "inodesFree": 60, "inodes": 100}
 NOTHING_USED = {"time": AT, **ROOM, "usedBytes": 0, "inodesUsed": 0}
 
 
@@ -106,10 +101,7 @@ def test_a_machine_of_which_nothing_is_known(disks: Disks | None) -> None:
     ("known", "more"),
     [
         ({"network": Network(NOW, ())}, {"network": {"time": AT, "name": "", "interfaces": []}}),
-        (
-            {"limits": RlimitStats(NOW, None, 5)},
-            {"rlimit": {"time": AT, "curproc": 5}},
-        ),
+        ({"limits": RlimitStats(NOW, None, 5)}, {"rlimit": {"time": AT, "curproc": 5}}),
     ],
 )
 def test_known_values_of_a_machine(known: dict[str, Any], more: JSON) -> None:
@@ -498,8 +490,7 @@ def read(sandbox: bool = True, **more: Any) -> PodReading:
 def reported_stats(layer: Layer | None = None, **sandbox: Any) -> CriStats:
     values: dict[str, Any] = {"network": None, "processes": None, **sandbox}
     return CriStats(
-        {"id-main": CriContainer(REPORTED, layer)},
-        {"sb": CriSandbox(REPORTED, **values)},
+        {"id-main": CriContainer(REPORTED, layer)}, {"sb": CriSandbox(REPORTED, **values)}
     )
 
 

@@ -100,9 +100,7 @@ def test_the_network_is_the_sandboxes() -> None:
 
 
 def test_a_container_without_a_quota_has_no_throttling_series() -> None:
-    free = pod(
-        containers=(container(stats=stats(quota_us=None, limit=None, swap_limit=None)),),
-    )
+    free = pod(containers=(container(stats=stats(quota_us=None, limit=None, swap_limit=None)),))
     body = cadvisor_of(reading(free))
     values = families(body)["container_cpu_cfs_periods_total"][1]
     assert not any(("container", "main") in key for key in values)

@@ -68,11 +68,7 @@ def test_swap_available(limit: int | None, used: int | None, left: int | None) -
         (GroupStats(at=1, pids=0), GroupStats(at=2, pids=3), GroupStats(at=1, pids=0)),
         (GroupStats(at=1, pids=4), GroupStats(at=2), GroupStats(at=1, pids=4)),
         (GroupStats(), GroupStats(devices=(SECOND,)), GroupStats(devices=(SECOND,))),
-        (
-            GroupStats(devices=(FIRST,)),
-            GroupStats(devices=(SECOND,)),
-            GroupStats(devices=(FIRST,)),
-        ),
+        (GroupStats(devices=(FIRST,)), GroupStats(devices=(SECOND,)), GroupStats(devices=(FIRST,))),
         (GroupStats(devices=(FIRST,)), GroupStats(), GroupStats(devices=(FIRST,))),
         (
             GroupStats(limit=9, working_set=3),
@@ -161,9 +157,7 @@ def test_pressure() -> None:
 @pytest.mark.parametrize(("own", "of_cpu", "at"), [(5, 7, 5), (0, 7, 7), (5, 0, 5)])
 def test_a_layer_has_the_time_of_its_container_at_least(own: int, of_cpu: int, at: int) -> None:
     usage = cri.FilesystemUsage(
-        timestamp=own,
-        used_bytes=amount(3),
-        fs_id=cri.FilesystemIdentifier(mountpoint="/m"),
+        timestamp=own, used_bytes=amount(3), fs_id=cri.FilesystemIdentifier(mountpoint="/m")
     )
     of = container(writable_layer=usage, cpu=cri.CpuUsage(timestamp=of_cpu))
     assert of.layer == Layer(at, 3, None, "/m", uncounted=not own)

@@ -631,10 +631,7 @@ VICTIMS: list[tuple[str, list[Any], dict[str, int], list[str]]] = [
     ),
     (
         "by what is left of each resource's own amount",
-        [
-            pod(requests(memory="60000"), uid="q"),
-            pod(requests(cpu="1", memory="40000"), uid="p"),
-        ],
+        [pod(requests(memory="60000"), uid="q"), pod(requests(cpu="1", memory="40000"), uid="p")],
         {"cpu": 1000, "memory": 100_000},
         ["p", "q"],
     ),
@@ -667,19 +664,13 @@ VICTIMS: list[tuple[str, list[Any], dict[str, int], list[str]]] = [
     ),
     (
         "one without cpu is as one with none of it",
-        [
-            pod(requests(cpu="0", memory="100"), uid="f"),
-            pod(requests(memory="100"), uid="e"),
-        ],
+        [pod(requests(cpu="0", memory="100"), uid="f"), pod(requests(memory="100"), uid="e")],
         {"memory": 100},
         ["f"],
     ),
     (
         "and less than one with a thousandth",
-        [
-            pod(requests(cpu="1m", memory="100"), uid="g"),
-            pod(requests(memory="100"), uid="e"),
-        ],
+        [pod(requests(cpu="1m", memory="100"), uid="g"), pod(requests(memory="100"), uid="e")],
         {"memory": 100},
         ["e"],
     ),

@@ -179,11 +179,7 @@ WEB = {"containerPort": 80, "hostPort": 8080}
         (WEB, {**WEB, "hostPort": 8081}, []),
         (WEB, {"containerPort": 80}, []),
         ({**WEB, "hostPort": 2}, {**WEB, "hostPort": 2}, [("", "TCP", 2)]),
-        (
-            {**WEB, "hostIP": "10.0.0.1"},
-            {**WEB, "hostIP": "10.0.0.1"},
-            [("10.0.0.1", "TCP", 8080)],
-        ),
+        ({**WEB, "hostIP": "10.0.0.1"}, {**WEB, "hostIP": "10.0.0.1"}, [("10.0.0.1", "TCP", 8080)]),
         ({**WEB, "hostIP": "10.0.0.1"}, WEB, [("", "TCP", 8080)]),
         (WEB, {**WEB, "hostIP": "10.0.0.1"}, [("10.0.0.1", "TCP", 8080)]),
         ({**WEB, "hostIP": "10.0.0.1"}, {**WEB, "hostIP": "10.0.0.2"}, []),

@@ -465,11 +465,7 @@ def reported(**containers: tuple[api.ResourceRequirements, dict[str, str]]) -> d
     ("supplied", "cpu", "memory"),
     [
         (pod(a=needs("cpu=1 memory=2")), 1, 2),
-        (
-            pod(a=needs("cpu=1 memory=2"), status=reported(a=(needs("cpu=3 memory=1"), {}))),
-            3,
-            2,
-        ),
+        (pod(a=needs("cpu=1 memory=2"), status=reported(a=(needs("cpu=3 memory=1"), {}))), 3, 2),
         (
             pod(
                 a=needs("cpu=1 memory=2"),
@@ -525,8 +521,7 @@ def test_requests_in_force_are_the_highest_current_ones(
 ON = ResizeRules(memory_volumes=True)
 ON_V1 = ResizeRules(memory_volumes=True, cgroup_v2=False)
 V1 = Infeasible(
-    "cgroups_v1_unsupported",
-    "Memory-backed emptyDir volume resize is not supported on cgroups v1",
+    "cgroups_v1_unsupported", "Memory-backed emptyDir volume resize is not supported on cgroups v1"
 )
 
 

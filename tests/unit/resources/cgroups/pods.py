@@ -8,12 +8,7 @@ from kubeletpy.pods.pod import Pod
 
 
 def container(
-    cpu: str = "",
-    memory: str = "",
-    *,
-    limit_cpu: str = "",
-    limit_memory: str = "",
-    **more: Any,
+    cpu: str = "", memory: str = "", *, limit_cpu: str = "", limit_memory: str = "", **more: Any
 ) -> dict[str, Any]:
     """A container with the given requests and limits; empty: none."""
     requests = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v}

@@ -203,12 +203,7 @@ V1 = {
     "memory.limit_in_bytes": MAX_V1,
     "memory.usage_in_bytes": "4096",
 }
-V2 = {
-    "cpu.weight": "20",
-    "cpu.max": "max 100000",
-    "memory.max": "max",
-    "memory.current": "4096",
-}
+V2 = {"cpu.weight": "20", "cpu.max": "max 100000", "memory.max": "max", "memory.current": "4096"}
 NONE = CgroupResources(shares=512, quota_us=-1, period_us=100_000, memory=-1)
 
 

@@ -185,10 +185,7 @@ def test_limits_of_the_node_are_set_and_reported(tmp_path: Path) -> None:
 
     node = run(scenario())
     assert [event.split(": ")[0:2] for event in node.events] == [
-        [
-            "Normal NodeAllocatableEnforced",
-            "Updated limits on system reserved cgroup /system",
-        ],
+        ["Normal NodeAllocatableEnforced", "Updated limits on system reserved cgroup /system"],
         [
             "Warning FailedNodeAllocatableEnforcement",
             'Failed to enforce Kube Reserved Compressible Cgroup Limits on "/none"',
@@ -197,10 +194,7 @@ def test_limits_of_the_node_are_set_and_reported(tmp_path: Path) -> None:
             "Warning FailedNodeAllocatableEnforcement",
             'Failed to update Node Allocatable Limits "/kubepods"',
         ],
-        [
-            "Normal NodeAllocatableEnforced",
-            "Updated Node Allocatable limit across pods",
-        ],
+        ["Normal NodeAllocatableEnforced", "Updated Node Allocatable limit across pods"],
     ]
     assert node.file("memory", "/kubepods", "memory.limit_in_bytes") == str(1 << 30)
     assert node.file("cpu", "/system", "cpu.shares") == "100"

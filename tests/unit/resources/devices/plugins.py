@@ -57,13 +57,7 @@ class SimPlugin:
             raise failed("connecting", Code.UNAVAILABLE)
 
     async def call(
-        self,
-        method: str,
-        request: Any,
-        answer: Any,
-        within: float,
-        *,
-        secrets: Iterable[str] = (),
+        self, method: str, request: Any, answer: Any, within: float, *, secrets: Iterable[str] = ()
     ) -> Any:
         if not self.alive:
             raise failed(method, Code.UNAVAILABLE)

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.resources.devices.checkpoint import (
-    checksum,
-    parse_checkpoint,
-    render,
-)
+from kubeletpy.resources.devices.checkpoint import checksum, parse_checkpoint, render
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.placement.state import StateError
 

@@ -223,11 +223,7 @@ def test_11_12_order(number: int, preferred: tuple[str, ...], picked: tuple[str,
 
 @pytest.mark.parametrize(
     ("number", "requests"),
-    [
-        (1, ({"b1", "c1"}, set())),
-        (2, None),
-        (3, ({"a0", "b1", "c1", "d"}, {"b1", "c1"})),
-    ],
+    [(1, ({"b1", "c1"}, set())), (2, None), (3, ({"a0", "b1", "c1", "d"}, {"b1", "c1"}))],
 )
 def test_requests_for_preferred_devices(number: int, requests: Any) -> None:
     assert decided(state(*NUMA), number, mask=0b10).preferred_request == requests

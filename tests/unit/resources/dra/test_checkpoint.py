@@ -30,10 +30,7 @@ CLAIMS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("claims", "expected"),
-    [("null", 4010664294), ("[]", 2361995144)],
-)
+@pytest.mark.parametrize(("claims", "expected"), [("null", 4010664294), ("[]", 2361995144)])
 def test_sums_of_the_kubelet(claims: str, expected: int) -> None:
     """Source: docs/reference/behaviour-resources.md, rx."""
     data = f'{HEAD},"ClaimInfoStateList":{claims}}}'

@@ -365,10 +365,7 @@ async def test_which_claims_a_container_has(tmp_path: Path) -> None:
     assert (found.namespace, found.name) == ("default", "c")
     assert {
         driver: [each.name for each in devices] for driver, devices in found.devices.items()
-    } == {
-        A: ["d0"],
-        B: ["d0"],
-    }
+    } == {A: ["d0"], B: ["d0"]}
     container["resources"] = {}
     assert node.manager.container_claims(pod, container) == ()
 

@@ -26,9 +26,7 @@ class Watched:
             lambda devices: self.changes.append({name for _, (_, name) in devices}),
         )
         self.drivers = DraDrivers(
-            Metrics().dra,
-            lambda name, *_: _Calls(self.driver),
-            self.state.driver_reported,
+            Metrics().dra, lambda name, *_: _Calls(self.driver), self.state.driver_reported
         )
 
     async def start(self) -> None:

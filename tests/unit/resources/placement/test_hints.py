@@ -51,10 +51,7 @@ def hints(*supplied: tuple[int | None, bool]) -> list[Hint]:
         ([{"cpu": hints((0b11, P))}], SINGLE, Hint(None, N), False),
         # two that agree, or not
         (
-            [
-                {"cpu": hints((0b01, P), (0b10, P), (0b11, N))},
-                {"gpu": hints((0b10, P), (0b11, N))},
-            ],
+            [{"cpu": hints((0b01, P), (0b10, P), (0b11, N))}, {"gpu": hints((0b10, P), (0b11, N))}],
             STRICT,
             Hint(0b10, P),
             True,

@@ -153,11 +153,7 @@ async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
 async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> None:
     of = manager(tmp_path, None)
     await of.start()
-    assert on_disk(tmp_path) == {
-        "policyName": "none",
-        "defaultCpuSet": "",
-        "checksum": 1353318690,
-    }
+    assert on_disk(tmp_path) == {"policyName": "none", "defaultCpuSet": "", "checksum": 1353318690}
     pod = pod_of(sized("c", "2"))
     await allocate(of, pod)
     supplied = ContainerAdditions(EnvironmentInputs())

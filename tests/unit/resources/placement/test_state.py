@@ -195,8 +195,7 @@ def test_files_of_the_memory_manager_that_cannot_be_used(text: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    ("ids", "text"),
-    [((), ""), ((3,), "3"), ((1, 0), "0-1"), ((0, 1, 2, 4, 6, 7), "0-2,4,6-7")],
+    ("ids", "text"), [((), ""), ((3,), "3"), ((1, 0), "0-1"), ((0, 1, 2, 4, 6, 7), "0-2,4,6-7")]
 )
 def test_lists_of_ids(ids: tuple[int, ...], text: str) -> None:
     assert format_ids(ids) == text
@@ -214,11 +213,7 @@ def test_the_text_that_is_summed() -> None:
 # State files as each kubelet version writes them, and what the agent makes of them.
 
 JSON = dict[str, Any]
-CPUS: JSON = {
-    "policyName": "static",
-    "defaultCpuSet": "0,3",
-    "entries": {"uid-a": {"c": "1-2"}},
-}
+CPUS: JSON = {"policyName": "static", "defaultCpuSet": "0,3", "entries": {"uid-a": {"c": "1-2"}}}
 CPU_STATE = CpuState("static", frozenset({0, 3}), {"uid-a": {"c": frozenset({1, 2})}})
 OF_PODS = {"podEntries": {"uid-b": {"cpuSet": "3"}}}
 BASELINES = {"baselines": {"uid-a": {"c": {"baseline": "1-2"}}}}
@@ -302,10 +297,7 @@ def test_pod_level_cpus(text: str) -> None:
     "text",
     [
         pytest.param(flat(VERSIONS_MEMORY, 3036042488, **MEMORY_OF_PODS), id="1.36"),
-        pytest.param(
-            dual(VERSIONS_MEMORY, 1059691041, 1218381671, **MEMORY_OF_PODS),
-            id="1.37",
-        ),
+        pytest.param(dual(VERSIONS_MEMORY, 1059691041, 1218381671, **MEMORY_OF_PODS), id="1.37"),
     ],
 )
 def test_pod_level_memory(text: str) -> None:

@@ -521,11 +521,7 @@ def test_commands_that_are_refused(command: str, program: str) -> None:
 
 def test_the_drop_in_replaces_the_command() -> None:
     text = drop_in_text(deploy_files()[DEPLOYED], f"{PROGRAM} run --a")
-    assert text.splitlines()[1:4] == [
-        "[Service]",
-        "ExecStart=",
-        f"ExecStart={PROGRAM} run --a",
-    ]
+    assert text.splitlines()[1:4] == ["[Service]", "ExecStart=", f"ExecStart={PROGRAM} run --a"]
     assert text.count("ExecStart=") == 2
     assert "KillMode=process\n" in text
     with pytest.raises(DropInError):

@@ -78,11 +78,7 @@ def run(
 
 
 async def judged(
-    root: Path,
-    runtime: FakeRuntime,
-    api: ScriptedApi | None,
-    node: Any = None,
-    **settings: Any,
+    root: Path, runtime: FakeRuntime, api: ScriptedApi | None, node: Any = None, **settings: Any
 ) -> dict[str, str]:
     """``node``: as the API shows it; None: it is not known."""
     made = default_settings(**settings)
@@ -252,17 +248,12 @@ async def test_pods_with_devices_keep_them_whatever_the_node_shows(tmp_path: Pat
     for each in pods:
         amounts = {"example.com/gpu": "1"}
         each["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
-    bookings = {
-        DeviceHolder("uid-a", "app", "example.com/gpu"): Booking({0: ("g0",)}, b""),
-    }
+    bookings = {DeviceHolder("uid-a", "app", "example.com/gpu"): Booking({0: ("g0",)}, b"")}
     plugins = tmp_path / "device-plugins"
     plugins.mkdir()
     text = device_checkpoint.render(bookings, {})
     (plugins / "kubelet_internal_checkpoint").write_text(text)
-    node = {
-        "metadata": {"name": "n"},
-        "status": {"allocatable": {"example.com/gpu": "0"}},
-    }
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"example.com/gpu": "0"}}}
     found = await judged(tmp_path, runtime, ScriptedApi([{"items": pods}]), node)
     assert found["a"] == "kept: "
     assert found["b"].startswith("refused: ")

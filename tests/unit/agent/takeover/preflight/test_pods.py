@@ -54,12 +54,7 @@ def verdict(pod: Pod, status: PodRuntimeStatus) -> PodVerdict:
             "kept",
             "",
         ),
-        (
-            make_pod("a", "b"),
-            has(running("a"), exited("b", 1)),
-            "kept",
-            "start container b: ",
-        ),
+        (make_pod("a", "b"), has(running("a"), exited("b", 1)), "kept", "start container b: "),
         (make_pod("app"), has(exited("app", 1)), "kept", "start container app: "),
         (
             make_pod(container("app", image="registry.example/app:2")),
@@ -106,10 +101,7 @@ def test_one_pod(pod: Pod, status: PodRuntimeStatus, outcome: str, why: str) -> 
 def test_a_verdict_has_containers_and_volumes() -> None:
     pod = make_pod(
         "app",
-        volumes=[
-            {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
-            {"name": "tmp"},
-        ],
+        volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "tmp"}],
     )
     found = verdict(pod, has(running("app")))
     assert found.containers == {"app": "id-app"}

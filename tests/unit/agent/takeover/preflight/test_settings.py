@@ -89,11 +89,7 @@ def test_an_unknown_field_beside_an_error_is_a_note(tmp_path: Path) -> None:
             ["--no-such=1"],
             [(Severity.BLOCKS, "--no-such: no such flag: the agent does not start with it")],
         ),
-        (
-            {"maxPods": -1},
-            [],
-            None,
-        ),
+        ({"maxPods": -1}, [], None),
         ("{", [], None),
     ],
 )
