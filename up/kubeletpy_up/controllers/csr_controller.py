@@ -16,6 +16,7 @@ from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Lasting, cancel_tasks
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.pki import csr_rules
@@ -34,7 +35,7 @@ SHORT_S = 8 * 3600.0
 """Certificates with a shorter lifetime are not backdated: there is too little to spare."""
 
 
-class CertificateController:
+class CertificateController(Component):
     """Approves and signs a registry's requests while it runs. Needs a running event loop.
 
     Args:
@@ -42,12 +43,11 @@ class CertificateController:
         lifetime: the longest of a certificate, in seconds.
     """
 
-    def __init__(
-        self, registry: Registry, authority: KeyPair, lifetime: float = LIFETIME_S
-    ) -> None:
-        self._registry = registry
-        self._authority = authority
-        self._lifetime = lifetime
+    registry: Registry
+    authority: KeyPair
+    lifetime: float = LIFETIME_S
+
+    def __post_init__(self) -> None:
         self._waiting: dict[str, None] = {}
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._threads = Lasting()
@@ -57,8 +57,8 @@ class CertificateController:
 
     def start(self) -> None:
         """Start; requests that are already pending are handled next."""
-        self._unsubscribe = self._registry.store.subscribe(self._on_change)
-        for (_, name), _ in self._registry.store.entries(REQUESTS):
+        self._unsubscribe = self.registry.store.subscribe(self._on_change)
+        for (_, name), _ in self.registry.store.entries(REQUESTS):
             self._waiting[name] = None
         self._woken.set()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="certificates")
@@ -77,17 +77,17 @@ class CertificateController:
 
     def expire(self) -> None:
         """Remove requests that have been kept long enough."""
-        now = self._registry.clock.now()
+        now = self.registry.clock.now()
         old = [
             name
-            for (_, name), entry in self._registry.store.entries(REQUESTS)
+            for (_, name), entry in self.registry.store.entries(REQUESTS)
             if csr_rules.kept_until(
                 entry.object, parse_time(entry.object["metadata"]["creationTimestamp"])
             )
             < now
         ]
         for name in old:
-            self._registry.delete(CONTROLLER, REQUESTS, name)
+            self.registry.delete(CONTROLLER, REQUESTS, name)
 
     def _on_change(self, change: Change) -> None:
         if change.resource == REQUESTS and change.type != "DELETED":
@@ -128,7 +128,7 @@ class CertificateController:
                     logger.exception("Signing a certificate request failed", extra={"csr": name})
 
     async def _check(self, name: str) -> None:
-        found = self._registry.find(REQUESTS, "", name)
+        found = self.registry.find(REQUESTS, "", name)
         if found is None:
             return
         approving = csr_rules.waits_for_approval(found)
@@ -156,16 +156,16 @@ class CertificateController:
     async def _sign(self, found: JSON, pem: bytes, names: Names) -> None:
         from kubeletpy.base.host import x509
 
-        now = self._registry.clock.now()
+        now = self.registry.clock.now()
         desired = found["spec"].get("expirationSeconds")
-        lifetime = min(self._lifetime, desired) if desired else self._lifetime
+        lifetime = min(self.lifetime, desired) if desired else self.lifetime
         begin = now if lifetime < SHORT_S else now - BACKDATE_S
         try:
             certificate = await self._threads.finish(
                 asyncio.to_thread(
                     x509.sign_request,
                     pem,
-                    self._authority,
+                    self.authority,
                     names,
                     usages=found["spec"]["usages"],
                     not_before=begin,
@@ -182,12 +182,12 @@ class CertificateController:
         self._decide(found, "Failed", "SignerValidationFailure", why, "status")
 
     def _decide(self, found: JSON, kind: str, reason: str, message: str, path: str) -> None:
-        moment = format_time(self._registry.clock.now())
+        moment = format_time(self.registry.clock.now())
         self._update(csr_rules.with_condition(found, kind, reason, message, moment), path)
 
     def _update(self, changed: JSON, path: str) -> None:
         name = changed["metadata"]["name"]
-        self._registry.update(CONTROLLER, REQUESTS, changed, name=name, subresource=path)
+        self.registry.update(CONTROLLER, REQUESTS, changed, name=name, subresource=path)
 
 
 def _request(found: JSON) -> bytes:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy_up import errors
 from kubeletpy_up.discovery import groups as discovery
 from kubeletpy_up.errors import ApiError
@@ -258,18 +259,14 @@ def member(data: bytes) -> bytes:
     return packing.compress(data) + packing.flush(zlib.Z_SYNC_FLUSH) + packing.flush()
 
 
-class _Writer:
-    def __init__(
-        self,
-        form: bodies.Form,
-        subscription: Subscription,
-        include: IncludeObject,
-        clock: Clock,
-    ) -> None:
-        self._form = form
-        self._resource = subscription.resource
-        self._include = include
-        self._clock = clock
+class _Writer(Component):
+    form: bodies.Form
+    subscription: Subscription
+    include: IncludeObject
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._resource = self.subscription.resource
         self._first = True
 
     def events(self, events: Sequence[WatchEvent], compressed: bool) -> bytes:
@@ -279,16 +276,16 @@ class _Writer:
 
     def event(self, event: WatchEvent) -> bytes:
         """One event as it is sent. Only the first Table carries the columns."""
-        if self._form.protobuf:
+        if self.form.protobuf:
             return definitions.event(event.type, event.object)
         text = event.text
-        if self._form.kind != "object" and event.type not in ("ERROR", "BOOKMARK"):
+        if self.form.kind != "object" and event.type not in ("ERROR", "BOOKMARK"):
             shaped = bodies.shape(
-                self._form,
+                self.form,
                 self._resource,
                 event.object,
-                now=self._clock.now(),
-                include_object=self._include,
+                now=self.clock.now(),
+                include_object=self.include,
                 with_columns=self._first,
             )
             self._first = False

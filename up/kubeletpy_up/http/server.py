@@ -8,6 +8,7 @@ import ssl
 
 from aiohttp import web
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.http_server import MAX_LINE, HttpServer
 from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter, most_connections
 from kubeletpy_up.http.handler import Handler
@@ -34,7 +35,7 @@ def check_loopback(host: str) -> None:
         raise ValueError(f"the embedded API serves loopback only, not {host!r}")
 
 
-class Server:
+class Server(Component):
     """Serves a registry.
 
     Args:
@@ -44,18 +45,13 @@ class Server:
         compress_watches: compress watches that begin with a list.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        tls: ssl.SSLContext | None,
-        node_tls: ssl.SSLContext | None = None,
-        *,
-        compress_watches: bool = False,
-    ) -> None:
-        self._registry = registry
-        self._nodes = NodeProxy(registry, node_tls) if node_tls is not None else None
-        self._tls = tls
-        self._compress_watches = compress_watches
+    registry: Registry
+    tls: ssl.SSLContext | None
+    node_tls: ssl.SSLContext | None = None
+    compress_watches: bool = False
+
+    def __post_init__(self) -> None:
+        self._nodes = NodeProxy(self.registry, self.node_tls) if self.node_tls is not None else None
         self._handler: Handler | None = None
         self._http: HttpServer | None = None
 
@@ -72,18 +68,18 @@ class Server:
         port = int(sock.getsockname()[1])
         limiter = ConnectionLimiter(most_connections(MAX_CONNECTIONS))
         self._handler = Handler(
-            self._registry, self._nodes, limiter, compress_watches=self._compress_watches
+            self.registry, self._nodes, limiter, compress_watches=self.compress_watches
         )
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", r"/{path:[\s\S]*}", self._handler.handle)
         self._http = HttpServer(app, limiter, idle_s=IDLE_S, max_line=MAX_LINE)
-        tls = self._tls
+        tls = self.tls
         await self._http.start(sock, None if tls is None else lambda: tls)
         return port
 
     async def stop(self) -> None:
         """End all watches and connections."""
-        self._registry.close()
+        self.registry.close()
         if self._http is not None:
             await self._http.close()
             self._http = None

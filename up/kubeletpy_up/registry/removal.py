@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy_up import errors
 from kubeletpy_up.kinds import meta
 from kubeletpy_up.kinds import rules as kinds
@@ -12,11 +13,10 @@ from kubeletpy_up.requests import DeleteOptions
 from kubeletpy_up.resources import ResourceInfo
 
 
-class Remover:
+class Remover(Component):
     """Deletes objects for the registry; the caller is already authorized."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    cluster: Cluster
 
     def delete(self, info: ResourceInfo, name: str, namespace: str, options: DeleteOptions) -> JSON:
         """Delete or mark for deletion; returns the object or a Status.
@@ -24,17 +24,17 @@ class Remover:
         Raises:
             ApiError: 403, 404, 409.
         """
-        old = self._cluster.stored(info, namespace, name)
+        old = self.cluster.stored(info, namespace, name)
         meta.check_delete_preconditions(info, name, old, options.uid, options.resource_version)
         if info.plural == "namespaces" and name in namespaces.IMMORTAL:
             raise errors.forbidden("namespaces", name, "this namespace may not be deleted")
-        now = self._cluster.clock.now()
+        now = self.cluster.clock.now()
         if info.plural == "namespaces":
             return self._namespace(old, name, options, now)
         decision = deletion.decide(info.storage_key, old, options, now)
         if options.dry_run:
             return self._answer(info, decision)
-        store = self._cluster.store
+        store = self.cluster.store
         if decision.remove:
             if info.storage_key == "pods" and decision.object is not old:
                 # a pod removed at once is marked first, so that watchers see that, too
@@ -63,10 +63,10 @@ class Remover:
         if options.dry_run:
             return marked
         # The namespace's content is deleted as this write is published: see namespaces.py.
-        return self._cluster.store.put("namespaces", "", name, marked)
+        return self.cluster.store.put("namespaces", "", name, marked)
 
     def after_update(self, info: ResourceInfo, namespace: str, name: str, obj: JSON) -> JSON | None:
         """Remove an object whose last finalizer an update removed; None if it stays."""
         if not deletion.finished(obj) or info.plural == "namespaces":
             return None
-        return self._cluster.store.remove(info.storage_key, namespace, name, obj)
+        return self.cluster.store.remove(info.storage_key, namespace, name, obj)

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import replace
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy_up import errors
 from kubeletpy_up.auth import reviews, tokens
 from kubeletpy_up.auth.authorizer import Request, authorize
@@ -23,12 +24,11 @@ _DONE: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "
 _OLD_EVICTION = "policy/v1beta1"  # what kubectl before 1.22 sends; the same fields
 
 
-class Subresources:
+class Subresources(Component):
     """Handles such creates for the registry."""
 
-    def __init__(self, cluster: Cluster, remover: Remover) -> None:
-        self._cluster = cluster
-        self._remover = remover
+    cluster: Cluster
+    remover: Remover
 
     def create(self, target: Target, obj: JSON, options: WriteOptions) -> JSON:
         """Act on ``subresource`` of an object, or on a resource that is never stored.
@@ -52,20 +52,20 @@ class Subresources:
         if kind == "Eviction":
             return self._evict(info, decoded, namespace, name, options)
         if kind == "TokenRequest":
-            account = self._cluster.stored(info, namespace, name)
-            identifier = str(uuid.UUID(int=self._cluster.rng.getrandbits(128), version=4))
+            account = self.cluster.stored(info, namespace, name)
+            identifier = str(uuid.UUID(int=self.cluster.rng.getrandbits(128), version=4))
             return tokens.create_token(
-                self._cluster.store,
-                self._cluster.signer,
+                self.cluster.store,
+                self.cluster.signer,
                 account,
                 decoded,
-                now=self._cluster.clock.now(),
+                now=self.cluster.clock.now(),
                 identifier=identifier,
             )
         if kind == "TokenReview":
-            return reviews.token_review(decoded, self._cluster.authenticate_token, tokens.ISSUER)
+            return reviews.token_review(decoded, self.cluster.authenticate_token, tokens.ISSUER)
         if kind == "SelfSubjectReview":
-            return reviews.self_subject_review(decoded, target.caller, self._cluster.clock.now())
+            return reviews.self_subject_review(decoded, target.caller, self.cluster.clock.now())
         if kind.endswith("SubjectAccessReview"):
             if info.namespaced:
                 metadata = decoded.get("metadata") or {}
@@ -74,10 +74,10 @@ class Subresources:
         raise errors.method_not_allowed(info.plural, "create", info.group)
 
     def _authorize(self, caller: Caller, request: Request) -> str | None:
-        return authorize(caller, request, self._cluster, strict=self._cluster.strict)
+        return authorize(caller, request, self.cluster, strict=self.cluster.strict)
 
     def _bind(self, binding: JSON, namespace: str, name: str, options: WriteOptions) -> JSON:
-        cluster = self._cluster
+        cluster = self.cluster
         pod = cluster.stored(cluster.resource("pods"), namespace, name)
         uid = (binding.get("metadata") or {}).get("uid")
         if uid and uid != pod["metadata"]["uid"]:
@@ -102,12 +102,12 @@ class Subresources:
         if options.dry_run:
             supplied = {**supplied, "dryRun": ["All"]}
         desired = read_delete_options(supplied, {})
-        cluster = self._cluster
+        cluster = self.cluster
         pod = cluster.stored(info, namespace, name)
         disrupted = pods.disrupted(pod, cluster.clock.now())
         if not options.dry_run and disrupted is not pod:
             meta.check_delete_preconditions(info, name, pod, desired.uid, desired.resource_version)
             cluster.store.put("pods", namespace, name, disrupted)
             desired = replace(desired, resource_version="")
-        self._remover.delete(info, name, namespace, desired)
+        self.remover.delete(info, name, namespace, desired)
         return {**_DONE, "code": 201}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy_up import errors
 from kubeletpy_up.auth import node_restriction
 from kubeletpy_up.defaults import pods as pod_defaults
@@ -43,12 +44,11 @@ def stored_form(info: ResourceInfo, obj: JSON) -> tuple[ResourceInfo, JSON]:
     return canonical, meta.to_core(obj)
 
 
-class Writer:
+class Writer(Component):
     """Writes objects for the registry."""
 
-    def __init__(self, cluster: Cluster, remover: Remover) -> None:
-        self._cluster = cluster
-        self._remover = remover
+    cluster: Cluster
+    remover: Remover
 
     def create(
         self, caller: Caller, info: ResourceInfo, obj: Any, namespace: str, options: WriteOptions
@@ -67,13 +67,13 @@ class Writer:
         for attempt in range(_GENERATE_ATTEMPTS):
             made = self._build(caller, info, decoded, namespace, options.subject)
             name = made["metadata"]["name"]
-            if self._cluster.store.get(info.storage_key, namespace, name) is None:
+            if self.cluster.store.get(info.storage_key, namespace, name) is None:
                 break
             generated = not (decoded.get("metadata") or {}).get("name")
             if not generated or attempt == _GENERATE_ATTEMPTS - 1:
                 raise errors.already_exists(info.plural, name, info.group)
         if not options.dry_run:
-            made = self._cluster.store.put(info.storage_key, namespace, name, made)
+            made = self.cluster.store.put(info.storage_key, namespace, name, made)
         return reading.view(seen_as, made)
 
     def _build(
@@ -84,7 +84,7 @@ class Writer:
         namespace: str,
         subject: str | None,
     ) -> JSON:
-        cluster = self._cluster
+        cluster = self.cluster
         now = cluster.clock.now()
         made = meta.new_metadata(info, decoded, namespace, now, cluster.rng)
         made = kinds.before_defaults(info, made, caller)
@@ -104,11 +104,11 @@ class Writer:
         self, caller: Caller, info: ResourceInfo, obj: JSON, subject: str | None
     ) -> None:
         node = caller.node_name
-        if not node or not self._cluster.strict:
+        if not node or not self.cluster.strict:
             return
         refused = None
         if info.plural == "pods":
-            known = self._cluster.find("nodes", "", node)
+            known = self.cluster.find("nodes", "", node)
             refused = node_restriction.check_pod_create(node, obj, known)
         elif info.plural == "nodes":
             supplied = obj["spec"].get("taints") or []
@@ -126,7 +126,7 @@ class Writer:
             return
         if not namespace:
             raise errors.bad_request("an empty namespace may not be set during creation")
-        found = self._cluster.find("namespaces", "", namespace)
+        found = self.cluster.find("namespaces", "", namespace)
         if found is None:
             raise errors.not_found("namespaces", namespace)
         if found["metadata"].get("deletionTimestamp"):
@@ -152,14 +152,14 @@ class Writer:
         options.warnings.extend(warnings)
         meta.check_namespace(info, decoded, namespace)
         meta.check_name(decoded, name)
-        known = self._cluster.store.get(info.storage_key, namespace, name)
+        known = self.cluster.store.get(info.storage_key, namespace, name)
         if known is None and not target.subresource and info.storage_key in kinds.CREATE_ON_UPDATE:
             supplied = {**(decoded.get("metadata") or {}), "name": name}
             supplied.pop("resourceVersion", None)
             new = {**decoded, "metadata": supplied}
             options.created = True
             return self.create(target.caller, info, new, namespace, WriteOptions(options.dry_run))
-        old = self._cluster.stored(info, namespace, name)
+        old = self.cluster.stored(info, namespace, name)
         kinds.need_version(info, decoded)
         return self._replace(target, decoded, old, options)
 
@@ -168,7 +168,7 @@ class Writer:
         info, namespace, name = target.info, target.namespace, target.name
         if patch_type not in PATCH_TYPES:
             raise errors.unsupported_media_type(patch_type, PATCH_TYPES)
-        entry = self._cluster.store.get(info.storage_key, namespace, name)
+        entry = self.cluster.store.get(info.storage_key, namespace, name)
         old = entry.object if entry else None
         if patch_type == APPLY:
             return self._apply(target, patch, old, options)
@@ -204,7 +204,7 @@ class Writer:
         return self._replace(target, decoded, old, options)
 
     def _apply(self, target: Target, applied: Any, old: JSON | None, options: WriteOptions) -> JSON:
-        info, now = target.info, self._cluster.clock.now()
+        info, now = target.info, self.cluster.clock.now()
         merged = merge_applied(target, applied, old, options, now)
         quiet = WriteOptions(options.dry_run, field_validation="Ignore", warnings=options.warnings)
         if old is None:
@@ -224,9 +224,9 @@ class Writer:
             meta.check_patched(info, new, old)
         meta.check_preconditions(info, name, old, uid, version)
         new = meta.carry_over(new, old)
-        new = kinds.changed(info, new, old, subresource, self._cluster.context())
+        new = kinds.changed(info, new, old, subresource, self.cluster.context())
         if info.key == "pods":
-            new = gated_fields.changed(new, old, subresource, self._cluster.feature_gates)
+            new = gated_fields.changed(new, old, subresource, self.cluster.feature_gates)
         if subresource != "status":
             resizing = subresource == "resize"
             new = pod_defaults.apply_defaults(info, new, creating=False, resizing=resizing)
@@ -236,21 +236,19 @@ class Writer:
         if causes:
             raise errors.invalid(info.kind, name, causes, info.group)
         if subresource == "resize" and new.get("spec") != old.get("spec"):
-            node = self._cluster.find("nodes", "", new["spec"].get("nodeName") or "")
+            node = self.cluster.find("nodes", "", new["spec"].get("nodeName") or "")
             pods.check_resize(new, node)
-        kinds.check_change(info, new, old, subresource, self._cluster.context())
+        kinds.check_change(info, new, old, subresource, self.cluster.context())
         options.warnings.extend(meta.warnings(info.plural, new, old))
         if meta.same(new, old):
             return reading.view(seen_as, old)
         new = _ordered(info, self._with_owners(target, info, new, old, options.field_manager))
         if options.dry_run:
             return reading.view(seen_as, new)
-        removed = self._remover.after_update(info, namespace, name, new)
+        removed = self.remover.after_update(info, namespace, name, new)
         if removed is not None:
             return reading.view(seen_as, removed)
-        return reading.view(
-            seen_as, self._cluster.store.put(info.storage_key, namespace, name, new)
-        )
+        return reading.view(seen_as, self.cluster.store.put(info.storage_key, namespace, name, new))
 
     def _with_owners(
         self, target: Target, info: ResourceInfo, new: JSON, old: JSON, manager: str
@@ -261,14 +259,14 @@ class Writer:
         from kubeletpy_up.patching.apply import track_update
 
         kind = definitions.definition_name(info.group, info.version, info.kind)
-        now, subresource = self._cluster.clock.now(), target.subresource
+        now, subresource = self.cluster.clock.now(), target.subresource
         return track_update(kind, old, new, manager, now=now, subresource=subresource)
 
     def _restrict_update(
         self, caller: Caller, info: ResourceInfo, new: JSON, old: JSON, subresource: str
     ) -> None:
         node = caller.node_name
-        if not node or not self._cluster.strict:
+        if not node or not self.cluster.strict:
             return
         refused = None
         if info.plural == "nodes":

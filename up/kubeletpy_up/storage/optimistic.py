@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy_up.schema import sliced_json
 from kubeletpy_up.storage.history import Change, versioned
 from kubeletpy_up.storage.store import Entry, Key, Store, undo
@@ -155,28 +156,27 @@ RETENTION_SECONDS = 3600.0
 MAX_EVENTS = 5000
 
 
-class EventRetention:
+class EventRetention(Component):
     """Removes old events from a store: neither time nor a busy writer fills it.
 
     It must be notified of the store's changes.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    store: Store
 
     def expire(self, now: float) -> int:
         """Remove what is too old; returns how many. ``now``: Unix seconds."""
         oldest = now - RETENTION_SECONDS
-        expired = [key for key, e in self._store.entries("events") if e.updated < oldest]
+        expired = [key for key, e in self.store.entries("events") if e.updated < oldest]
         for namespace, name in expired:
-            self._store.remove("events", namespace, name)
+            self.store.remove("events", namespace, name)
         return len(expired)
 
     def on_change(self, change: Change) -> None:
         """Make room for a new event: the oldest write is removed first."""
         if change.resource != "events" or change.type != "ADDED":
             return
-        if self._store.count("events") > MAX_EVENTS:
-            pairs = self._store.entries("events")
+        if self.store.count("events") > MAX_EVENTS:
+            pairs = self.store.entries("events")
             namespace, name = min(pairs, key=lambda pair: pair[1].revision)[0]
-            self._store.remove("events", namespace, name)
+            self.store.remove("events", namespace, name)

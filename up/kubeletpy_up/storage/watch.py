@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Component
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.storage.history import Change, versioned
@@ -51,7 +52,7 @@ def transition(selection: Selection, change: Change) -> str | None:
     return "DELETED" if before else None
 
 
-class Subscription:
+class Subscription(Component):
     """One running watch; take its events with :meth:`next` until None, then :meth:`close` it.
 
     Args:
@@ -64,25 +65,16 @@ class Subscription:
         on_close: called once.
     """
 
-    def __init__(
-        self,
-        resource: ResourceInfo,
-        selection: Selection,
-        *,
-        revision: Callable[[], int],
-        convert: Callable[[JSON], JSON] | None = None,
-        bookmarks: bool = False,
-        timeout_seconds: float | None = None,
-        on_close: Callable[[Subscription], None] | None = None,
-    ) -> None:
-        self.resource = resource
-        self._selection = selection
-        self._convert = convert
-        self._revision = revision
-        self._bookmarks = bookmarks
-        self._timeout = timeout_seconds
+    resource: ResourceInfo
+    selection: Selection
+    revision: Callable[[], int]
+    convert: Callable[[JSON], JSON] | None = None
+    bookmarks: bool = False
+    timeout_seconds: float | None = None
+    on_close: Callable[[Subscription], None] | None = None
+
+    def __post_init__(self) -> None:
         self._deadline: float | None = None
-        self._on_close = on_close
         self._queue: deque[WatchEvent] = deque()
         self._limit = QUEUE_LIMIT
         self._wake: asyncio.Future[None] | None = None
@@ -93,7 +85,7 @@ class Subscription:
         """Queue a change of the watched resource, if selected."""
         if self._ended or self._closed:
             return
-        kind = transition(self._selection, change)
+        kind = transition(self.selection, change)
         if kind is None:
             return
         if len(self._queue) >= self._limit:
@@ -112,8 +104,8 @@ class Subscription:
         self._push("ADDED", obj, text)
 
     def _push(self, kind: str, obj: JSON, text: str | None) -> None:
-        if self._convert is not None:
-            obj, text = self._convert(obj), None
+        if self.convert is not None:
+            obj, text = self.convert(obj), None
         self._queue.append(WatchEvent(kind, obj, text))
         self._notify()
 
@@ -129,7 +121,7 @@ class Subscription:
         self._notify()
 
     def _bookmark(self, initial_events_end: bool) -> WatchEvent:
-        metadata: JSON = {"resourceVersion": str(self._revision())}
+        metadata: JSON = {"resourceVersion": str(self.revision())}
         if initial_events_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         obj: JSON = {
@@ -152,8 +144,8 @@ class Subscription:
     async def next(self) -> WatchEvent | None:
         """The next event, or None when the watch is over (closed, timed out, too slow)."""
         loop = asyncio.get_running_loop()
-        if self._deadline is None and self._timeout is not None:
-            self._deadline = loop.time() + self._timeout
+        if self._deadline is None and self.timeout_seconds is not None:
+            self._deadline = loop.time() + self.timeout_seconds
         while True:
             remaining = None if self._deadline is None else self._deadline - loop.time()
             if self._closed or (remaining is not None and remaining <= 0):
@@ -169,7 +161,7 @@ class Subscription:
 
     def _until_bookmark(self, remaining: float | None) -> float | None:
         """Seconds of silence after which a bookmark is due: the last one just before the end."""
-        if not self._bookmarks:
+        if not self.bookmarks:
             return None
         if remaining is None:
             return BOOKMARK_SECONDS
@@ -193,8 +185,8 @@ class Subscription:
             return
         self._closed = True
         self._notify()
-        if self._on_close is not None:
-            self._on_close(self)
+        if self.on_close is not None:
+            self.on_close(self)
 
 
 class Watchers:
