@@ -13,6 +13,7 @@ from kubeletpy_up.controllers.garbage_collector import GarbageCollector
 from kubeletpy_up.controllers.pod_claims import POD_CLAIM, DeviceClaims
 from kubeletpy_up.controllers.pod_devices import FINALIZER, NOT_ALLOCATED
 from kubeletpy_up.controllers.scheduler import Scheduler
+from kubeletpy_up.controllers.service_notices import ServiceNotices
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.kinds.devices import ADMIN_LABEL, CLAIMS, TEMPLATES
 from kubeletpy_up.registry.registry import Registry
@@ -211,3 +212,63 @@ async def test_admin_access_needs_a_label_of_the_namespace() -> None:
     registry.patch(ADMIN, "namespaces", "default", {"metadata": {"labels": {ADMIN_LABEL: "true"}}})
     _claim(registry, "c", spec)
     assert [each["metadata"]["name"] for each in _claims(registry)] == ["c"]
+
+
+# New Services get one Warning event, because nothing serves their address or name.
+
+INSTEAD = (
+    "connect to the addresses of Pods, or join a cluster "
+    '(docs/embedded-api.md, "Kinds of a cluster")'
+)
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+def events_of(registry: Registry) -> list[tuple[str, str, str]]:
+    events = registry.list(ADMIN, "events", "default")["items"]
+    return [(e["type"], e["reason"], e["message"]) for e in events]
+
+
+@pytest.mark.parametrize(
+    ("spec", "begin"),
+    [
+        (
+            {"clusterIP": "10.96.0.9"},
+            "10.96.0.9 is not routed to Pods: this single-node API runs no service proxy; ",
+        ),
+        (
+            {"clusterIP": "None"},
+            "The Service's name is not resolved: this single-node API has no DNS server; ",
+        ),
+        (
+            {"type": "ExternalName", "externalName": "a.example"},
+            "The Service's name is not resolved: this single-node API has no DNS server; ",
+        ),
+    ],
+)
+@on_virtual_time
+async def test_a_new_service_has_one_warning(spec: dict[str, Any], begin: str) -> None:
+    registry = make_registry(clock=LoopClock())
+    controller = ServiceNotices(registry)
+    controller.start()
+    registry.create(ADMIN, "services", service(**spec), "default")
+    await settle()
+    labels = {"metadata": {"labels": {"a": "b"}}}
+    merge = "application/merge-patch+json"
+    registry.patch(ADMIN, "services", "s", labels, "default", patch_type=merge)
+    await settle()
+    assert events_of(registry) == [("Warning", "NotProxied", begin + INSTEAD)]
+    await controller.stop()
+
+
+@on_virtual_time
+async def test_a_restart_does_not_repeat_the_warning() -> None:
+    registry = make_registry(clock=LoopClock())
+    registry.create(ADMIN, "services", service(), "default")
+    controller = ServiceNotices(registry)
+    controller.start()
+    await settle()
+    assert events_of(registry) == []
+    await controller.stop()

@@ -10,6 +10,7 @@ import pytest
 
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.patching import apply, field_sets
+from kubeletpy_up.patching.apply import strategic_merge
 from kubeletpy_up.requests import ADMIN, WriteOptions
 from tests.unit.kubeletpy_up.helpers import make_registry
 
@@ -228,3 +229,29 @@ def test_sets_survive_encoding() -> None:
     again = set(field_sets.paths(field_sets.from_paths(members)))
     assert again == members
     assert ("f:metadata", "f:finalizers", 'v:"f/x"') in members
+
+
+# Strategic merge patches: answers to malformed ones, and kinds without a definition.
+
+
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        ({"spec": {"containers": [{"image": "x"}]}}, 422),
+        ({"spec": {"containers": ["x"]}}, 400),
+        ({"metadata": {"$patch": "explode"}}, 400),
+    ],
+)
+def test_malformed(patch: dict[str, Any], code: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        strategic_merge(POD, {"spec": {"containers": [{"name": "a"}]}}, patch)
+    assert caught.value.code == code
+
+
+def test_lists_are_keyed_by_the_definition() -> None:
+    supplied = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
+    patch = {"spec": {"containers": [{"name": "a", "tty": True}]}}
+    assert strategic_merge(POD, supplied, patch) == {
+        "spec": {"containers": [{"name": "a", "image": "x", "tty": True}, {"name": "b"}]}
+    }
+    assert strategic_merge(None, supplied, patch) == patch

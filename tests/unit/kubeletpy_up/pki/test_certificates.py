@@ -24,7 +24,8 @@ from kubeletpy_up.auth import credentials
 from kubeletpy_up.controllers import csr_controller
 from kubeletpy_up.controllers.csr_controller import CertificateController
 from kubeletpy_up.errors import ApiError
-from kubeletpy_up.pki import csr_rules
+from kubeletpy_up.pki import certificates, csr_rules
+from kubeletpy_up.pki.certificates import SubjectReader
 from kubeletpy_up.pki.csr_rules import REQUESTS
 from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
@@ -32,12 +33,12 @@ from kubeletpy_up.requests import ADMIN, Caller, WriteOptions, node_caller
 from kubeletpy_up.storage.store import Store
 from tests.unit.base.host.requests import HIDDEN
 from tests.unit.base.host.requests import request as strangers_request
+from tests.unit.kubeletpy_up.serving import serving
 
 NODE = request.client_names("n")
 SERVER = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))
 JOINING = Caller("system:bootstrap:abcdef", ("system:bootstrappers", csr_rules.JOINING_GROUP))
 NOW = 1_800_000_000.0
-
 # -- identities ----------------------------------------------------------------------------------
 
 
@@ -385,3 +386,61 @@ async def test_a_stop_waits_for_a_signature_and_stores_none(
     assert signed
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert "certificate" not in registry.get(ADMIN, REQUESTS, "a")["status"]
+
+
+# A node's certificate request is parsed off the event loop, and refused if for another node.
+
+PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+OWN = Names("system:node:n1", ("system:nodes",), ("n1",))
+
+
+def pem(names: Names) -> bytes:
+    return x509.new_request(x509.new_key(), names)
+
+
+async def test_while_a_request_is_parsed_others_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    reading, answered = threading.Event(), threading.Event()
+
+    def slow(text: bytes) -> Names:
+        reading.set()
+        assert answered.wait(10), "nobody was answered meanwhile"
+        return OWN
+
+    monkeypatch.setattr(x509, "read_request", slow)
+    desired = request.request_object(
+        "a", request.SERVING_SIGNER, b"-----BEGIN CERTIFICATE REQUEST-----"
+    )
+    async with serving(tmp_path, tmp_path / "pki") as (_, admin, node):
+        requested = asyncio.ensure_future(node.ask("POST", PATH, desired))
+        await asyncio.to_thread(reading.wait, 10)
+        assert (await admin.ask("GET", "/api/v1/nodes"))[0] == 200
+        answered.set()
+        assert (await requested)[0] == 201
+
+
+async def test_server_answers_a_node_that_requests_another_certificate(tmp_path: Path) -> None:
+    certificates.ensure(tmp_path / "pki", "n1")
+    other = Names("system:node:m", OWN.organizations, OWN.dns_names)
+    async with serving(tmp_path, tmp_path / "pki") as (_, _, node):
+        for name, text, code in (
+            ("mine", pem(OWN), 201),
+            ("other", pem(other), 403),
+            ("junk", b"junk", 403),
+        ):
+            desired = request.request_object(name, request.SERVING_SIGNER, text)
+            assert (await node.ask("POST", PATH, desired))[0] == code, name
+        stranger = request.request_object("junk", request.SERVING_SIGNER, pem(other))
+        elsewhere = {**stranger, "spec": {**stranger["spec"], "signerName": "example.com/any"}}
+        assert (await node.ask("POST", PATH, elsewhere))[0] == 201, "not a signer of nodes"
+        odds: list[object] = [{}, {"spec": 1}, {"spec": {"signerName": []}}, [], 1]
+        for odd in odds:
+            assert (await node.ask("POST", PATH, odd))[0] in (400, 422), odd
+
+
+@pytest.mark.parametrize("text", ["", "%", "====", "\ud800"])
+async def test_unreadable_requests(text: str) -> None:
+    spec = {"signerName": request.CLIENT_SIGNER, "request": text}
+    assert await SubjectReader().common_name({"spec": spec}) is None

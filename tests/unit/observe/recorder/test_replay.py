@@ -397,3 +397,22 @@ async def test_after_a_failed_write_a_new_file_is_complete(
     kinds = [json.loads(line)["k"] for line in read_lines([newest])]
     assert kinds == ["head", "shared", "shared", "plan"]
     assert not replay(read_lines([newest])).problems
+
+
+# Recordings of real nodes, in tests/recorded: this version decides as the recorded one did.
+
+RECORDED = sorted((Path(__file__).parents[3] / "recorded").glob("*.jsonl.gz"))
+
+
+def test_there_are_some() -> None:
+    assert RECORDED
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.name)
+def test_it_is_decided_in_the_same_way(file: Path) -> None:
+    with gzip.open(file) as lines:
+        found = replay(lines)
+    assert not found.problems
+    assert found.decisions
+    different = [moment for story in found.stories.values() for moment in story if moment.now]
+    assert not different, different[0]
