@@ -30,6 +30,7 @@ from kubeletpy.base.host.files import (
     write_private,
     write_whole,
 )
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Lasting
 from kubeletpy.runtime_manager.names import UnsafeName, container_parts, digest, termination_file
 from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord
@@ -249,7 +250,7 @@ STOP_RECORD_FILE = "stop.json"
 MAX_RECORD_BYTES = 4096
 
 
-class StopRecords:
+class StopRecords(Component):
     """Keeps records of the stops that this agent began, and reads those of earlier agents.
 
     Each is a small file in a container's directory. The next agent reads from it how much of the
@@ -257,9 +258,10 @@ class StopRecords:
     that cannot be read or written counts as absent.
     """
 
-    def __init__(self, root_dir: str) -> None:
-        """``root_dir`` is the kubelet's root directory."""
-        self._root = root_dir
+    # The kubelet's root directory.
+    root_dir: str
+
+    def __post_init__(self) -> None:
         self._life = secrets.token_hex(8)
         self._lasting = Lasting()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -310,7 +312,7 @@ class StopRecords:
             }
         )
         try:
-            with made_container_directory(self._root, uid, name) as directory:
+            with made_container_directory(self.root_dir, uid, name) as directory:
                 # containers die with the machine
                 write_whole(directory / STOP_RECORD_FILE, text, mode=0o600, flushed=False)
         except (UnsafeName, OSError) as error:
@@ -321,8 +323,8 @@ class StopRecords:
 
     def _read_record(self, uid: str, name: str) -> StopRecord | None:
         try:
-            path = container_directory(self._root, uid, name) / STOP_RECORD_FILE
-            with os.fdopen(open_file(self._root, os.fspath(path)), "rb") as file:
+            path = container_directory(self.root_dir, uid, name) / STOP_RECORD_FILE
+            with os.fdopen(open_file(self.root_dir, os.fspath(path)), "rb") as file:
                 data = file.read(MAX_RECORD_BYTES + 1)
         except FileNotFoundError:
             return None

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from kubeletpy.base.clock import Clock, SteadyClock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_all, run_together
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
@@ -67,45 +68,33 @@ REMOVE_CONTAINER_ERROR = "RemoveContainerError"
 CRASH_LOOP = "CrashLoopBackOff"
 
 
-class Executor:
+class Executor(Component):
     """Has the plan of each sync computed, and carries it out with the parts that do its steps."""
 
-    def __init__(
-        self,
-        killer: Killer,
-        remover: Remover,
-        sandboxes: SandboxMaker,
-        resizer: Resizer,
-        starter: ContainerStarter,
-        *,
-        mutations: Mutations,
-        in_effect: ResourcesInEffect,
-        crash_loops: CrashLoopBackoff,
-        source: StatusSource,
-        recorder: EventRecorder,
-        clock: Clock,
-        life: SteadyClock,
-        metrics: PodStartMetrics,
-        plan_log: Callable[[PlanInputs, PodActions], None] | None,
-    ) -> None:
-        """``plan_log`` is called with the inputs of each plan and the plan, for replays."""
-        self._mutations, self._in_effect, self._plan_log = mutations, in_effect, plan_log
-        self._killer = killer
-        self._remover = remover
-        self._sandboxes = sandboxes
-        self._starter = starter
-        self._crash_loops = crash_loops
-        self._source = source
-        self._recorder = recorder
-        self._clock, self._life = clock, life
-        self._metrics = metrics
+    killer: Killer
+    remover: Remover
+    sandboxes: SandboxMaker
+    resizer: Resizer
+    starter: ContainerStarter
+    mutations: Mutations
+    in_effect: ResourcesInEffect
+    crash_loops: CrashLoopBackoff
+    source: StatusSource
+    recorder: EventRecorder
+    clock: Clock
+    life: SteadyClock
+    metrics: PodStartMetrics
+    # Called with the inputs of each plan and the plan, for replays.
+    plan_log: Callable[[PlanInputs, PodActions], None] | None
+
+    def __post_init__(self) -> None:
         self._steps: tuple[Callable[[SyncRun], Awaitable[None]], ...] = (
             self._kill_pod,
             self._kill_containers,
             self._reset_containers,
             self._prune_init_containers,
             self._create_sandbox,
-            resizer.resize,
+            self.resizer.resize,
             self._start_ephemeral_containers,
             self._start_init_containers,
             self._start_regular_containers,
@@ -113,13 +102,13 @@ class Executor:
 
     async def sync_pod(self, request: SyncPodRequest) -> PodSyncResult:
         """Compute the plan and carry it out. Never raises for what a pod can cause."""
-        source, pod = self._source, request.pod
+        source, pod = self.source, request.pod
         try:
-            found = await self._mutations.current(request.status, source.read_pod_status)
+            found = await self.mutations.current(request.status, source.read_pod_status)
         except CRIError as error:
             return unreadable(error)
         status = with_reported_ends(pod, found, request.api_status)
-        in_effect = self._in_effect.pod_in_effect(pod, found)
+        in_effect = self.in_effect.pod_in_effect(pod, found)
         restarting = restart_all_active(pod, found)
         plan = compute_pod_actions(
             pod,
@@ -128,9 +117,9 @@ class Executor:
             all_containers_restarting=restarting,
             in_effect=in_effect,
         )
-        if self._plan_log is not None:
-            self._plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)
-        self._in_effect.note(pod, plan.resize)
+        if self.plan_log is not None:
+            self.plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)
+        self.in_effect.note(pod, plan.resize)
         if plan.nothing_to_do:
             waits = resize_in_progress(pod, found, in_effect)
             return PodSyncResult(
@@ -141,7 +130,7 @@ class Executor:
         run = SyncRun(request, status, plan, StatusDraft(found), plan.sandbox_id, status.ips)
         user_namespaced = plan.create_sandbox and pod.spec.get("hostUsers") is False
         if user_namespaced:
-            self._metrics.started_user_namespaced_pods.inc()
+            self.metrics.started_user_namespaced_pods.inc()
         request.on_plan(plan.decisions)
         await self._carry_out(run)
         certain = run.sync_error is None and all(one.error is None for one in run.results)
@@ -160,18 +149,18 @@ class Executor:
             resize=resize,
         )
         if user_namespaced and result.failed:
-            self._metrics.started_user_namespaced_pods_errors.inc()
+            self.metrics.started_user_namespaced_pods_errors.inc()
         return result
 
     def intends(self, pod: Pod, status: PodRuntimeStatus, probes: ProbeResults) -> SyncIntent:
         """The actions that :meth:`sync_pod` would take; changes nothing, and reads no cgroup."""
-        return sync_intent(pod, status, probes, self._in_effect.recorded(pod))
+        return sync_intent(pod, status, probes, self.in_effect.recorded(pod))
 
     def _resized(self, run: SyncRun, after: PodRuntimeStatus) -> ResizeOutcome | None:
         planned = not run.plan.resize.empty
         if planned:
-            self._in_effect.resized(run.pod.uid, worked=run.resize_done)
-        differs = resize_in_progress(run.pod, after, self._in_effect.pod_in_effect(run.pod, after))
+            self.in_effect.resized(run.pod.uid, worked=run.resize_done)
+        differs = resize_in_progress(run.pod, after, self.in_effect.pod_in_effect(run.pod, after))
         if not planned and not differs:
             return None
         return ResizeOutcome(
@@ -194,7 +183,7 @@ class Executor:
         """Stop the whole pod when its sandbox must be replaced; init containers then start over."""
         plan = run.plan
         if plan.replaces_sandbox:
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(run.pod),
                 NORMAL,
                 Reason.SANDBOX_CHANGED,
@@ -202,21 +191,21 @@ class Executor:
             )
         if not plan.kill_pod:
             return
-        results = await self._killer.stop_pod(
+        results = await self.killer.stop_pod(
             run.pod, run.status, None, run.draft, plan.kill_pod_reason
         )
         run.results += results
         if any(result.error is not None for result in results):
             raise StopSync
         if plan.create_sandbox:
-            await self._remover.ended_init_containers(run, keep=0)
+            await self.remover.ended_init_containers(run, keep=0)
 
     async def _kill_containers(self, run: SyncRun) -> None:
         """Stop single containers in parallel."""
         victims = run.plan.containers_to_kill
         errors = await run_all(
             *(
-                self._killer.kill_container(
+                self.killer.kill_container(
                     run.pod, victim.name, victim.id, message=victim.message, reason=victim.reason
                 )
                 for victim in victims
@@ -234,12 +223,12 @@ class Executor:
         for reset in run.plan.containers_to_reset:
             error = None
             if reset.kill:
-                error = await self._killer.kill_container(
+                error = await self.killer.kill_container(
                     run.pod, reset.name, reset.id, message="killing", override=0
                 )
             if error is None:
                 try:
-                    await self._remover.container(reset.id, keep_logs=True)
+                    await self.remover.container(reset.id, keep_logs=True)
                     run.draft.removed(reset.id)
                 except CRIError as failure:
                     error = StartError(REMOVE_CONTAINER_ERROR, str(failure))
@@ -249,7 +238,7 @@ class Executor:
 
     async def _prune_init_containers(self, run: SyncRun) -> None:
         """Keep only the newest ended record of each init container: retries would pile up."""
-        await self._remover.ended_init_containers(run, keep=1)
+        await self.remover.ended_init_containers(run, keep=1)
 
     async def _create_sandbox(self, run: SyncRun) -> None:
         """Make the sandbox that the plan contains, or use the config of the existing one."""
@@ -259,20 +248,20 @@ class Executor:
         groups = await _sandbox_groups(run)
         if not plan.create_sandbox:
             try:
-                run.sandbox_config = self._sandboxes.config(pod, plan.attempt, groups, exists=True)
+                run.sandbox_config = self.sandboxes.config(pod, plan.attempt, groups, exists=True)
             except SandboxFailed as failure:
                 run.sync_error = failure.error
                 raise StopSync from failure
             return
-        self._metrics.started_pods.inc()
+        self.metrics.started_pods.inc()
         try:
-            sandbox = await self._sandboxes.create(
+            sandbox = await self.sandboxes.create(
                 pod, plan.attempt, groups, run.request.is_terminating
             )
         except SandboxFailed as failure:
             if run.request.is_terminating():
                 raise StopSync from failure  # the pod's end is the cause
-            self._metrics.started_pods_errors.inc()
+            self.metrics.started_pods_errors.inc()
             self._pod_warning(
                 run,
                 Reason.FAILED_CREATE_POD_SANDBOX,
@@ -293,7 +282,7 @@ class Executor:
         if not pod.host_network:
             run.pod_ips = sandbox.status.ips
         if run.request.on_sandbox_ready is not None:
-            run.request.on_sandbox_ready(run.draft.now(self._source.now()))
+            run.request.on_sandbox_ready(run.draft.now(self.source.now()))
 
     async def _start_ephemeral_containers(self, run: SyncRun) -> None:
         """Start ephemeral containers; a failure does not hold anything up."""
@@ -328,20 +317,20 @@ class Executor:
         if run.request.is_terminating():
             turn.created.set()
             return False
-        now, offset = self._life.now(), self._life.offset()
-        held = self._crash_loops.admit(run.pod, action.container, run.status, now, offset)
+        now, offset = self.life.now(), self.life.offset()
+        held = self.crash_loops.admit(run.pod, action.container, run.status, now, offset)
         if held is not None:
             turn.created.set()
-            self._recorder.event(run.reference(action), WARNING, Reason.BACK_OFF, held.event)
+            self.recorder.event(run.reference(action), WARNING, Reason.BACK_OFF, held.event)
             run.retry(held.due_at)
-            note(TraceCall.BACK_OFF, action.name, lasts=held.due_at - self._clock.now())
+            note(TraceCall.BACK_OFF, action.name, lasts=held.due_at - self.clock.now())
             _started(run, action, StartError(CRASH_LOOP, held.message, held.due_at))
             return False
-        self._metrics.started_containers.labels(action.kind).inc()
+        self.metrics.started_containers.labels(action.kind).inc()
         try:
-            await self._starter.start(run, action, turn)
+            await self.starter.start(run, action, turn)
         except StartFailed as failure:
-            self._metrics.started_containers_errors.labels(action.kind, failure.error.code).inc()
+            self.metrics.started_containers_errors.labels(action.kind, failure.error.code).inc()
             run.retry(failure.retry_at)
             _started(run, action, failure.error)
             logger.info(
@@ -360,7 +349,7 @@ class Executor:
         return True
 
     def _pod_warning(self, run: SyncRun, reason: Reason, message: str) -> None:
-        self._recorder.event(pod_reference(run.pod), WARNING, reason, message)
+        self.recorder.event(pod_reference(run.pod), WARNING, reason, message)
 
 
 def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock, SteadyClock, steady_now
 from kubeletpy.base.host.files import remove_tree
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.remote.errors import CRIError, FailedPrecondition, NotFound
@@ -38,20 +38,13 @@ logger = logging.getLogger(__name__)
 _ENDED = (ContainerState.EXITED, ContainerState.UNKNOWN)
 
 
-class Remover:
+class Remover(Component):
     """Removes records of dead containers and sandboxes."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        mutations: Mutations,
-        settings: RuntimeSettings,
-        root_dir: str,
-    ) -> None:
-        self._runtime = runtime
-        self._mutations = mutations
-        self._settings = settings
-        self._root_dir = root_dir
+    runtime: RuntimeService
+    mutations: Mutations
+    settings: RuntimeSettings
+    root_dir: str
 
     async def container(self, container_id: str, *, keep_logs: bool = False) -> None:
         """Remove a dead container with its log, its links and its termination file.
@@ -60,7 +53,7 @@ class Remover:
             CRIError: it could not be removed; FailedPrecondition when it is running.
         """
         try:
-            status = (await self._runtime.container_status(container_id)).status
+            status = (await self.runtime.container_status(container_id)).status
         except NotFound:
             return
         if status.state == cri.CONTAINER_RUNNING:
@@ -69,18 +62,16 @@ class Remover:
             )
         owner = read_labels(status.labels)
         with contextlib.suppress(NotFound):
-            await self._mutations.finish(
-                owner.pod_uid, self._runtime.remove_container(container_id)
-            )
+            await self.mutations.finish(owner.pod_uid, self.runtime.remove_container(container_id))
         for mount in status.mounts:
             remove_termination_file(
-                self._root_dir, owner.pod_uid, owner.container_name, mount.host_path
+                self.root_dir, owner.pod_uid, owner.container_name, mount.host_path
             )
         if keep_logs:
             return
         try:
             link = log_link(
-                self._settings.container_logs_dir,
+                self.settings.container_logs_dir,
                 owner.pod_name,
                 owner.pod_namespace,
                 owner.container_name,
@@ -88,7 +79,7 @@ class Remover:
             )
         except UnsafeName:
             link = ""
-        remove_logs(self._settings.pod_logs_dir, status.log_path, link)
+        remove_logs(self.settings.pod_logs_dir, status.log_path, link)
 
     async def sandbox(self, sandbox_id: str, pod_uid: str) -> None:
         """Stop a sandbox, which frees its network, and remove it.
@@ -97,7 +88,7 @@ class Remover:
             CRIError: it could not be stopped or removed.
         """
         with contextlib.suppress(NotFound):
-            await self._mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
+            await self.mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
 
     async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
         """Keep only the newest ``keep`` ended records of each init container.
@@ -136,8 +127,8 @@ class Remover:
             run.draft.removed(container_id)
 
     async def _stop_and_remove(self, sandbox_id: str) -> None:
-        await self._runtime.stop_pod_sandbox(sandbox_id)
-        await self._runtime.remove_pod_sandbox(sandbox_id)
+        await self.runtime.stop_pod_sandbox(sandbox_id)
+        await self.runtime.remove_pod_sandbox(sandbox_id)
 
 
 class _Listed(Struct, frozen=True):
@@ -154,39 +145,24 @@ class _Listed(Struct, frozen=True):
         return cls(entry.id, entry.pod_sandbox_id, uid, entry.state == cri.CONTAINER_EXITED)
 
 
-class ContainerGarbageCollector:
+class ContainerGarbageCollector(Component):
     """Runs one round at a time, as called by the agent's timer."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        mutations: Mutations,
-        killer: Killer,
-        remover: Remover,
-        policy: gc_selection.GCPolicy,
-        *,
-        own_starts: OwnStarts,
-        in_effect: ResourcesInEffect,
-        crash_loops: CrashLoopBackoff,
-        settings: RuntimeSettings,
-        clock: Clock,
-        life: SteadyClock,
-    ) -> None:
-        """``in_effect`` and ``crash_loops`` forget what has been removed.
+    runtime: RuntimeService
+    mutations: Mutations
+    killer: Killer
+    remover: Remover
+    policy: gc_selection.GCPolicy
+    own_starts: OwnStarts
+    # Forgets the pods that have been removed.
+    in_effect: ResourcesInEffect
+    # Forgets the containers that have been removed; counts by ``life``.
+    crash_loops: CrashLoopBackoff
+    settings: RuntimeSettings
+    clock: Clock
+    life: SteadyClock
 
-        ``crash_loops`` count by ``life``.
-        """
-        self._runtime = runtime
-        self._mutations = mutations
-        self._killer = killer
-        self._remover = remover
-        self._policy = policy
-        self._own_starts = own_starts
-        self._in_effect = in_effect
-        self._crash_loops = crash_loops
-        self._settings = settings
-        self._clock = clock
-        self._life = life
+    def __post_init__(self) -> None:
         self._listed_at: dict[str, float] = {}
         """When containers were listed first, by id: seconds of the event loop's clock."""
 
@@ -206,16 +182,16 @@ class ContainerGarbageCollector:
             CRIError: the runtime could not list what it has. A record that cannot be removed is
                 logged and left for the next round.
         """
-        self._crash_loops.collect(self._life.now())
+        self.crash_loops.collect(self.life.now())
         containers, ended = await self._listed()
         dead = await self._without_abandoned(ended)
         going = gc_selection.containers_to_remove(
-            dead, self._policy, removable, all_sources_ready=all_sources_ready, reported=reported
+            dead, self.policy, removable, all_sources_ready=all_sources_ready, reported=reported
         )
         del dead, ended
         removed = await self._remove_containers(going)
         left = [container for container in containers if container.id not in removed]
-        sandboxes = await self._runtime.list_pod_sandbox()
+        sandboxes = await self.runtime.list_pod_sandbox()
         in_use = frozenset(container.sandbox_id for container in left)
         known = {container.pod_uid for container in left}
         known |= {sandbox.labels.get(POD_UID, "") for sandbox in sandboxes}
@@ -223,26 +199,26 @@ class ContainerGarbageCollector:
         del sandboxes  # a removal may take minutes: no answer of the runtime is held meanwhile
         for sandbox_id, uid in unneeded:
             try:
-                await self._remover.sandbox(sandbox_id, uid)
+                await self.remover.sandbox(sandbox_id, uid)
             except CRIError as error:
                 _not_removed("sandbox", sandbox_id, error)
         await self._remove_files(left, removable, all_sources_ready)
-        self._mutations.forget_except(known)
-        self._in_effect.forget_except(known)
+        self.mutations.forget_except(known)
+        self.in_effect.forget_except(known)
         return len(removed)
 
     async def has_containers(self, uid: str) -> bool:
         """Whether the runtime has any container of a pod, dead or alive. Raises CRIError."""
         chosen = cri.ContainerFilter(label_selector={POD_UID: uid})
-        return bool(await self._runtime.list_containers(chosen))
+        return bool(await self.runtime.list_containers(chosen))
 
     async def _listed(self) -> tuple[list[_Listed], list[gc_selection.DeadContainer]]:
         """All containers, and those that do not run; none holds the runtime's answer."""
-        containers = await self._runtime.list_containers()
+        containers = await self.runtime.list_containers()
         now = steady_now()
         self._listed_at = {c.id: self._listed_at.get(c.id, now) for c in containers}
         known_for = {each: now - at for each, at in self._listed_at.items()}
-        dead = gc_selection.dead_containers(containers, self._policy, self._clock.now(), known_for)
+        dead = gc_selection.dead_containers(containers, self.policy, self.clock.now(), known_for)
         return [_Listed.from_cri(container) for container in containers], dead
 
     async def _remove_containers(self, going: Sequence[gc_selection.DeadContainer]) -> set[str]:
@@ -251,7 +227,7 @@ class ContainerGarbageCollector:
             try:
                 if container.unknown:
                     await self._stop(container)
-                await self._remover.container(container.id)
+                await self.remover.container(container.id)
             except CRIError as error:
                 _not_removed("container", container.id, error)
             else:
@@ -277,16 +253,16 @@ class ContainerGarbageCollector:
 
     async def _is_abandoned(self, container_id: str) -> bool:
         try:
-            status = (await self._runtime.container_status(container_id)).status
+            status = (await self.runtime.container_status(container_id)).status
         except CRIError as error:
             logger.debug("container not inspected", extra={"error": str(error)})
             return False
-        return self._own_starts.is_abandoned(status)
+        return self.own_starts.is_abandoned(status)
 
     async def _stop(self, container: gc_selection.DeadContainer) -> None:
         record = ContainerStatus(container.id, container.name, ContainerState.UNKNOWN)
         status = PodRuntimeStatus(container.pod_uid, "", "", containers=(record,))
-        await self._killer.stop_pod(None, status, None, StatusDraft(status))
+        await self.killer.stop_pod(None, status, None, StatusDraft(status))
 
     async def _remove_files(
         self,
@@ -296,13 +272,13 @@ class ContainerGarbageCollector:
     ) -> None:
         live = [container.id for container in containers if not container.exited]
         if all_sources_ready:
-            root = Path(self._settings.pod_logs_dir)
+            root = Path(self.settings.pod_logs_dir)
             names = await asyncio.to_thread(_directories, root)
             for name in gc_selection.log_directories_to_remove(names, removable):
                 with contextlib.suppress(OSError):
                     await asyncio.to_thread(remove_tree, str(root / name))
-        links_root = Path(self._settings.container_logs_dir)
-        dangling = await asyncio.to_thread(_dangling_links, links_root, self._settings.pod_logs_dir)
+        links_root = Path(self.settings.container_logs_dir)
+        dangling = await asyncio.to_thread(_dangling_links, links_root, self.settings.pod_logs_dir)
         going = gc_selection.dead_links_to_remove(dangling, live)
         await asyncio.to_thread(_unlink_all, links_root, going)
 

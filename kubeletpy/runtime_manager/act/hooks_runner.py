@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import HookMetrics
@@ -33,26 +33,19 @@ MAX_REPORTED = 1024
 """Maximum characters of a command or path in a message."""
 
 
-class LifecycleHookRunner:
+class LifecycleHookRunner(Component):
     """Runs the hooks of containers."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        recorder: EventRecorder,
-        metrics: HookMetrics,
-        node_ips: Sequence[str] = (),
-        version: KubernetesVersion = NEWEST,
-    ) -> None:
-        """``node_ips`` are those of pods on the host's network; they may change meanwhile.
+    runtime: RuntimeService
+    recorder: EventRecorder
+    metrics: HookMetrics
+    # Those of pods on the host's network; they may change meanwhile.
+    node_ips: Sequence[str] = ()
+    # In the User-Agent of hooks.
+    version: KubernetesVersion = NEWEST
 
-        ``version``: in the User-Agent of hooks.
-        """
-        self._agent = f"kube-lifecycle/{version}"
-        self._runtime = runtime
-        self._recorder = recorder
-        self._metrics = metrics
-        self._node_ips = node_ips
+    def __post_init__(self) -> None:
+        self._agent = f"kube-lifecycle/{self.version}"
         self._resolver = Resolver()
 
     async def post_start(self, pod: Pod, container: api.Container, container_id: str) -> None:
@@ -113,7 +106,7 @@ class LifecycleHookRunner:
             raise HookFailed(message) from error
 
     async def _command(self, container_id: str, command: list[str]) -> None:
-        reply = await run_command(self._runtime, container_id, command, 0)
+        reply = await run_command(self.runtime, container_id, command, 0)
         if reply.answer is not HandlerResult.SUCCESS:
             ended = "did not end" if reply.exit_code is None else f"exited with {reply.exit_code}"
             raise HandlerError(f"command '{_reported(command)}' {ended}, message: {reply.output!r}")
@@ -125,7 +118,7 @@ class LifecycleHookRunner:
         try:
             await asyncio.sleep(seconds)
         except asyncio.CancelledError:
-            self._metrics.sleeps_cut_short.inc()
+            self.metrics.sleeps_cut_short.inc()
             raise
 
     async def _http_get(
@@ -137,7 +130,7 @@ class LifecycleHookRunner:
     ) -> None:
         """Send a GET request: any status code is fine, only the lack of an answer is a failure."""
         if ports is None:
-            status = (await self._runtime.container_status(container_id)).status
+            status = (await self.runtime.container_status(container_id)).status
             ports = read_container_annotations(status.annotations).ports
         ip = "" if action.get("host") else await self._pod_ip(container_id)
         request = request_for(action, ports, ip, self._agent)
@@ -152,10 +145,10 @@ class LifecycleHookRunner:
             header for header in request.headers if header[0].lower() != "authorization"
         )
         await actions.get(self._resolver, replace(request, tls=False, headers=headers))
-        self._metrics.http_fallbacks.inc()
+        self.metrics.http_fallbacks.inc()
         if pod is not None:
             where = host_port(request.host, request.port)
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(pod),
                 WARNING,
                 Reason.LIFECYCLE_HTTP_FALLBACK,
@@ -165,15 +158,15 @@ class LifecycleHookRunner:
 
     async def _pod_ip(self, container_id: str) -> str:
         """The pod's first address, from the runtime. Raises HandlerError, CRIError."""
-        listed = await self._runtime.list_containers(cri.ContainerFilter(id=container_id))
+        listed = await self.runtime.list_containers(cri.ContainerFilter(id=container_id))
         found = next((each for each in listed if each.id == container_id), None)
         if found is None:
             raise NotFound("ListContainers", "no such container", target=container_id)
-        status = (await self._runtime.pod_sandbox_status(found.pod_sandbox_id)).status
+        status = (await self.runtime.pod_sandbox_status(found.pod_sandbox_id)).status
         if status.network.ip:
             return status.network.ip
         if status.linux.namespaces.options.network == cri.NODE:
-            return next(iter(self._node_ips), LOOPBACK)
+            return next(iter(self.node_ips), LOOPBACK)
         raise HandlerError("failed to find networking container: the sandbox has no IP address")
 
 

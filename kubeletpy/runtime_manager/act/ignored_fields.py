@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 
+from kubeletpy.base.structs import Component
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
@@ -25,15 +26,16 @@ NO_PARTS = (
 logger = logging.getLogger(__name__)
 
 
-class IgnoredFields:
+class IgnoredFields(Component):
     """Remembers the results of its trials: make a new one when the runtime was unavailable.
 
     The creation of a trial container causes a runtime event, and thereby a sync of its pod. A trial
     in each attempt to start a container would cause the next attempt at once.
     """
 
-    def __init__(self, runtime: RuntimeService) -> None:
-        self._runtime = runtime
+    runtime: RuntimeService
+
+    def __post_init__(self) -> None:
         self._seen: dict[str, bool] = {}
 
     async def why(
@@ -66,14 +68,14 @@ class IgnoredFields:
         if what in self._seen:
             return self._seen[what]
         try:
-            made = await self._runtime.create_container(sandbox_id, trial, sandbox_config)
+            made = await self.runtime.create_container(sandbox_id, trial, sandbox_config)
         except CRIError as error:
             if absent in error.details:
                 self._seen[what] = True
             return True  # else something else is wrong: the real container fails with the reason
         self._seen[what] = False
         try:
-            await self._runtime.remove_container(made)
+            await self.runtime.remove_container(made)
         except CRIError as error:
             logger.warning(
                 "container of a trial not removed; it goes with its pod's sandbox",

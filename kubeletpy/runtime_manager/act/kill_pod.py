@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import run_all
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
@@ -47,21 +47,20 @@ logger = logging.getLogger(__name__)
 KILL_SANDBOX_ERROR = "KillPodSandboxError"
 
 
-class SandboxStopper:
+class SandboxStopper(Component):
     """Stops the sandboxes of pods, one by one: StopPodSandbox."""
 
-    def __init__(self, runtime: RuntimeService, mutations: Mutations, slots: StopSlots) -> None:
-        self._runtime = runtime
-        self._mutations = mutations
-        self._slots = slots
+    runtime: RuntimeService
+    mutations: Mutations
+    slots: StopSlots
 
     async def stop(self, uid: str, sandbox_id: str, draft: StatusDraft, reason: str) -> SyncResult:
         """Stop a sandbox of the pod ``uid``; recorded in ``draft``."""
         error = None
         try:
-            async with self._slots.stopping(StopKind.SANDBOX):
+            async with self.slots.stopping(StopKind.SANDBOX):
                 with span(TraceCall.STOP_POD_SANDBOX, sandbox_id[:13], milestone=True):
-                    await self._mutations.finish(uid, self._runtime.stop_pod_sandbox(sandbox_id))
+                    await self.mutations.finish(uid, self.runtime.stop_pod_sandbox(sandbox_id))
         except NotFound:
             logger.debug("sandbox no longer exists", extra={"sandbox_id": sandbox_id})
         except CRIError as failure:
@@ -78,25 +77,15 @@ class SandboxStopper:
 _STOPPABLE = (ContainerState.RUNNING, ContainerState.CREATED, ContainerState.UNKNOWN)
 
 
-class Killer:
+class Killer(Component):
     """Stops containers and pods."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        source: StatusSource,
-        mutations: Mutations,
-        containers: ContainerStopper,
-        sandboxes: SandboxStopper,
-        *,
-        root_dir: str,
-    ) -> None:
-        self._runtime = runtime
-        self._source = source
-        self._mutations = mutations
-        self._containers = containers
-        self._sandboxes = sandboxes
-        self._root_dir = root_dir
+    runtime: RuntimeService
+    source: StatusSource
+    mutations: Mutations
+    containers: ContainerStopper
+    sandboxes: SandboxStopper
+    root_dir: str
 
     async def kill_container(
         self,
@@ -110,7 +99,7 @@ class Killer:
     ) -> StartError | None:
         """Stop one container of a pod that keeps running. None: it has stopped."""
         found = victim(pod, name, container_id, reason)
-        return await self._containers.stop(found, message, override)
+        return await self.containers.stop(found, message, override)
 
     async def kill_pod(
         self,
@@ -130,13 +119,13 @@ class Killer:
             on_stopped: called with how the containers ended while the sandboxes are being stopped.
         """
         try:
-            status = await self._mutations.current(status, self._source.read_pod_status)
+            status = await self.mutations.current(status, self.source.read_pod_status)
         except CRIError as error:
             return unreadable(error)
         draft = StatusDraft(status)
         results = await self.stop_pod(pod, status, grace_override, draft, on_stopped=on_stopped)
         certain = all(result.error is None for result in results)
-        after, read_error = await draft.read_back(self._source, certain=certain)
+        after, read_error = await draft.read_back(self.source, certain=certain)
         if after is not None and not after.ips:
             after = replace(after, ips=status.ips)
         return PodSyncResult(results=tuple(results), sync_error=read_error, status=after)
@@ -172,7 +161,7 @@ class Killer:
         report = [self._report_stopped(draft, on_stopped)] if stopped else []
         ends = await run_all(
             *(
-                self._sandboxes.stop(status.uid, sandbox.id, draft, reason)
+                self.sandboxes.stop(status.uid, sandbox.id, draft, reason)
                 for sandbox in status.sandboxes
             ),
             *report,
@@ -181,7 +170,7 @@ class Killer:
 
     async def _report_stopped(self, draft: StatusDraft, on_stopped: OnStopped | None) -> None:
         try:
-            status = await draft.finished(self._source)
+            status = await draft.finished(self.source)
         except CRIError as error:
             logger.debug("exited containers could not be inspected", extra={"error": str(error)})
             return
@@ -210,14 +199,14 @@ class Killer:
             error = StartError(KILL_CONTAINER_ERROR, str(failure))
             return SyncResult(SyncAction.KILL_CONTAINER, target.name, error, why)
         message = f"Stopping container {target.name}"
-        failed = await self._containers.stop(found, message, override, order)
+        failed = await self.containers.stop(found, message, override, order)
         return SyncResult(SyncAction.KILL_CONTAINER, target.name, failed, why)
 
     async def _victim_without_pod(
         self, status: PodRuntimeStatus, target: ContainerStatus
     ) -> Victim:
         """Take the inputs of a stop from the container's annotations: its spec was removed."""
-        answer = await self._runtime.container_status(target.id)
+        answer = await self.runtime.container_status(target.id)
         remembered = read_container_annotations(answer.status.annotations)
         pre_stop = remembered.pre_stop
         if pre_stop is None and remembered.kept_pre_stop:
@@ -244,7 +233,7 @@ class Killer:
     ) -> api.LifecycleHandler | None:
         """The preStop hook that was too large for an annotation; None when its file is absent."""
         try:
-            return await asyncio.to_thread(kept_hook, self._root_dir, status.uid, target.name, name)
+            return await asyncio.to_thread(kept_hook, self.root_dir, status.uid, target.name, name)
         except HookLost as error:
             logger.warning(
                 "container is stopped without its preStop hook, which cannot be read",

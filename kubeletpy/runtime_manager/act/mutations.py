@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
@@ -27,12 +28,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Mutations:
+class Mutations(Component):
     """Keeps the changes in flight and the time of the last one, by pod uid."""
 
-    def __init__(self, now: Callable[[], int]) -> None:
-        """``now`` returns nanoseconds of the clock that stamps pod statuses."""
-        self._now = now
+    # Returns nanoseconds of the clock that stamps pod statuses.
+    now: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._under_way: dict[str, set[asyncio.Task[Any]]] = {}
         self._changed_at: dict[str, int] = {}
 
@@ -52,7 +54,7 @@ class Mutations:
         try:
             yield
         finally:
-            self._changed_at[uid] = self._now()
+            self._changed_at[uid] = self.now()
 
     async def current(self, status: PodRuntimeStatus, read: ReadPod) -> PodRuntimeStatus:
         """The status to decide from: the given one, unless its pod was changed since.
@@ -89,7 +91,7 @@ class Mutations:
                 del self._changed_at[uid]
 
     def _ended(self, uid: str, task: asyncio.Task[Any]) -> None:
-        self._changed_at[uid] = self._now()
+        self._changed_at[uid] = self.now()
         tasks = self._under_way.get(uid)
         if tasks is not None:
             tasks.discard(task)
@@ -128,7 +130,7 @@ STOP_WAITS_AT_MOST_S = 2.0
 """Seconds that a container waits for its signal: hundreds of slow stops must not add up."""
 
 
-class Slots:
+class Slots(Component):
     """A limited number of slots for two kinds of work.
 
     More than a few per core only makes all of it later. Work that completes a pod goes first: its
@@ -137,24 +139,20 @@ class Slots:
     the other instead of all at the end. Each kind is served in order of arrival.
     """
 
-    def __init__(
-        self, limit: int, waiting: TraceCall, backlog: Backlog, linger: float = 0.0
-    ) -> None:
-        """Create the slots, all of them free.
+    wait_name: ClassVar[TraceCall]
+    """Name of the wait for a slot in traces."""
+    linger: ClassVar[float] = 0.0
+    """Seconds until a released slot goes to a waiter: whoever released it may need it at once for
+    the next step."""
+    # At least 1; the second kind gets two thirds of them at most.
+    limit: int
+    # Counts the pods that wait for a slot.
+    backlog: Backlog
 
-        Args:
-            limit: at least 1; the second kind gets two thirds of them at most.
-            waiting: what a trace calls the wait for one.
-            backlog: counts the pods that wait for one.
-            linger: seconds until a released slot goes to a waiter: whoever released it may need it
-                at once for the next step.
-        """
-        if limit < 1:
-            raise ValueError(f"a node needs at least one slot, not {limit}")
-        self._limits = (limit, max(1, limit * 2 // 3))
-        self._name = waiting
-        self._backlog = backlog
-        self._linger = linger
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"a node needs at least one slot, not {self.limit}")
+        self._limits = (self.limit, max(1, self.limit * 2 // 3))
         self._held = [0, 0]
         self._waiting: tuple[deque[_Waiter], ...] = (deque(), deque())
 
@@ -194,7 +192,7 @@ class Slots:
         self._waiting[kind].append(waiter)
         timer = None if math.isinf(patience) else loop.call_later(patience, _go_without, waiter)
         try:
-            with span(self._name), self._backlog.waiting():
+            with span(self.wait_name), self.backlog.waiting():
                 return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.result():
@@ -206,8 +204,8 @@ class Slots:
 
     def _release(self, kind: int) -> None:
         self._held[kind] -= 1
-        if self._linger and any(self._waiting):
-            asyncio.get_running_loop().call_later(self._linger, self._wake_waiting)
+        if self.linger and any(self._waiting):
+            asyncio.get_running_loop().call_later(self.linger, self._wake_waiting)
         else:
             self._wake_waiting()
 
@@ -229,9 +227,7 @@ def _go_without(waiter: _Waiter) -> None:
 class StartSlots(Slots):
     """Slots to create something in, by StartKind."""
 
-    def __init__(self, limit: int, backlog: Backlog) -> None:
-        """``limit`` is at least 1."""
-        super().__init__(limit, TraceCall.START_PLACE, backlog)
+    wait_name = TraceCall.START_PLACE
 
 
 class StopSlots(Slots):
@@ -241,9 +237,11 @@ class StopSlots(Slots):
     machine shuts down, a signal that is sent late costs a container part of its grace period.
     """
 
-    def __init__(self, limit: int, backlog: Backlog) -> None:
-        """``limit`` is at least 1."""
-        super().__init__(limit, TraceCall.STOP_PLACE, backlog, HANDOVER_S)
+    wait_name = TraceCall.STOP_PLACE
+    linger = HANDOVER_S
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._hurry = False
 
     def stopping(self, kind: StopKind) -> AbstractAsyncContextManager[None]:

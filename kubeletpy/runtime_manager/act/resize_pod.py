@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
@@ -64,35 +64,21 @@ class ResizeFailed(Exception):
     """A resize could not be carried out; the message is for the pod's conditions and events."""
 
 
-class Resizer:
+class Resizer(Component):
     """Carries out the resizes that the plans of syncs contain."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        mutations: Mutations,
-        records: ActuatedResources,
-        limits: PodCgroupLimits,
-        *,
-        settings: RuntimeSettings,
-        metrics: PodStartMetrics,
-        resize_volume: ResizeVolume,
-        placement: Callable[[Pod, str], Placement],
-    ) -> None:
-        """``records`` has the resources that pods were last given.
-
-        ``limits`` reads and writes the limits of pods' own cgroups. ``resize_volume`` gives a
-        volume in memory another size. ``placement`` returns where a container runs, by its pod and
-        its name.
-        """
-        self.runtime = runtime
-        self.mutations = mutations
-        self.records = records
-        self.limits = limits
-        self.settings = settings
-        self.placement = placement
-        self.resize_volume = resize_volume
-        self._metrics = metrics
+    runtime: RuntimeService
+    mutations: Mutations
+    # The resources that pods were last given.
+    records: ActuatedResources
+    # Reads and writes the limits of pods' own cgroups.
+    limits: PodCgroupLimits
+    settings: RuntimeSettings
+    metrics: PodStartMetrics
+    # Gives a volume in memory another size.
+    resize_volume: ResizeVolume
+    # Where a container runs, by its pod and its name.
+    placement: Callable[[Pod, str], Placement]
 
     async def resize(self, run: SyncRun) -> None:
         """Bring what runs in line with what it should have. A failure does not end the sync."""
@@ -107,26 +93,27 @@ class Resizer:
         except (ResizeFailed, PodLimitsError, CRIError, ValueError) as failure:
             error = StartError(RESIZE_ERROR, str(failure))
             logger.info("resize failed", extra={"pod": run.pod.key, "error": str(failure)})
-        metric = self._metrics.pod_resize_duration
+        metric = self.metrics.pod_resize_duration
         metric.labels("false" if error else "true").observe((loop.time() - started) * 1000)
         run.resize_error = error.message if error is not None else ""
         run.add(SyncAction.RESIZE_POD_IN_PLACE, run.pod.description, error, run.plan.resize.pod)
 
 
-class _Resize:
+class _Resize(Component):
     """One resize in progress."""
 
-    def __init__(self, run: SyncRun, resizer: Resizer) -> None:
-        self._run = run
-        self._by = resizer
+    run: SyncRun
+    resizer: Resizer
+
+    def __post_init__(self) -> None:
         self._current = PodLimits()
 
     async def carry_out(self) -> None:
         """Do all of it. Raises what a failure is."""
-        run, plan = self._run, self._run.plan.resize
-        desired = self._by.limits.requested(run.pod)
+        run, plan = self.run, self.run.plan.resize
+        desired = self.resizer.limits.requested(run.pod)
         if desired is not None:
-            self._current = self._by.limits.current(run.pod)
+            self._current = self.resizer.limits.current(run.pod)
         await self._check_memory(desired)
         for volume in plan.volumes.shrinking:
             await self._finish(partial(self._remount, volume))
@@ -135,11 +122,11 @@ class _Resize:
             await self._finish(partial(self._remount, volume))
         await self._change(ResizableResource.CPU, desired)
         if plan.pod_level is not None:
-            self._by.records.set_pod_level(run.pod.uid, plan.pod_level)
+            self.resizer.records.set_pod_level(run.pod.uid, plan.pod_level)
 
     async def _change(self, resource: ResizableResource, desired: PodLimits | None) -> None:
         """Change one resource of the containers and of the pod."""
-        plan = self._run.plan.resize
+        plan = self.run.plan.resize
         updates = plan.updates(resource)
         steps = None
         if desired is not None and (updates or plan.pod):
@@ -154,33 +141,33 @@ class _Resize:
     # -- volumes -----------------------------------------------------------------------------
 
     async def _remount(self, volume: VolumeUpdate) -> None:
-        pod = self._run.pod
+        pod = self.run.pod
         try:
-            await self._by.resize_volume(pod, volume.name, volume.bytes)
+            await self.resizer.resize_volume(pod, volume.name, volume.bytes)
         except VolumeSizeError as error:
             raise ResizeFailed(f"failed to resize volume {volume.name}: {error}") from error
-        self._by.records.set_volume(pod.uid, volume.name, volume.size)
+        self.resizer.records.set_volume(pod.uid, volume.name, volume.size)
 
     # -- memory in use -----------------------------------------------------------------------
 
     async def _check_memory(self, desired: PodLimits | None) -> None:
         """Refuse what would cause an OOM kill; best effort, the use may grow meanwhile."""
-        run, plan = self._run, self._run.plan.resize
+        run, plan = self.run, self.run.plan.resize
         shrinking = shrinking_containers(plan.memory)
         pod_limit = 0
         if desired is not None and (plan.memory or plan.pod):
             pod_limit = shrinking_pod_memory(self._current, desired)
-        pod_usage = self._by.limits.memory_usage(run.pod) if pod_limit else 0
+        pod_usage = self.resizer.limits.memory_usage(run.pod) if pod_limit else 0
         usages = {name: await self._usage(update) for name, update in shrinking.items()}
         if why := refusal(pod_limit, pod_usage, shrinking, usages):
             raise ResizeFailed(why)
 
     async def _usage(self, update: ContainerUpdate) -> int | None:
         try:
-            stats = await self._by.runtime.container_stats(update.id)
+            stats = await self.resizer.runtime.container_stats(update.id)
         except CRIError as error:
             raise ResizeFailed(
-                f'unable to read memory usage for pod "{self._run.pod.description}": {error}'
+                f'unable to read memory usage for pod "{self.run.pod.description}": {error}'
             ) from error
         memory = stats.memory
         if memory.HasField("usage_bytes"):
@@ -200,23 +187,25 @@ class _Resize:
                 f"(resource={resource}); resize rejected: {error}"
             ) from error
         try:
-            await self._by.limits.write(self._run.pod, step)
+            await self.resizer.limits.write(self.run.pod, step)
         except PodLimitsError:
             try:
                 await self._notify_runtime(self._current)
             except CRIError as error:
                 logger.warning(
                     "the runtime could not be given the pod's old limits again",
-                    extra={"pod": self._run.pod.key, "error": str(error)},
+                    extra={"pod": self.run.pod.key, "error": str(error)},
                 )
             raise
         self._current = after
 
     async def _notify_runtime(self, limits: PodLimits) -> None:
-        run = self._run
-        overhead, resources = sandbox_resources(run.pod, limits, self._by.settings)
+        run = self.run
+        overhead, resources = sandbox_resources(run.pod, limits, self.resizer.settings)
         try:
-            await self._by.runtime.update_pod_sandbox_resources(run.sandbox_id, overhead, resources)
+            await self.resizer.runtime.update_pod_sandbox_resources(
+                run.sandbox_id, overhead, resources
+            )
         except Unimplemented:
             pass  # only the cgroup counts, the runtime's copy is optional
         except CRIError as error:
@@ -227,17 +216,17 @@ class _Resize:
     # -- containers --------------------------------------------------------------------------
 
     async def _update(self, update: ContainerUpdate) -> None:
-        run = self._run
-        known = self._by.records.get(run.pod.uid, update.name)
+        run = self.run
+        known = self.resizer.records.get(run.pod.uid, update.name)
         after = merged(known, update.desired, update.resource)
         container = {**update.container, "resources": after}
         resources = container_resources(
             run.pod,
             container,  # type: ignore[arg-type]
             update.kind,
-            self._by.settings,
+            self.resizer.settings,
         )
-        if self._by.placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
+        if self.resizer.placement(run.pod, update.name).no_cfs_quota and resources.cpu_period:
             resources.cpu_quota = NO_QUOTA
         if known is None and update.resource is ResizableResource.MEMORY:
             # 0 leaves unchanged what is not known here; the next update sets it
@@ -245,10 +234,10 @@ class _Resize:
         record = run.status.by_id(update.id)
         run.draft.touch(update.id, record.sandbox_id if record else run.sandbox_id)
         try:
-            await self._by.runtime.update_container_resources(update.id, resources)
+            await self.resizer.runtime.update_container_resources(update.id, resources)
         except NotFound as error:
             raise ResizeFailed(f"container {update.name} was removed: {error}") from error
-        self._by.records.set(run.pod.uid, update.name, after)
+        self.resizer.records.set(run.pod.uid, update.name, after)
         if update.name not in run.resized:
             run.resized.append(update.name)
 
@@ -257,9 +246,9 @@ class _Resize:
 
         Raises NotDesired: the pod is to end.
         """
-        if self._run.request.is_terminating():
+        if self.run.request.is_terminating():
             raise NotDesired
-        await self._by.mutations.finish(self._run.pod.uid, change())
+        await self.resizer.mutations.finish(self.run.pod.uid, change())
 
 
 # The records of what is in effect
@@ -276,7 +265,7 @@ def record_supplied(records: ActuatedResources, pod: Pod, container: api.Contain
         records.set(pod.uid, container["name"], supplied)
 
 
-class ResourcesInEffect:
+class ResourcesInEffect(Component):
     """Collects the resources that a pod is known to have, for the decisions of one sync.
 
     The limits of a pod's own cgroup are read when the agent first finds the pod running: a
@@ -284,12 +273,11 @@ class ResourcesInEffect:
     Must never change a limit.
     """
 
-    def __init__(
-        self, records: ActuatedResources, limits: PodCgroupLimits, settings: RuntimeSettings
-    ) -> None:
-        self._records = records
-        self._limits = limits
-        self._settings = settings
+    records: ActuatedResources
+    limits: PodCgroupLimits
+    settings: RuntimeSettings
+
+    def __post_init__(self) -> None:
         self._right: set[str] = set()
         """uids of pods whose cgroup has the limits it should have, according to the records."""
 
@@ -304,20 +292,20 @@ class ResourcesInEffect:
     def recorded(self, pod: Pod) -> InEffect:
         """The resources in effect according to the records alone."""
         return InEffect(
-            containers=actuated_containers(self._records, pod),
-            pod_level=self._records.get_pod_level(pod.uid),
-            volumes=self._records.volumes(pod.uid),
-            settings=self._settings,
+            containers=actuated_containers(self.records, pod),
+            pod_level=self.records.get_pod_level(pod.uid),
+            volumes=self.records.volumes(pod.uid),
+            settings=self.settings,
         )
 
     def note(self, pod: Pod, plan: ResizePlan) -> None:
         """Record what a plan found to be in effect without a record."""
         for name, resources in plan.adopted:
-            self._records.set(pod.uid, name, resources)
+            self.records.set(pod.uid, name, resources)
         for name, size in plan.volumes.adopted:
-            self._records.set_volume(pod.uid, name, size)
+            self.records.set_volume(pod.uid, name, size)
         if plan.empty and plan.pod_level is not None:
-            self._records.set_pod_level(pod.uid, plan.pod_level)
+            self.records.set_pod_level(pod.uid, plan.pod_level)
 
     def resized(self, uid: str, worked: bool) -> None:
         """A resize was carried out: only if all of it worked the pod's limits need no check."""
@@ -336,8 +324,8 @@ class ResourcesInEffect:
         if not status.running_containers:
             return ""
         try:
-            desired = self._limits.requested(pod)
-            differs = "" if desired is None else difference(self._limits.current(pod), desired)
+            desired = self.limits.requested(pod)
+            differs = "" if desired is None else difference(self.limits.current(pod), desired)
         except PodLimitsError as error:
             logger.info("limits not known", extra={"pod": pod.key, "why": str(error)})
             differs = ""

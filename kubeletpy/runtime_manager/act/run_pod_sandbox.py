@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.host.errors import cause_of
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
@@ -62,47 +62,25 @@ class SandboxWithConfig(Struct, frozen=True):
     status: SandboxStatus
 
 
-class SandboxMaker:
+class SandboxMaker(Component):
     """Makes the sandboxes of pods, and returns each only once the runtime reports it."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        source: StatusSource,
-        mutations: Mutations,
-        slots: StartSlots,
-        *,
-        recorder: EventRecorder,
-        settings: RuntimeSettings,
-        runtime_handler: Callable[[Pod], Awaitable[str]],
-        cgroup_parent: Callable[[Pod], str],
-        user_namespace: Callable[[Pod], UserNamespaceRange | None],
-        host_dns: Callable[[], ResolverConfig | None],
-        watch: SandboxWatch | None,
-    ) -> None:
-        """Take the functions that supply the parts of a sandbox's config.
-
-        Args:
-            runtime_handler: the CRI handler of a pod's RuntimeClass, "" for the default one; raises
-                SandboxConfigError.
-            cgroup_parent: the pod's cgroup, named as the runtime's cgroup driver does.
-            user_namespace: the ids that a pod is mapped to, or None for the node's own; raises
-                SandboxConfigError.
-            host_dns: reads the host's resolver configuration; None to use none. Raises
-                ResolvConfError.
-            watch: notified of each sandbox, if there is one.
-        """
-        self._runtime = runtime
-        self._source = source
-        self._mutations = mutations
-        self._slots = slots
-        self._recorder = recorder
-        self._settings = settings
-        self._runtime_handler = runtime_handler
-        self._cgroup_parent = cgroup_parent
-        self._user_namespace = user_namespace
-        self._host_dns = host_dns
-        self._watch = watch
+    runtime: RuntimeService
+    source: StatusSource
+    mutations: Mutations
+    slots: StartSlots
+    recorder: EventRecorder
+    settings: RuntimeSettings
+    # The CRI handler of a pod's RuntimeClass, "" for the default one; raises SandboxConfigError.
+    runtime_handler: Callable[[Pod], Awaitable[str]]
+    # The pod's cgroup, named as the runtime's cgroup driver does.
+    cgroup_parent: Callable[[Pod], str]
+    # The ids that a pod is mapped to, or None for the node's own; raises SandboxConfigError.
+    user_namespace: Callable[[Pod], UserNamespaceRange | None]
+    # Reads the host's resolver configuration; None to use none. Raises ResolvConfError.
+    host_dns: Callable[[], ResolverConfig | None]
+    # Notified of each sandbox, if there is one.
+    watch: SandboxWatch | None
 
     def config(
         self, pod: Pod, attempt: int, groups: Sequence[int], *, exists: bool
@@ -118,15 +96,15 @@ class SandboxMaker:
                 needs cannot be used.
         """
         try:
-            dns, warnings = pod_dns(pod, self._settings, self._read_host_dns(pod, exists))
+            dns, warnings = pod_dns(pod, self.settings, self._read_host_dns(pod, exists))
             config = build_pod_sandbox_config(
                 pod,
                 attempt,
-                self._settings,
+                self.settings,
                 dns,
-                cgroup_parent=self._cgroup_parent(pod),
+                cgroup_parent=self.cgroup_parent(pod),
                 extra_groups=groups,
-                userns=self._user_namespace(pod),
+                userns=self.user_namespace(pod),
             )
         except SandboxConfigError as error:
             message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
@@ -134,7 +112,7 @@ class SandboxMaker:
             raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, error) from error
         if not exists:
             for warning in warnings:
-                self._recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
+                self.recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
         return config
 
     def _read_host_dns(self, pod: Pod, exists: bool) -> ResolverConfig | None:
@@ -142,7 +120,7 @@ class SandboxMaker:
         if not needs_host_dns(pod):
             return None
         try:
-            return self._host_dns()
+            return self.host_dns()
         except ResolvConfError:
             if not exists:
                 raise
@@ -160,31 +138,31 @@ class SandboxMaker:
         """
         config = self.config(pod, attempt, groups, exists=False)
         try:
-            handler = await self._runtime_handler(pod)
+            handler = await self.runtime_handler(pod)
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
             message = f'Failed to create sandbox for pod "{pod.description}": {error}'
             note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
             raise SandboxFailed(CREATE_SANDBOX_ERROR, message, error) from error
-        async with self._slots.slot(StartKind.SANDBOX):
+        async with self.slots.slot(StartKind.SANDBOX):
             if is_terminating():
                 raise NotDesired
             try:
                 with span(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
-                    sandbox_id = await self._mutations.finish(
-                        pod.uid, self._runtime.run_pod_sandbox(config, handler)
+                    sandbox_id = await self.mutations.finish(
+                        pod.uid, self.runtime.run_pod_sandbox(config, handler)
                     )
             except CRIError as error:
                 cause = error.details or str(error.code)
-                if self._watch is not None:
-                    self._watch.refused(pod, handler, cause)
+                if self.watch is not None:
+                    self.watch.refused(pod, handler, cause)
                 message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
                 raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
-        if self._watch is not None:
-            await self._watch.made(pod, sandbox_id, handler)
+        if self.watch is not None:
+            await self.watch.made(pod, sandbox_id, handler)
         try:
             with span(TraceCall.POD_SANDBOX_STATUS):
-                status = await self._source.read_sandbox(sandbox_id)
+                status = await self.source.read_sandbox(sandbox_id)
         except CRIError as error:
             raise SandboxUnchecked(error.details or str(error.code)) from error
         return SandboxWithConfig(config, sandbox_from_cri(status))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import cause_of
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.images.policy import ImageError
 from kubeletpy.images.reference import LocalImage
@@ -81,50 +81,30 @@ MOUNT_FAILED = "ImageVolumeMountFailed"
 """Prefix of a runtime's error about an image that is mounted as a volume (CRI errors)."""
 
 
-class ContainerStarter:
+class ContainerStarter(Component):
     """Starts the containers that the plan of a sync contains, one by one."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        images: ImageManager,
-        killer: Killer,
-        mutations: Mutations,
-        slots: StartSlots,
-        *,
-        recorder: EventRecorder,
-        metrics: PodStartMetrics,
-        hooks: LifecycleHookRunner,
-        actuated: ActuatedResources,
-        own_starts: OwnStarts,
-        settings: RuntimeSettings,
-        root_dir: str,
-        providers: Sequence[ContainerProvider],
-        user_namespace: Callable[[Pod], UserNamespaceRange | None],
-    ) -> None:
-        """``providers`` add to containers besides their spec, and are called in this order.
+    runtime: RuntimeService
+    images: ImageManager
+    killer: Killer
+    mutations: Mutations
+    slots: StartSlots
+    recorder: EventRecorder
+    metrics: PodStartMetrics
+    hooks: LifecycleHookRunner
+    # Records what each container is made with.
+    actuated: ActuatedResources
+    # Is notified of the starts that fail.
+    own_starts: OwnStarts
+    settings: RuntimeSettings
+    # The kubelet's root directory.
+    root_dir: str
+    # Add to containers besides their spec, and are called in this order.
+    providers: Sequence[ContainerProvider]
+    # The ids that a pod is mapped to, or None for the node's own; raises ContainerConfigError.
+    user_namespace: Callable[[Pod], UserNamespaceRange | None]
 
-        Args:
-            actuated: records what each container is made with.
-            own_starts: is notified of the starts that fail.
-            root_dir: the kubelet's root directory.
-            user_namespace: the ids that a pod is mapped to, or None for the node's own; raises
-                ContainerConfigError.
-        """
-        self._runtime = runtime
-        self._own_starts = own_starts
-        self._images = images
-        self._killer = killer
-        self._mutations = mutations
-        self._slots = slots
-        self._recorder = recorder
-        self._metrics = metrics
-        self._hooks = hooks
-        self._actuated = actuated
-        self._settings = settings
-        self._root_dir = root_dir
-        self._providers = tuple(providers)
-        self._user_namespace = user_namespace
+    def __post_init__(self) -> None:
         self._ignored_fields: IgnoredFields | None = None
 
     def connection_changed(self, connected: bool) -> None:
@@ -147,15 +127,15 @@ class ContainerStarter:
                 await turn.after.wait()
             # before it takes a slot: a device plugin may keep it waiting
             supplied = await self._gather_additions(run, action, mounts)
-            async with self._slots.slot(StartKind.CONTAINER):
+            async with self.slots.slot(StartKind.CONTAINER):
                 if run.request.is_terminating():
                     raise NotDesired
                 config = await self._config(run, action, image, supplied)
-                container_id = await self._mutations.finish(
+                container_id = await self.mutations.finish(
                     run.pod.uid, self._create_and_start(run, action, config, turn)
                 )
         finally:
-            self._images.release(run.pod, action.name)
+            self.images.release(run.pod, action.name)
             turn.created.set()
         await self._check_stop_signal(run, action, container_id)
         await self._post_start(run, action, container_id)
@@ -184,9 +164,9 @@ class ContainerStarter:
         """Get an image onto the node: the container's, or one that it mounts."""
         if problem := pull_policy_problem(desired):
             message = f"container {action.name} has a malformed field: {problem}"
-            sync_run.fail(self._recorder, run, action, sync_run.CONFIG_ERROR, message)
+            sync_run.fail(self.recorder, run, action, sync_run.CONFIG_ERROR, message)
         try:
-            return await self._images.ensure_image_exists(
+            return await self.images.ensure_image_exists(
                 run.pod,
                 desired,
                 action.kind,
@@ -194,7 +174,7 @@ class ContainerStarter:
                 run.sandbox_config,
             )
         except ImageError as error:
-            self._recorder.event(
+            self.recorder.event(
                 run.reference(action), WARNING, Reason.FAILED, f"Error: {error.code}"
             )
             raise sync_run.StartFailed(
@@ -213,11 +193,11 @@ class ContainerStarter:
             EnvironmentInputs(facts=NodeFacts(pod_ips=run.pod_ips)), mounts
         )
         try:
-            for provider in self._providers:
+            for provider in self.providers:
                 supplied = await provider.provide(run.pod, action.container, run.pod_ips, supplied)
         except (ContainerConfigError, UnsafeName, OSError) as error:
             sync_run.fail(
-                self._recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
+                self.recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
             )
         return supplied
 
@@ -231,11 +211,11 @@ class ContainerStarter:
         pod, container, name = run.pod, action.container, action.name
         try:
             log_directory = container_log_directory(
-                self._settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
+                self.settings.pod_logs_dir, pod.namespace, pod.name, pod.uid, name
             )
             termination_log = ""
             if container.get("terminationMessagePath"):
-                termination_log = create_termination_file(self._root_dir, pod.uid, name)
+                termination_log = create_termination_file(self.root_dir, pod.uid, name)
             inputs = ContainerInputs(
                 restart_count=self._attempt(run, action, log_directory),
                 image_ref=image.ref,
@@ -250,23 +230,23 @@ class ContainerStarter:
                 devices=supplied.devices,
                 cdi_devices=supplied.cdi_devices,
                 placement=supplied.placement,
-                userns=self._user_namespace(pod),
+                userns=self.user_namespace(pod),
             )
             # in a thread: expanding the variables of a large pod may take a while
             config = await asyncio.to_thread(
-                build_container_config, pod, container, action.kind, self._settings, inputs
+                build_container_config, pod, container, action.kind, self.settings, inputs
             )
             config.annotations[CONFIG_HASH] = config_hash(
                 config, action.container.get("terminationMessagePath") or ""
             )
             if KEPT_PRE_STOP in config.annotations:
                 await asyncio.to_thread(
-                    keep_hook, self._root_dir, pod.uid, name, pre_stop_text(container)
+                    keep_hook, self.root_dir, pod.uid, name, pre_stop_text(container)
                 )
             make_log_directory(log_directory)
         except (ContainerConfigError, UnsafeName, OSError) as error:
             sync_run.fail(
-                self._recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
+                self.recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error
             )
         return config
 
@@ -281,7 +261,7 @@ class ContainerStarter:
             logs = log_sizes(log_directory)
             return attempt_by_logs(logs, last_run_reported(run.request.api_status, action.name))
         unstarted = known.state is ContainerState.CREATED
-        uncounted = unstarted and not self._own_starts.has_failed(known.id)
+        uncounted = unstarted and not self.own_starts.has_failed(known.id)
         return known.restart_count + (0 if uncounted else 1)
 
     async def _made_already(
@@ -294,12 +274,12 @@ class ContainerStarter:
         record = run.status.newest(action.name)
         if record is None or record.state is not ContainerState.CREATED:
             return ""
-        if not self._own_starts.may_adopt(record.id):
+        if not self.own_starts.may_adopt(record.id):
             return ""
         if record.sandbox_id not in ("", run.sandbox_id):
             return ""
         try:
-            status = (await self._runtime.container_status(record.id)).status
+            status = (await self.runtime.container_status(record.id)).status
         except CRIError as error:
             logger.debug("container not adopted", extra={"error": str(error)})
             return ""
@@ -317,29 +297,29 @@ class ContainerStarter:
         container_id = await self._made_already(run, action, config)
         adopted = bool(container_id)
         taken = await remove_unstarted(
-            run, action, self._runtime, self._recorder, self._own_starts, but=container_id
+            run, action, self.runtime, self.recorder, self.own_starts, but=container_id
         )
-        record_supplied(self._actuated, run.pod, action.container)
+        record_supplied(self.actuated, run.pod, action.container)
         if not adopted:
             config.metadata.attempt = max(config.metadata.attempt, taken)
             container_id = await self._create(run, action, config)
         run.draft.touch(container_id, run.sandbox_id)
         turn.created.set()
-        self._recorder.event(run.reference(action), NORMAL, Reason.CREATED, "Container created")
+        self.recorder.event(run.reference(action), NORMAL, Reason.CREATED, "Container created")
         if run.request.is_terminating():
             raise NotDesired
         try:
             with span(TraceCall.START_CONTAINER, action.name, milestone=True):
-                await self._runtime.start_container(container_id)
+                await self.runtime.start_container(container_id)
         except CRIError as error:
             if adopted:
-                self._own_starts.refused(container_id)
+                self.own_starts.refused(container_id)
             else:
-                self._own_starts.failed(container_id, error.code)
+                self.own_starts.failed(container_id, error.code)
             text = await asyncio.to_thread(_error_text, error, action, config)
             text = text.replace(container_id, action.name)
-            sync_run.fail(self._recorder, run, action, sync_run.RUN_ERROR, text)
-        self._recorder.event(run.reference(action), NORMAL, Reason.STARTED, "Container started")
+            sync_run.fail(self.recorder, run, action, sync_run.RUN_ERROR, text)
+        self.recorder.event(run.reference(action), NORMAL, Reason.STARTED, "Container started")
         self._link_log(run, config, container_id)
         return container_id
 
@@ -350,16 +330,16 @@ class ContainerStarter:
             await self._check_ignored_fields(run, action, config)
         try:
             with span(TraceCall.CREATE_CONTAINER, action.name, milestone=True):
-                made = await self._runtime.create_container(
+                made = await self.runtime.create_container(
                     run.sandbox_id, config, run.sandbox_config
                 )
         except CRIError as error:
             why = await asyncio.to_thread(_error_text, error, action, config)
-            count_image_volumes(self._metrics, config, why)
+            count_image_volumes(self.metrics, config, why)
             sync_run.fail(
-                self._recorder, run, action, sync_run.CREATE_ERROR, with_image_volumes(config, why)
+                self.recorder, run, action, sync_run.CREATE_ERROR, with_image_volumes(config, why)
             )
-        count_image_volumes(self._metrics, config)
+        count_image_volumes(self.metrics, config)
         return made
 
     async def _check_ignored_fields(
@@ -368,18 +348,18 @@ class ContainerStarter:
         """Refuse a container that the runtime would make without a requested part."""
         from kubeletpy.runtime_manager.act.ignored_fields import IgnoredFields
 
-        self._ignored_fields = self._ignored_fields or IgnoredFields(self._runtime)
+        self._ignored_fields = self._ignored_fields or IgnoredFields(self.runtime)
         why = await self._ignored_fields.why(run.sandbox_id, config, run.sandbox_config)
         if why:
             note(TraceCall.CREATE_CONTAINER, action.name, error=why)
-            sync_run.fail(self._recorder, run, action, sync_run.CREATE_ERROR, why)
+            sync_run.fail(self.recorder, run, action, sync_run.CREATE_ERROR, why)
 
     def _link_log(
         self, run: sync_run.SyncRun, config: cri.ContainerConfig, container_id: str
     ) -> None:
         pod = run.pod
         link = log_link(
-            self._settings.container_logs_dir,
+            self.settings.container_logs_dir,
             pod.name,
             pod.namespace,
             config.metadata.name,
@@ -393,15 +373,15 @@ class ContainerStarter:
         """Report when the container will not get the signal that its spec requests."""
         if not (action.container.get("lifecycle") or {}).get("stopSignal"):
             return
-        enabled, status = self._settings.stop_signals, None
+        enabled, status = self.settings.stop_signals, None
         if enabled:
             try:
-                status = (await self._runtime.container_status(container_id)).status
+                status = (await self.runtime.container_status(container_id)).status
             except CRIError as error:
                 logger.debug("stop signal not checked", extra={"error": str(error)})
                 return
         if why := why_stop_signal_ignored(action.container, status, enabled=enabled):
-            self._recorder.event(run.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why)
+            self.recorder.event(run.reference(action), WARNING, Reason.STOP_SIGNAL_IGNORED, why)
 
     async def _post_start(
         self, run: sync_run.SyncRun, action: StartContainer, container_id: str
@@ -410,16 +390,16 @@ class ContainerStarter:
             return
         try:
             with span(TraceCall.POST_START, action.name, milestone=True):
-                await self._hooks.post_start(run.pod, action.container, container_id)
+                await self.hooks.post_start(run.pod, action.container, container_id)
         except HookFailed as error:
             # The hook's text may contain what events should not show to everyone.
-            self._recorder.event(
+            self.recorder.event(
                 run.reference(action),
                 WARNING,
                 Reason.FAILED_POST_START_HOOK,
                 "PostStartHook failed",
             )
-            await self._killer.kill_container(
+            await self.killer.kill_container(
                 run.pod, action.name, container_id, message="FailedPostStartHook"
             )
             raise sync_run.StartFailed(sync_run.POST_START_ERROR, str(error)) from error

@@ -12,7 +12,7 @@ from collections.abc import Collection, Coroutine
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, pod_reference
@@ -62,25 +62,15 @@ def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) ->
     )
 
 
-class ContainerStopper:
+class ContainerStopper(Component):
     """Stops containers, one by one, and resumes the stops that an earlier agent began."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        mutations: Mutations,
-        slots: StopSlots,
-        recorder: EventRecorder,
-        *,
-        hooks: LifecycleHookRunner,
-        records: StopRecords,
-    ) -> None:
-        self._runtime = runtime
-        self._mutations = mutations
-        self._slots = slots
-        self._recorder = recorder
-        self._hooks = hooks
-        self._records = records
+    runtime: RuntimeService
+    mutations: Mutations
+    slots: StopSlots
+    recorder: EventRecorder
+    hooks: LifecycleHookRunner
+    records: StopRecords
 
     async def stop(
         self,
@@ -95,23 +85,23 @@ class ContainerStopper:
         A stop that an earlier agent began continues with the rest of the grace period, and without
         a second hook.
         """
-        self._recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
+        self.recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override
         if grace <= graces.MINIMUM:
             return await self._stop(victim, victim.pre_stop, grace, order, None)
-        record = await self._records.earlier(victim.pod_uid, victim.name, victim.id)
+        record = await self.records.earlier(victim.pod_uid, victim.name, victim.id)
         deleting = victim.pod is not None and victim.pod.being_deleted
         left = resume_stop(
             record,
             grace=grace,
             deleting=deleting,
             pre_stop=victim.pre_stop,
-            now=self._records.now(),
+            now=self.records.now(),
         )
         if record is None or left.anew:
-            record = self._records.new(victim.id, deleting=deleting)
+            record = self.records.new(victim.id, deleting=deleting)
             if not left.hook:
-                await self._records.write(victim.pod_uid, victim.name, record)
+                await self.records.write(victim.pod_uid, victim.name, record)
         else:
             logger.info(
                 "going on with the stop of a container that an earlier agent began",
@@ -131,7 +121,7 @@ class ContainerStopper:
         if not handler or grace <= 0:
             return await self._end(victim, grace, order)
         await self._note_hook(victim, record, HookState.BEGUN)
-        pre_stop = self._hooks.pre_stop(victim.pod, victim.name, victim.id, handler)
+        pre_stop = self.hooks.pre_stop(victim.pod, victim.name, victim.id, handler)
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)
@@ -145,7 +135,7 @@ class ContainerStopper:
 
     async def _note_hook(self, victim: Victim, record: StopRecord | None, state: HookState) -> None:
         if record is not None:
-            await self._records.write(victim.pod_uid, victim.name, replace(record, hook=state))
+            await self.records.write(victim.pod_uid, victim.name, replace(record, hook=state))
 
     async def _end(self, victim: Victim, grace: int, order: StopOrder | None) -> StartError | None:
         """Stop it when its turn has come, with what is left of its grace period."""
@@ -155,12 +145,12 @@ class ContainerStopper:
             grace = graces.remaining(grace, waited)
         timeout = max(grace, graces.MINIMUM)
         try:
-            async with self._slots.stopping(StopKind.CONTAINER):
+            async with self.slots.stopping(StopKind.CONTAINER):
                 with (
                     span(TraceCall.STOP_CONTAINER, victim.name, limit=timeout, milestone=True),
-                    self._mutations.changing(victim.pod_uid),
+                    self.mutations.changing(victim.pod_uid),
                 ):
-                    await self._runtime.stop_container(victim.id, timeout)
+                    await self.runtime.stop_container(victim.id, timeout)
         except NotFound:
             logger.debug("container no longer exists", extra={"container_id": victim.id})
         except CRIError as error:
@@ -189,12 +179,12 @@ class ContainerStopper:
         return loop.time() - started
 
     def _hook_failed(self, victim: Victim) -> None:
-        self._recorder.event(
+        self.recorder.event(
             victim.reference, WARNING, Reason.FAILED_PRE_STOP_HOOK, "PreStopHook failed"
         )
 
 
-class PreStopRun:
+class PreStopRun(Component):
     """One preStop hook in progress, from its start until its container has ended.
 
     The grace period limits how long the container waits for the hook, not the hook itself. A hook
@@ -202,15 +192,17 @@ class PreStopRun:
     docs/reference/behaviour.md, n1. Must never stop the container.
     """
 
-    def __init__(self, hook: Coroutine[Any, Any, None], container: str, container_id: str) -> None:
-        self._task = asyncio.ensure_future(hook)
-        self._container = container
-        self._container_id = container_id
+    hook: Coroutine[Any, Any, None]
+    container: str
+    container_id: str
+
+    def __post_init__(self) -> None:
+        self._task = asyncio.ensure_future(self.hook)
         self._late = False
 
     async def wait(self, grace: float) -> None:
         """Wait for its end, at most ``grace`` seconds. Raises HookFailed."""
-        with span(TraceCall.PRE_STOP, self._container, limit=grace, milestone=True):
+        with span(TraceCall.PRE_STOP, self.container, limit=grace, milestone=True):
             await asyncio.wait({self._task}, timeout=grace)
         if self._task.done():
             self._task.result()
@@ -218,7 +210,7 @@ class PreStopRun:
             self._late = True
             logger.info(
                 "preStop hook did not end within the grace period",
-                extra={"container_id": self._container_id, "container": self._container},
+                extra={"container_id": self.container_id, "container": self.container},
             )
 
     def failed_late(self) -> bool:
@@ -253,13 +245,16 @@ def stop_prerequisites(pod: Pod) -> dict[str, tuple[str, ...]]:
     return prerequisites
 
 
-class StopOrder:
+class StopOrder(Component):
     """The order in which a pod's containers stop: sidecars wait until nothing needs them."""
 
-    def __init__(self, pod: Pod | None, stopping: Collection[str]) -> None:
-        """``stopping`` names the containers to stop; all others count as ended."""
-        self._prerequisites = stop_prerequisites(pod) if pod is not None else {}
-        self._ended = {name: asyncio.Event() for name in stopping}
+    pod: Pod | None
+    # Names of the containers to stop; all others count as ended.
+    stopping: Collection[str]
+
+    def __post_init__(self) -> None:
+        self._prerequisites = stop_prerequisites(self.pod) if self.pod is not None else {}
+        self._ended = {name: asyncio.Event() for name in self.stopping}
 
     async def wait_for_turn(self, name: str, grace: float) -> float:
         """Wait until it is the container's turn, at most ``grace`` seconds; returns the wait."""

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import Cause, cause_of
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import TraceCall
@@ -36,17 +36,18 @@ def unreadable(error: CRIError) -> runtime_status.PodSyncResult:
     return runtime_status.PodSyncResult(sync_error=failure)
 
 
-class StatusDraft:
+class StatusDraft(Component):
     """A working copy of a PodRuntimeStatus, kept up to date during one sync or kill.
 
     Avoids relisting: the agent's own changes are recorded, and only containers that it changed are
     queried, once, at the end.
     """
 
-    def __init__(self, status: runtime_status.PodRuntimeStatus) -> None:
-        self._status = status
-        self._sandboxes = {sandbox.id: sandbox for sandbox in status.sandboxes}
-        self._containers = {container.id: container for container in status.containers}
+    status: runtime_status.PodRuntimeStatus
+
+    def __post_init__(self) -> None:
+        self._sandboxes = {sandbox.id: sandbox for sandbox in self.status.sandboxes}
+        self._containers = {container.id: container for container in self.status.containers}
         self._touched: dict[str, str] = {}
         self._ended: dict[str, ReadContainer] = {}
         """Touched containers that were seen to have ended: they are not queried again."""
@@ -104,7 +105,7 @@ class StatusDraft:
         """
         if not self.changed:
             return None, None
-        before = self._status
+        before = self.status
         try:
             if certain:
                 return await self.finished(source), None
@@ -117,7 +118,7 @@ class StatusDraft:
     def _build(
         self, containers: Iterable[ReadContainer | runtime_status.ContainerStatus], observed_at: int
     ) -> runtime_status.PodRuntimeStatus:
-        status = self._status
+        status = self.status
         identity = PodIdentity(status.uid, status.name, status.namespace, status.labels)
         return pod_status_from_cri(identity, self._sandboxes.values(), containers, observed_at)
 

@@ -24,7 +24,7 @@ import math
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.pods.backoff import BackoffState, ExponentialBackoff
 from kubeletpy.pods.pod import Pod, fnv1a_64
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
@@ -65,18 +65,17 @@ class _RestartRecord(Struct, frozen=True):
     ended_at: float = 0.0
 
 
-class CrashLoopBackoff:
+class CrashLoopBackoff(Component):
     """The delays of all containers on the node."""
 
-    def __init__(self, maximum: float = MAX_SECONDS, began: float = 0.0) -> None:
-        """``maximum`` is in seconds (crashLoopBackOff.maxContainerRestartPeriod).
+    # Seconds (crashLoopBackOff.maxContainerRestartPeriod).
+    maximum: float = MAX_SECONDS
+    # The delays of containers created before this are taken from their records. The offset of the
+    # wall clock is 0 then.
+    began: float = 0.0
 
-        The delays of containers created before ``began`` are taken from their records. The offset
-        of the wall clock is 0 then.
-        """
-        self._maximum = maximum
-        self._began = began
-        self._backoff = ExponentialBackoff(BASE_SECONDS, maximum, QUIET_SECONDS)
+    def __post_init__(self) -> None:
+        self._backoff = ExponentialBackoff(BASE_SECONDS, self.maximum, QUIET_SECONDS)
         self._known: dict[str, _RestartRecord] = {}
 
     def __len__(self) -> int:
@@ -100,8 +99,8 @@ class CrashLoopBackoff:
         if not ended:
             return None
         key = crash_loop_key(pod, container)
-        if ended[0].created_at / 1e9 < self._began and ended[0].hash == container_hash(container):
-            resumed = resumed_delay(ended[0], ended[1] if ended[1:] else None, self._maximum)
+        if ended[0].created_at / 1e9 < self.began and ended[0].hash == container_hash(container):
+            resumed = resumed_delay(ended[0], ended[1] if ended[1:] else None, self.maximum)
             if resumed is not None:
                 self._backoff.resume(key, resumed)
         ended_at = self._ended_at(key, ended[0], now, offset)

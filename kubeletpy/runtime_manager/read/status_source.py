@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kubeletpy.base.clock import Clock, steady_ns
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.tasks import run_together
 from kubeletpy.pods.runtime_status import (
     ContainerState,
@@ -174,24 +174,17 @@ READ_AT_ONCE = 100
 T = TypeVar("T")
 
 
-class StatusSource:
+class StatusSource(Component):
     """Reads the pods of a runtime, with a bounded number of calls at once."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        clock: Clock,
-        roots: MessageRoots,
-        own_starts: status_reader.OwnStarts | None = None,
-    ) -> None:
-        """Termination messages are read below ``roots``.
+    runtime: RuntimeService
+    clock: Clock
+    # Termination messages are read below them.
+    roots: MessageRoots
+    # The starts that failed in this agent's own life: their ends count.
+    own_starts: status_reader.OwnStarts = field(default_factory=status_reader.OwnStarts)
 
-        ``own_starts`` are the starts that failed in this agent's own life: their ends count.
-        """
-        self._own_starts = own_starts or status_reader.OwnStarts()
-        self._runtime = runtime
-        self._roots = roots
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._reads = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     def now(self) -> int:
@@ -220,8 +213,8 @@ class StatusSource:
         """
         selector = {POD_UID: uid}
         sandboxes, containers = await run_together(
-            self._runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
-            self._runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
+            self.runtime.list_pod_sandbox(cri.PodSandboxFilter(label_selector=selector)),
+            self.runtime.list_containers(cri.ContainerFilter(label_selector=selector)),
         )
         ours = [s for s in sandboxes if s.labels.get(POD_UID) == uid]
         newest = max(ours, key=sandbox_rank, default=None)
@@ -234,14 +227,14 @@ class StatusSource:
     async def list_pods(self) -> list[RuntimePodSummary]:
         """Every pod, dead ones included. Raises CRIError."""
         sandboxes, containers = await run_together(
-            self._runtime.list_pod_sandbox(), self._runtime.list_containers()
+            self.runtime.list_pod_sandbox(), self.runtime.list_containers()
         )
         return status_reader.summaries_from_lists(sandboxes, containers)
 
     async def health(self) -> RuntimeHealth:
         """Query the runtime's health. Never raises."""
         try:
-            answer = await self._runtime.status()
+            answer = await self.runtime.status()
         except CRIError as error:
             return RuntimeHealth(False, False, str(error), str(error))
         return status_reader.health_from_conditions(answer.status.conditions)
@@ -275,7 +268,7 @@ class StatusSource:
         Raises:
             CRIError: the call failed, or its answer is empty.
         """
-        answer = await self._runtime.pod_sandbox_status(sandbox_id)
+        answer = await self.runtime.pod_sandbox_status(sandbox_id)
         if not answer.HasField("status") or not answer.status.id:
             raise InvalidResponse("PodSandboxStatus", "pod sandbox status is nil")
         return answer.status
@@ -289,7 +282,7 @@ class StatusSource:
         what it has of containers that had ended: every event of a pod repeats them.
         """
         sandbox = event.pod_sandbox_status
-        observed_at = event_observed_at(event.created_at, int(self._clock.now() * 1e9), self.now())
+        observed_at = event_observed_at(event.created_at, int(self.clock.now() * 1e9), self.now())
         if not event.HasField("pod_sandbox_status") or not sandbox.id or observed_at is None:
             return None
         owner = read_labels(sandbox.labels)
@@ -328,7 +321,7 @@ class StatusSource:
     ) -> status_reader.ReadContainer | None:
         async with self._reads:
             try:
-                answer = await self._runtime.container_status(container_id)
+                answer = await self.runtime.container_status(container_id)
             except NotFound:
                 return None
         if not answer.HasField("status"):
@@ -338,12 +331,12 @@ class StatusSource:
     async def _with_message(
         self, status: cri.ContainerStatus, sandbox_id: str
     ) -> status_reader.ReadContainer:
-        if self._own_starts.is_abandoned(status):
+        if self.own_starts.is_abandoned(status):
             return status_reader.ReadContainer(status, sandbox_id, start_abandoned=True)
         message = ""
         if has_message_source(status):
             # The file may be on a volume of the pod that hangs.
-            message = await asyncio.to_thread(read_termination_message, status, self._roots)
+            message = await asyncio.to_thread(read_termination_message, status, self.roots)
         return status_reader.ReadContainer(status, sandbox_id, message)
 
 

@@ -63,7 +63,7 @@ def test_a_start_reports_an_ignored_signal(tmp_path: Path, enabled: bool, reason
     async def start() -> None:
         node = FakeNode(tmp_path)
         starter = node.manager.starter
-        starter._settings = replace(starter._settings, stop_signals=enabled)
+        starter.settings = replace(starter.settings, stop_signals=enabled)
         await node.sync(make_pod(signalled("SIGUSR1")))
         (config,) = node.runtime.configs.values()
         assert config.stop_signal == (cri.SIGNAL_SIGUSR1 if enabled else cri.SIGNAL_RUNTIME_DEFAULT)
