@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kubeletpy.agent.context import Component, Task
+from kubeletpy.base import structs
 from kubeletpy.node.build import NodeHealth
 from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
@@ -122,66 +123,58 @@ PASS_OVERDUE_S = 300.0
 """Without a housekeeping pass for this long (or two sync periods) the sync loop is unhealthy."""
 
 
-class AgentHealth:
+class AgentHealth(structs.Component):
     """Combines the health of runtime, PLEG, storage and shutdown."""
 
-    def __init__(
-        self,
-        monitor: RuntimeMonitor,
-        relists: RelistHealth,
-        cache: PodStatusCache,
-        shutdown: ShutdownManager,
-        *,
-        pressures: Callable[[], tuple[str, ...]],
-        storage: Callable[[], str] = lambda: "",
-        cgroups: Callable[[], str] = lambda: "",
-    ) -> None:
-        """``pressures``: the pressure conditions that are true. ``storage`` states why the node is
-        not ready for volumes yet; empty: it is. ``cgroups``: why limits of pods do not hold; pods
-        are synced nevertheless, since only a new sandbox shows that it is over."""
-        self._monitor = monitor
-        self._relists = relists
-        self._cache = cache
-        self._shutdown = shutdown
-        self._pressures = pressures
-        self._storage = storage
-        self._cgroups = cgroups
+    monitor: RuntimeMonitor
+    relists: RelistHealth
+    cache: PodStatusCache
+    shutdown: ShutdownManager
+    # The pressure conditions that are true.
+    pressures: Callable[[], tuple[str, ...]]
+    # Why the node is not ready for volumes yet; empty: it is.
+    storage: Callable[[], str] = lambda: ""
+    # Why limits of pods do not hold. Pods are synced nevertheless, since only a new sandbox shows
+    # that it is over.
+    cgroups: Callable[[], str] = lambda: ""
 
     def runtime_error(self) -> str:
         """Why pods can't be synced now; empty when they can."""
-        error = self._monitor.runtime_error()
-        if not error and (pleg := self._relists.error()):
+        error = self.monitor.runtime_error()
+        if not error and (pleg := self.relists.error()):
             error = f"PLEG is not healthy: {pleg}"
         return error
 
     def node_health(self) -> NodeHealth:
         """The inputs of the node's Ready condition."""
-        pleg = self._relists.error() if self._cache.populated else ""
-        runtime, storage = self._monitor.runtime_error(), self._storage()
-        unanswered = (runtime if self._monitor.unanswered else "", storage)
+        pleg = self.relists.error() if self.cache.populated else ""
+        runtime, storage = self.monitor.runtime_error(), self.storage()
+        unanswered = (runtime if self.monitor.unanswered else "", storage)
         return NodeHealth(
             runtime_error=runtime,
-            network_error=self._monitor.network_error(),
+            network_error=self.monitor.network_error(),
             storage_error=storage,
             pleg_error=f"PLEG is not healthy: {pleg}" if pleg else "",
-            shutting_down=self._shutdown.shutting_down,
-            pressures=self._pressures(),
+            shutting_down=self.shutdown.shutting_down,
+            pressures=self.pressures(),
             unanswered=tuple(filter(None, unanswered)),
-            cgroup_error=self._cgroups(),
+            cgroup_error=self.cgroups(),
         )
 
 
-class SyncLoopHealth:
+class SyncLoopHealth(structs.Component):
     """Reports a sync loop that stands still. Make it inside a running event loop."""
 
-    def __init__(self, loop: SyncLoop, sync_frequency: float) -> None:
-        """Watch a loop; ``sync_frequency`` is the setting of that name, in seconds."""
-        self._loop = loop
-        self._overdue = max(PASS_OVERDUE_S, 2 * sync_frequency)
+    loop: SyncLoop
+    # The setting of that name, in seconds.
+    sync_frequency: float
+
+    def __post_init__(self) -> None:
+        self._overdue = max(PASS_OVERDUE_S, 2 * self.sync_frequency)
         self._started_at = asyncio.get_running_loop().time()
 
     def error(self) -> str:
         """Why the sync loop is unhealthy: no housekeeping pass for too long; empty when healthy."""
-        last = self._loop.last_pass_at or self._started_at
+        last = self.loop.last_pass_at or self._started_at
         silent = asyncio.get_running_loop().time() - last
         return f"no housekeeping pass for {silent:.0f} s" if silent > self._overdue else ""

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from kubeletpy.agent.context import Component, Task
 from kubeletpy.agent.core import Core
-from kubeletpy.base.structs import Struct
+from kubeletpy.base import structs
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
@@ -43,34 +43,25 @@ SOON_S = 5.0
 IMAGES_PERIOD_S = 300.0
 
 
-class Upkeep:
+class Upkeep(structs.Component):
     """The timers of garbage collection."""
 
-    def __init__(
-        self,
-        containers: ContainerGarbageCollector,
-        images: ImageGarbageCollector,
-        recorder: EventRecorder,
-        *,
-        node_name: str,
-        all_sources_ready: Callable[[], bool],
-        removable: Callable[[str], bool],
-        reported: Callable[[str], bool] = lambda uid: True,
-        ended: Callable[[str], bool] = lambda uid: False,
-        tracer: Tracer = NO_TRACER,
-    ) -> None:
-        """``removable(pod_uid)`` states whether everything of a pod may be removed,
-        ``reported(pod_uid)`` whether the API has how its containers ended, ``ended(pod_uid)``
-        whether everything of a pod has stopped. Rounds are spans of ``tracer``."""
-        self._tracer = tracer
-        self._containers = containers
-        self._images = images
-        self._recorder = recorder
-        self._node = node_reference(node_name)
-        self._all_sources_ready = all_sources_ready
-        self._removable = removable
-        self._reported = reported
-        self._ended = ended
+    containers: ContainerGarbageCollector
+    images: ImageGarbageCollector
+    recorder: EventRecorder
+    node_name: str
+    all_sources_ready: Callable[[], bool]
+    # Whether everything of a pod may be removed, by UID.
+    removable: Callable[[str], bool]
+    # Whether the API has how a pod's containers ended, by UID.
+    reported: Callable[[str], bool] = lambda uid: True
+    # Whether everything of a pod has stopped, by UID.
+    ended: Callable[[str], bool] = lambda uid: False
+    # Rounds are spans of it.
+    tracer: Tracer = NO_TRACER
+
+    def __post_init__(self) -> None:
+        self._node = node_reference(self.node_name)
         self._desired = asyncio.Event()
 
     def component(self) -> Component:
@@ -94,17 +85,17 @@ class Upkeep:
                 pass
             self._desired.clear()
             try:
-                await self._collect(self._removable, self._reported)
+                await self._collect(self.removable, self.reported)
             except CRIError as error:
-                self._recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))
+                self.recorder.event(self._node, WARNING, Reason.CONTAINER_GC_FAILED, str(error))
 
     async def collect_images(self) -> None:
         """Collect unused images until cancelled; they are first listed soon after startup."""
         await asyncio.sleep(SOON_S)
-        await self._images.record_images()
+        await self.images.record_images()
         while True:
             await asyncio.sleep(IMAGES_PERIOD_S)
-            await self._images.run()
+            await self.images.run()
 
     async def clear(self, uid: str, *, unreported: bool) -> bool:
         """Remove the dead containers of an ended pod; returns whether the runtime has none left.
@@ -113,11 +104,11 @@ class Upkeep:
         """
 
         def reported(other: str) -> bool:
-            return (unreported and other == uid) or self._reported(other)
+            return (unreported and other == uid) or self.reported(other)
 
         try:
             await self._reclaim_containers(reported)
-            return not await self._containers.has_containers(uid)
+            return not await self.containers.has_containers(uid)
         except CRIError as error:
             log.debug("unknown whether a pod left containers behind", extra={"why": str(error)})
             return False
@@ -130,21 +121,21 @@ class Upkeep:
         Raises CRIError, ImageGCError.
         """
         if what is Reclaim.IMAGES:
-            await self._images.remove_unused()
+            await self.images.remove_unused()
             return False
-        return await self._reclaim_containers(self._reported) > 0
+        return await self._reclaim_containers(self.reported) > 0
 
     async def _reclaim_containers(self, reported: Callable[[str], bool]) -> int:
         return await self._collect(
-            lambda uid: self._removable(uid) or (self._ended(uid) and reported(uid)), reported
+            lambda uid: self.removable(uid) or (self.ended(uid) and reported(uid)), reported
         )
 
     async def _collect(
         self, removable: Callable[[str], bool], reported: Callable[[str], bool]
     ) -> int:
-        with self._tracer.span("Containers/GarbageCollect", {}):
-            return await self._containers.collect(
-                all_sources_ready=self._all_sources_ready(),
+        with self.tracer.span("Containers/GarbageCollect", {}):
+            return await self.containers.collect(
+                all_sources_ready=self.all_sources_ready(),
                 removable=removable,
                 reported=reported,
             )
@@ -154,7 +145,7 @@ FRESH_S = 1.0
 """Between two measurements of a pod's volumes and logs: eviction must not rely on stale numbers."""
 
 
-class Eviction(Struct, frozen=True):
+class Eviction(structs.Struct, frozen=True):
     """The eviction objects for the rest of the composition root.
 
     Attributes:

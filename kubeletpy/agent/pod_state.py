@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kubeletpy.agent.context import BuildContext, Component, Outside, Task
 from kubeletpy.agent.flight_recorder import build_flight_recorder
-from kubeletpy.base.structs import Struct
+from kubeletpy.base import structs
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
@@ -153,7 +153,7 @@ def build_sources(
     return sources
 
 
-class PodState:
+class PodState(structs.Component):
     """The state of all pods, for the rest of the composition root.
 
     Attributes:
@@ -165,8 +165,10 @@ class PodState:
         components: of all these, for the agent.
     """
 
-    def __init__(self, context: BuildContext) -> None:
-        """Raises ValueError if two sources of pods have one name."""
+    context: BuildContext
+
+    def __post_init__(self) -> None:
+        context = self.context
         settings, outside = context.settings, context.outside
         metrics, node_name = outside.metrics, context.node_name
         self._clock = outside.clock
@@ -234,7 +236,7 @@ class PodState:
 # The recorder of events.
 
 
-class Events(Struct, frozen=True):
+class Events(structs.Struct, frozen=True):
     """The recorder of all components."""
 
     recorder: KeptEvents

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.pod_state import PodState
+from kubeletpy.base import structs
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import ResourceStatus
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct
 from kubeletpy.config.gates import FeatureGates
 from kubeletpy.config.problems import ConfigError, Problem
 from kubeletpy.node.build import RuntimeInfo
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kubeletpy.resources.dra.health_state import HealthState
 
 
-class Cgroups(Struct, frozen=True):
+class Cgroups(structs.Struct, frozen=True):
     """The cgroup objects for the rest of the composition root.
 
     Attributes:
@@ -126,7 +126,7 @@ def build_cgroups(
 # Resource claims and DRA drivers.
 
 
-class ClaimParts(Struct, frozen=True):
+class ClaimParts(structs.Struct, frozen=True):
     """The objects for resource claims; ``drivers`` handles DRA plugins."""
 
     components: list[Component]
@@ -182,27 +182,24 @@ def build_claims(context: BuildContext) -> ClaimParts:
     return ClaimParts(components, manager, drivers, health.statuses, slices)
 
 
-class _Health:
+class _Health(structs.Component):
     """Device health; loaded when a driver reports it or a pod has claims."""
 
-    def __init__(
-        self,
-        path: Path,
-        clock: Clock,
-        claims: ClaimState,
-        pod_changed: Callable[[str], None],
-        gates: FeatureGates,
-    ) -> None:
-        self._path, self._clock, self._claims = path, clock, claims
-        self._pod_changed = pod_changed
-        self._messages = gates.enabled("ResourceHealthStatusMessage")
+    path: Path
+    clock: Clock
+    claims: ClaimState
+    pod_changed: Callable[[str], None]
+    gates: FeatureGates
+
+    def __post_init__(self) -> None:
+        self._messages = self.gates.enabled("ResourceHealthStatusMessage")
         self._state: HealthState | None = None
 
     def driver_reported(self, driver: str, answer: Any) -> None:
         self._loaded().driver_reported(driver, answer)
 
     def statuses(self, pod: Pod) -> Mapping[str, list[api.ResourceStatus]]:
-        if not self._claims.claims or not uses_claims(pod):
+        if not self.claims.claims or not uses_claims(pod):
             return {}
         from kubeletpy.resources.dra.health import statuses
 
@@ -210,8 +207,8 @@ class _Health:
             used = claim_uses(pod)
         except ClaimProblem:
             return {}  # a claim does not exist yet: nothing is prepared
-        known, now = self._loaded().reported, self._clock.now()
-        return statuses(self._claims.claims, known, pod, used, now, messages=self._messages)
+        known, now = self._loaded().reported, self.clock.now()
+        return statuses(self.claims.claims, known, pod, used, now, messages=self._messages)
 
     async def close(self) -> None:
         if self._state is not None:
@@ -221,14 +218,14 @@ class _Health:
         if self._state is None:
             from kubeletpy.resources.dra.health_state import HealthState
 
-            self._state = HealthState(self._path, self._clock, self._changed)
+            self._state = HealthState(self.path, self.clock, self._changed)
         return self._state
 
     def _changed(self, devices: set[tuple[str, tuple[str, str]]]) -> None:
         from kubeletpy.resources.dra.health import users
 
-        for uid in users(self._claims.claims, devices):
-            self._pod_changed(uid)
+        for uid in users(self.claims.claims, devices):
+            self.pod_changed(uid)
 
 
 # Device plugins.
@@ -272,7 +269,7 @@ def device_health(
 # Records of resources allocated to pods.
 
 
-class Allocations(Struct, frozen=True):
+class Allocations(structs.Struct, frozen=True):
     """The allocation objects. ``actuated``: the resources that containers were last given."""
 
     manager: AllocationManager

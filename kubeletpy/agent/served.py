@@ -15,9 +15,9 @@ from kubeletpy.agent.agent import SyncLoopHealth
 from kubeletpy.agent.context import Component, Outside, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, new_collector
+from kubeletpy.base import structs
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Struct
 from kubeletpy.config import document, in_effect
 from kubeletpy.config.flags import flag_texts
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
@@ -47,20 +47,19 @@ RETRY_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Serving:
+class Serving(structs.Component):
     """Has the servers answer, in order."""
 
-    def __init__(self, servers: Sequence[ExplainServer | HealthServer | KubeletServer]) -> None:
-        self._servers = servers
+    servers: Sequence[ExplainServer | HealthServer | KubeletServer]
 
     async def run(self) -> None:
         """Load, and begin; what serves then needs no task of its own."""
         await self._load()
-        for server in self._servers:
+        for server in self.servers:
             await server.serve()
 
     async def _load(self) -> None:
-        names = dict.fromkeys(name for server in self._servers for name in server.code)
+        names = dict.fromkeys(name for server in self.servers for name in server.code)
         stated = ""
         while True:
             try:
@@ -92,19 +91,18 @@ ASKING_TAKES_S = 3.0
 """Maximum time to explain a pod that this node does not have."""
 
 
-class MetricsRenderer:
+class MetricsRenderer(structs.Component):
     """Renders the metrics of an agent."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    core: Core
 
     def render(self) -> bytes:
         """The registry as text, after counting what only a scrape shows."""
-        metrics, pods = self._core.outside.metrics, self._core.state.pods
+        metrics, pods = self.core.outside.metrics, self.core.state.pods
         known = (*pods.pods(), *pods.mirrors())
         metrics.pods.ephemeral_containers(sum(len(pod.ephemeral_containers) for pod in known))
-        metrics.pods.in_runtime(*self._core.state.cache.counts())
-        metrics.node.object_exists.set(bool(self._core.node.own.live_uid()))
+        metrics.pods.in_runtime(*self.core.state.cache.counts())
+        metrics.node.object_exists.set(bool(self.core.node.own.live_uid()))
         return metrics.render()
 
 
@@ -127,7 +125,7 @@ def serving_certificate(core: Core) -> tuple[ServingCertificate | None, list[Com
     return certificate, [Component(certificate, renewal, start=certificate.start)]
 
 
-class Endpoints(Struct, frozen=True, dict=True, eq=False):
+class Endpoints(structs.Component):
     """The HTTP servers and their parts, each made when it is first needed."""
 
     core: Core

@@ -242,22 +242,19 @@ def next_work(record: records.WorkerRecord, update: PodUpdate, pod: Pod | None) 
     )
 
 
-class WorkerMachine:
+class WorkerMachine(Component):
     """The records of all workers, and what follows from each event."""
 
     validate: ClassVar[bool] = False
     """Whether all records are checked after each event, and ImpossibleTransition is raised; set by
     tests and simulations."""
 
-    def __init__(
-        self,
-        settings: RequeueSettings | None = None,
-        impossible: Callable[[records.ImpossibleTransition], None] = lambda error: None,
-    ) -> None:
-        """``impossible`` is called if the record of an event's pod can't follow from its last."""
-        self.settings = settings or RequeueSettings()
+    settings: RequeueSettings = field(default_factory=RequeueSettings)
+    # Called if the record of an event's pod can't follow from its last.
+    impossible: Callable[[records.ImpossibleTransition], None] = lambda error: None
+
+    def __post_init__(self) -> None:
         self.trail = records.EventTrail()
-        self._impossible = impossible
         self.records: dict[str, records.WorkerRecord] = {}
         self.names = StaticNames()
         self.synced = False
@@ -277,7 +274,7 @@ class WorkerMachine:
             if why:
                 raise records.ImpossibleTransition(uid, why, self.trail.last_events(uid))
         elif why := records.violation(before, after):
-            self._impossible(records.ImpossibleTransition(uid, why, self.trail.last_events(uid)))
+            self.impossible(records.ImpossibleTransition(uid, why, self.trail.last_events(uid)))
         return effects
 
     def _handle(self, event: records.Event) -> list[records.Effect]:

@@ -82,7 +82,7 @@ class _Terminating(Struct):
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class TerminatingUpdates:
+class TerminatingUpdates(Component):
     """Has the steps update what the containers of a terminating pod read, until all have ended.
 
     A shutdown hook may run for as long as the grace period, which can exceed the life of a token.
@@ -91,13 +91,12 @@ class TerminatingUpdates:
     docs/reference/behaviour.md, i4.
     """
 
-    def __init__(
-        self, steps: Sequence[SyncStep], period_s: float, rng: random.Random | None = None
-    ) -> None:
-        """``period_s``: the least seconds between two updates; the most are 1.5 times that."""
-        self._steps = tuple(steps)
-        self._period_s = period_s
-        self._rng = rng or random.Random()
+    steps: Sequence[SyncStep]
+    # The least seconds between two updates; the most are 1.5 times that.
+    period_s: float
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
         self._pods: dict[str, _Terminating] = {}
 
     def touch(self, pod: Pod) -> None:
@@ -124,9 +123,9 @@ class TerminatingUpdates:
                 async with asyncio.timeout(wait):
                     await terminating.changed.wait()
             terminating.changed.clear()
-            for step in self._steps:
+            for step in self.steps:
                 await step.keep_up(terminating.pod)
-            wait = self._period_s * (1 + self._rng.random() / 2)
+            wait = self.period_s * (1 + self.rng.random() / 2)
 
 
 ORPHAN_GRACE = 1
@@ -139,37 +138,21 @@ _SPANS = {
 """The kubelet's names of the spans of a sync."""
 
 
-class KubePodSyncer:
+class KubePodSyncer(Component):
     """Syncs, terminates and finishes pods; each may be called again until it succeeds."""
 
-    def __init__(
-        self,
-        steps: Sequence[SyncStep],
-        composer: StatusComposer,
-        cache: PodStatusCache,
-        *,
-        read_pod: ReadPod,
-        kill_pod: KillPod,
-        probes: KubeProbeManager,
-        recorder: EventRecorder,
-        clock: Clock,
-        updates: TerminatingUpdates,
-        traces: Traces,
-    ) -> None:
-        """``steps``: the steps of a sync, in order; they are released in reverse order.
-
-        ``updates`` updates what the containers of terminating pods read.
-        """
-        self._steps = tuple(steps)
-        self._updates = updates
-        self._composer = composer
-        self._read_pod = read_pod
-        self._kill_pod = kill_pod
-        self._traces = traces
-        self._cache = cache
-        self._probes = probes
-        self._recorder = recorder
-        self._clock = clock
+    # In the order of a sync; they are released in reverse order.
+    steps: Sequence[SyncStep]
+    composer: StatusComposer
+    cache: PodStatusCache
+    read_pod: ReadPod
+    kill_pod: KillPod
+    probes: KubeProbeManager
+    recorder: EventRecorder
+    clock: Clock
+    # Updates what the containers of terminating pods read.
+    updates: TerminatingUpdates
+    traces: Traces
 
     # -- one sync of a worker ----------------------------------------------------------------
 
@@ -181,7 +164,7 @@ class KubePodSyncer:
         work, uid = run.work, run.uid
         named = work.pod or work.runtime_pod
         assert named is not None
-        trace = self._traces.enter(uid, named.namespace, named.name)
+        trace = self.traces.enter(uid, named.namespace, named.name)
         if run.stage is not Stage.SYNC:
             trace.ending()
         attributes = {
@@ -192,7 +175,7 @@ class KubePodSyncer:
         }
         if run.stage is Stage.SYNC:
             attributes["k8s.pod.update_type"] = work.type
-        with self._traces.tracer.span(_SPANS[run.stage], attributes) as sent:
+        with self.traces.tracer.span(_SPANS[run.stage], attributes) as sent:
             outcome = await self._run_stage(run, is_terminating)
             if outcome.error:
                 sent.failed(outcome.error)
@@ -208,7 +191,7 @@ class KubePodSyncer:
             status = await self._status(pod)
         except CRIError as error:
             message = f"error determining status: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
+            self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_SYNC, message)
             return SyncOutcome(error=message)
         match run.stage:
             case Stage.SYNC:
@@ -220,18 +203,18 @@ class KubePodSyncer:
 
     async def _status(self, pod: Pod) -> PodRuntimeStatus:
         """The pod as the runtime has it: from the cache if certain, else from the runtime."""
-        usable = self._cache.usable(pod.uid)
+        usable = self.cache.usable(pod.uid)
         if usable is not None:
             return usable
-        if self._cache.known_absent(pod.uid):
+        if self.cache.known_absent(pod.uid):
             return PodRuntimeStatus(pod.uid, pod.name, pod.namespace)
         with span(TraceCall.READ_POD):
-            status = await self._read_pod(pod.uid, pod.name, pod.namespace)
-        if status.empty and self._cache.get(pod.uid) is None:
-            self._cache.confirm_absent(pod.uid)
+            status = await self.read_pod(pod.uid, pod.name, pod.namespace)
+        if status.empty and self.cache.get(pod.uid) is None:
+            self.cache.confirm_absent(pod.uid)
             return status
-        self._cache.set(status, own=True)
-        return self._cache.usable(pod.uid) or status
+        self.cache.set(status, own=True)
+        return self.cache.usable(pod.uid) or status
 
     # -- sync --------------------------------------------------------------------------------
 
@@ -248,12 +231,12 @@ class KubePodSyncer:
         """
         sync = PodSync(pod, mirror, status, is_terminating)
         with span(Step.STATUS):
-            if self._composer.store(pod, mirror, status):
+            if self.composer.store(pod, mirror, status):
                 return SyncOutcome(terminal=True)
-        deadline = self._composer.deadline(pod)
+        deadline = self.composer.deadline(pod)
         loop, ends_at = asyncio.get_running_loop(), None
         if deadline is not None:
-            ends_at = loop.time() + deadline - self._clock.now()
+            ends_at = loop.time() + deadline - self.clock.now()
         try:
             async with asyncio.timeout_at(ends_at) as limit:
                 return replace(await self._run_steps(sync), deadline=deadline)
@@ -261,13 +244,13 @@ class KubePodSyncer:
             if not limit.expired():
                 raise
             # what the runtime is doing goes on; the next sync waits for it and ends the pod
-            terminal = self._composer.store(pod, mirror, sync.status, starting=True)
+            terminal = self.composer.store(pod, mirror, sync.status, starting=True)
             return SyncOutcome(terminal=terminal, deadline=deadline)
         finally:
             del limit  # it refers to the task; a cancelled task keeps this frame alive
 
     async def _run_steps(self, sync: PodSync) -> SyncOutcome:
-        for step in self._steps:
+        for step in self.steps:
             with span(step.name) as made:
                 outcome = await step.run(sync)
                 if outcome is not None and step.name is not Step.RUNTIME:
@@ -286,41 +269,41 @@ class KubePodSyncer:
         status_override: StatusOverride | None,
     ) -> SyncOutcome:
         """Stop everything of the pod within ``grace`` seconds; report how its containers ended."""
-        composer, override = self._composer, status_override
+        composer, override = self.composer, status_override
         composer.store(pod, None, status, override=override)
-        self._probes.stop_liveness_and_startup(pod)
+        self.probes.stop_liveness_and_startup(pod)
 
         def stopped(ended: PodRuntimeStatus) -> None:
             """A failed pod is reported once nothing of it runs, before its network is removed."""
             if composer.shows_end(pod.uid) and not pod.being_deleted:
                 composer.store(pod, None, ended, override=override)
 
-        async with self._updates.during(pod):
-            result = await self._kill_pod(pod, status, grace, stopped)
+        async with self.updates.during(pod):
+            result = await self.kill_pod(pod, status, grace, stopped)
         error = result.error_message() if result.failed else ""
         final = status
         if not error:
-            self._probes.remove_pod(pod.uid)
+            self.probes.remove_pod(pod.uid)
             if result.status is not None:
-                self._cache.set(result.status, own=True)
-                final = self._cache.status(pod.uid) or result.status
+                self.cache.set(result.status, own=True)
+                final = self.cache.status(pod.uid) or result.status
             if names := ", ".join(sorted(c.name for c in final.running_containers)):
                 error = f"containers still run after it: {names}"
         if error:
-            self._cache.invalidate(pod.uid)
+            self.cache.invalidate(pod.uid)
             message = f"error killing pod: {error}"
-            self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_KILL_POD, message)
+            self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_KILL_POD, message)
             return SyncOutcome(error=message, step=Step.KILL, decisions=result.decisions)
         composer.store(pod, None, final, terminated=True, override=override)
         return SyncOutcome(decisions=result.decisions)
 
     async def sync_terminating_runtime_pod(self, status: PodRuntimeStatus) -> SyncOutcome:
         """Stop a pod that only the runtime has; there is no status to write."""
-        result = await self._kill_pod(None, status, ORPHAN_GRACE, None)
+        result = await self.kill_pod(None, status, ORPHAN_GRACE, None)
         if result.status is not None:
-            self._cache.set(result.status, own=True)
+            self.cache.set(result.status, own=True)
         if result.failed:
-            self._cache.invalidate(status.uid)
+            self.cache.invalidate(status.uid)
             return SyncOutcome(error=f"error killing pod: {result.error_message()}")
         return SyncOutcome(decisions=result.decisions)
 
@@ -331,12 +314,12 @@ class KubePodSyncer:
 
         Once this succeeds the pod may be deleted from the API.
         """
-        self._composer.store(pod, None, status, terminated=True)
-        for step in reversed(self._steps):
+        self.composer.store(pod, None, status, terminated=True)
+        for step in reversed(self.steps):
             outcome = await step.release(pod)
             if outcome is not None:
                 return _named(outcome, step)
-        self._composer.finish(pod)
+        self.composer.finish(pod)
         return SyncOutcome()
 
 

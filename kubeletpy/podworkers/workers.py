@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.errors import cause_of, exhausted
-from kubeletpy.base.structs import Component, replace
+from kubeletpy.base.structs import Component, field, replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.pods import PodWorkerMetrics
@@ -145,53 +145,33 @@ def log_impossible(error: records.ImpossibleTransition) -> None:
     log.error("impossible transition of a pod worker, please report it", extra=extra)
 
 
-class PodWorkers:
+class PodWorkers(Component):
     """One worker per pod, and their interface to the rest of the agent."""
 
-    def __init__(
-        self,
-        machine: WorkerMachine,
-        syncer: KubePodSyncer,
-        statuses: StatusComposer,
-        cache: PodStatusCache,
-        *,
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: PodWorkerMetrics,
-        rng: random.Random | None = None,
-        current_pod: CurrentPod = lambda uid: None,
-        allocated: Callable[[Pod], Pod] = lambda pod: pod,
-        history: DecisionHistory | None = None,
-        traces: Traces | None = None,
-        on_finished: Callable[[str], None] = lambda uid: None,
-        on_update: Callable[[Pod], None] = lambda pod: None,
-        event_log: Callable[[records.Event, Sequence[records.Effect]], None] | None = None,
-    ) -> None:
-        """``statuses`` is what the workers report about their pods between syncs.
+    machine: WorkerMachine
+    syncer: KubePodSyncer
+    # Reports about pods between syncs.
+    statuses: StatusComposer
+    cache: PodStatusCache
+    recorder: EventRecorder
+    clock: Clock
+    metrics: PodWorkerMetrics
+    rng: random.Random = field(default_factory=random.Random)
+    current_pod: CurrentPod = lambda uid: None
+    # Returns the pod with its allocated resources: all that syncs ever see.
+    allocated: Callable[[Pod], Pod] = lambda pod: pod
+    history: DecisionHistory = field(default_factory=DecisionHistory)
+    traces: Traces = field(default_factory=Traces)
+    # Called with the UID when a worker is done with a pod or forgets it.
+    on_finished: Callable[[str], None] = lambda uid: None
+    # Called with the pod of each message, with its allocated resources.
+    on_update: Callable[[Pod], None] = lambda pod: None
+    # Called with every event of the state machine and its effects, for replays.
+    event_log: Callable[[records.Event, Sequence[records.Effect]], None] | None = None
 
-        ``on_finished`` is called with the uid when a worker is done with a pod or forgets it.
-
-        ``on_update`` is called with the pod of each message, with its allocated resources.
-
-        ``allocated`` returns the pod with its allocated resources: all that syncs ever see.
-
-        ``event_log`` is called with every event of the state machine and its effects, for replays.
-        """
-        self._machine = machine
-        self._syncer = syncer
-        self._queries = WorkerQueries(machine)
-        self._statuses = statuses
-        self._cache = cache
-        self._recorder = recorder
-        self._clock = clock
-        self._rng = rng or random.Random()
-        self._current_pod = current_pod
-        self._allocated = allocated
-        self.notes = SyncNotes(history or DecisionHistory(), metrics)
-        self.traces = Traces() if traces is None else traces
-        self._on_finished = on_finished
-        self._on_update = on_update
-        self._event_log = event_log
+    def __post_init__(self) -> None:
+        self._queries = WorkerQueries(self.machine)
+        self.notes = SyncNotes(self.history, self.metrics)
         self._tasks: dict[str, asyncio.Task[SyncOutcome]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._kill_waits = KillWaits()
@@ -203,20 +183,20 @@ class PodWorkers:
 
     def update_pod(self, update: PodUpdate) -> None:
         """Leave a message for a pod's worker; starts the worker if there is none. Never blocks."""
-        if update.pod is not None and (allocated := self._allocated(update.pod)) is not update.pod:
+        if update.pod is not None and (allocated := self.allocated(update.pod)) is not update.pod:
             update = replace(update, pod=allocated)
         named = update.pod or update.runtime_pod
-        quiet = named is not None and self._cache.quiet(named.uid)
-        self._handle(records.UpdateArrived(update, self._clock.now(), runtime_quiet=quiet))
+        quiet = named is not None and self.cache.quiet(named.uid)
+        self._handle(records.UpdateArrived(update, self.clock.now(), runtime_quiet=quiet))
         if update.pod is not None:
-            self._on_update(update.pod)
+            self.on_update(update.pod)
 
     def refresh_status(self, uid: str) -> None:
         """Something that a pod's status is made of has changed (a probe has settled): show it at
         once, whatever the worker is busy with."""
-        if (current := self._current_pod(uid)) is not None:
+        if (current := self.current_pod(uid)) is not None:
             pod, mirror = current
-            self._handle(records.StatusOutdated(self._allocated(pod), mirror))
+            self._handle(records.StatusOutdated(self.allocated(pod), mirror))
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         """Report that the node refuses to run a pod. Never starts a worker."""
@@ -227,7 +207,7 @@ class PodWorkers:
 
         A change that a sync in flight finds itself causes no second sync.
         """
-        record = self._machine.records.get(uid)
+        record = self.machine.records.get(uid)
         if record is None or record.finished:
             return
         if record.running is not None:
@@ -243,13 +223,13 @@ class PodWorkers:
         grace = options.grace_override
         grace = pod.termination_grace_period if grace is None else grace
         self.update_pod(PodUpdate(UpdateType.KILL, pod=pod, kill=options))
-        record = self._machine.records.get(pod.uid)
+        record = self.machine.records.get(pod.uid)
         if record is None or record.terminated_at is not None:
             return
         try:
             await self._kill_waits.wait(pod.uid, max(grace + grace // 2, MIN_KILL_WAIT))
         except TimeoutError:
-            self._recorder.event(
+            self.recorder.event(
                 pod_reference(pod),
                 WARNING,
                 Reason.EXCEEDED_GRACE_PERIOD,
@@ -259,8 +239,8 @@ class PodWorkers:
 
     def orphan_pass(self, desired: frozenset[str]) -> dict[str, records.WorkerSummary]:
         """Terminate what is no longer desired; returns all workers by uid, for housekeeping."""
-        self._handle(records.DesiredPods(desired, self._clock.now()))
-        return self._machine.views(desired)
+        self._handle(records.DesiredPods(desired, self.clock.now()))
+        return self.machine.views(desired)
 
     @property
     def busy(self) -> int:
@@ -269,7 +249,7 @@ class PodWorkers:
 
     def decided(self, uid: str, decisions: Iterable[Decision]) -> None:
         """Keep decisions of a sync that is still running."""
-        self.notes.history.add(uid, decisions, self._clock.now())
+        self.notes.history.add(uid, decisions, self.clock.now())
 
     def next_sync_in(self, uid: str) -> float | None:
         """Seconds until a pod's next scheduled sync; None when none is set."""
@@ -293,9 +273,9 @@ class PodWorkers:
     def _handle(self, event: records.Event) -> None:
         if self._closed:
             return
-        effects = self._machine.handle(event)
-        if self._event_log is not None:
-            self._event_log(event, effects)
+        effects = self.machine.handle(event)
+        if self.event_log is not None:
+            self.event_log(event, effects)
         for effect in effects:
             self._carry_out(effect)
 
@@ -311,13 +291,13 @@ class PodWorkers:
                 loop = asyncio.get_running_loop()
                 self._timers[uid] = loop.call_later(delay, self._due, uid)
             case records.RefreshStatus(pod, mirror, override):
-                self._statuses.refresh(pod, mirror, override)
+                self.statuses.refresh(pod, mirror, override)
             case records.ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why, cause=rejection.cause),))
-                self.notes.refused(pod.uid, self._clock.now())
+                self.notes.refused(pod.uid, self.clock.now())
                 self.traces.refused(pod.uid, pod.namespace, pod.name, why)
-                self._statuses.reject(pod, rejection)
+                self.statuses.reject(pod, rejection)
             case records.Terminated(uid):
                 self._kill_waits.terminated(uid)
             case records.Finished(uid) | records.Forgotten(uid):
@@ -327,8 +307,8 @@ class PodWorkers:
                     self.notes.forgotten(uid)
                 self.notes.removed(uid)
                 self.traces.removed(uid)
-                self._cache.confirm_absent(uid)
-                self._on_finished(uid)
+                self.cache.confirm_absent(uid)
+                self.on_finished(uid)
 
     def _cancel_timer(self, uid: str) -> None:
         if (timer := self._timers.pop(uid, None)) is not None:
@@ -340,9 +320,9 @@ class PodWorkers:
 
     def _wake(self, uid: str) -> None:
         """Run a sync with the newest object from the configuration, else with the last one."""
-        current = self._current_pod(uid)
+        current = self.current_pod(uid)
         if current is None or self._queries.is_termination_requested(uid):
-            self._handle(records.TimerFired(uid, self._clock.now()))
+            self._handle(records.TimerFired(uid, self.clock.now()))
             return
         pod, mirror = current
         now = asyncio.get_running_loop().time()
@@ -353,9 +333,9 @@ class PodWorkers:
     def _start(self, run: records.RunSync) -> None:
         self._cancel_timer(run.uid)
         self._changed.discard(run.uid)
-        self.notes.begins(run, self._machine.records[run.uid], self._clock.now())
+        self.notes.begins(run, self.machine.records[run.uid], self.clock.now())
         task = asyncio.get_running_loop().create_task(
-            self._syncer.run(run, lambda: self._ends(run.uid)), name=f"pod-worker {run.uid}"
+            self.syncer.run(run, lambda: self._ends(run.uid)), name=f"pod-worker {run.uid}"
         )
         self._tasks[run.uid] = task
         task.add_done_callback(lambda done: self._done(run, done))
@@ -367,25 +347,25 @@ class PodWorkers:
         del self._tasks[run.uid]
         if self._closed:
             return
-        now = self._clock.now()
+        now = self.clock.now()
         outcome: SyncOutcome | None = None
         if task.cancelled():
-            self._cache.invalidate(run.uid)
+            self.cache.invalidate(run.uid)
         elif (error := task.exception()) is None:
             outcome = task.result()
         else:
             # a task boundary: a fault in one pod's sync must not end the agent or the pod
-            self._cache.invalidate(run.uid)
+            self.cache.invalidate(run.uid)
             cause = exhausted(error)
             text = str(cause or f"{type(error).__name__}: {error}")
             outcome = SyncOutcome(error=text, cause=cause_of(error))
             named = run.work.pod or run.work.runtime_pod
             pod = "" if named is None else f"{named.namespace}/{named.name}"
-            events = self._machine.trail.last_events(run.uid)
+            events = self.machine.trail.last_events(run.uid)
             extra = {"pod": pod, "uid": run.uid, "events": events}
             log.error("sync of pod failed", extra=extra, exc_info=error)
         self.notes.ended(run, outcome, now)
-        jitter = self._rng.uniform(0.0, 0.5)
+        jitter = self.rng.uniform(0.0, 0.5)
         self._handle(records.SyncEnded(run.uid, outcome, now, jitter))
         self._wake_if_changed(run.uid)
 
@@ -394,8 +374,8 @@ class PodWorkers:
         if uid not in self._changed or uid in self._tasks:
             return
         self._changed.discard(uid)
-        entry = self._cache.get(uid)
-        record = self._machine.records.get(uid)
+        entry = self.cache.get(uid)
+        record = self.machine.records.get(uid)
         if record is None or record.finished or (entry is not None and entry.own):
             return
         self._wake(uid)

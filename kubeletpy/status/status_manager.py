@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct, field, replace
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import Backlog, cancel_tasks
 from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -121,7 +121,7 @@ deleted without it. A status that the API never accepts must not keep the pod Te
 forever."""
 
 
-class StatusWriter:
+class StatusWriter(Component):
     """Writes the status of a pod to the API, retrying until it has arrived, and deletes the pod.
 
     ``target`` finds the object that shows a pod in the API, ``forget`` is called when the API no
@@ -129,28 +129,15 @@ class StatusWriter:
     :class:`~kubeletpy.status.status_manager.ApiStatusManager`'s.
     """
 
-    def __init__(
-        self,
-        kube_api: KubeApi,
-        clock: Clock,
-        rng: random.Random,
-        traces: Traces,
-        backlog: Backlog,
-        *,
-        target: Callable[[Pod], Pod | None],
-        forget: Callable[[StatusEntry], None],
-        on_written: Callable[[float], None],
-        on_refused: Callable[[Pod, str], None],
-    ) -> None:
-        self._api = kube_api
-        self._clock = clock
-        self._rng = rng
-        self._traces = traces
-        self._backlog = backlog
-        self._target = target
-        self._forget = forget
-        self._on_written = on_written
-        self._on_refused = on_refused
+    kube_api: KubeApi
+    clock: Clock
+    rng: random.Random
+    traces: Traces
+    backlog: Backlog
+    target: Callable[[Pod], Pod | None]
+    forget: Callable[[StatusEntry], None]
+    on_written: Callable[[float], None]
+    on_refused: Callable[[Pod, str], None]
 
     async def write(self, entry: StatusEntry) -> None:
         """Write until the API is up to date, and delete the object when it may go."""
@@ -171,19 +158,19 @@ class StatusWriter:
                     if await self._is_absent(entry, error):
                         log.debug("pod is absent", extra={"pod": entry.pod.key, "why": str(error)})
                         if not entry.pod.is_static:  # its status waits for another mirror
-                            self._forget(entry)
+                            self.forget(entry)
                         return
                     self._record_refusal(entry, error)
                     if self._gives_up(entry, error):
                         continue
-                    await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
+                    await asyncio.sleep(delay * (0.75 + self.rng.random() / 2))
                     delay = min(delay * 2, LAST_RETRY_S)
         finally:
             entry.writer = None
 
     async def _wait_for_more(self, entry: StatusEntry) -> None:
         """While the newest status may wait, wait for the next one, for a bounded time."""
-        longer = entry.pod.being_deleted or self._backlog
+        longer = entry.pod.being_deleted or self.backlog
         at_most = TOGETHER_IN_BURSTS_S if longer else TOGETHER_S
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most):
@@ -192,7 +179,7 @@ class StatusWriter:
                     await entry.newer.wait()
 
     async def _send(self, entry: StatusEntry) -> bool:
-        target = self._target(entry.pod)
+        target = self.target(entry.pod)
         if target is None:
             return False  # a static pod without a mirror yet: reconcile() follows once it exists
         if target.uid != entry.api_uid:
@@ -200,7 +187,7 @@ class StatusWriter:
         version, patch = entry.version, entry.patch()
         if patch is not None:
             began, written = asyncio.get_running_loop().time(), entry.status
-            answer = await self._api.patch(
+            answer = await self.kube_api.patch(
                 PODS, target.name, patch, target.namespace, subresource="status"
             )
             try:
@@ -211,22 +198,24 @@ class StatusWriter:
                     extra={"pod": target.key, "why": str(error)},
                 )
             phase, ready = written.get("phase") or "Pending", is_ready(written)
-            self._traces.written(
+            self.traces.written(
                 entry.pod.uid,
                 began,
                 f"{phase}, Ready" if ready else phase,
                 ready=ready,
                 ended=phase in TERMINAL_PHASES,
             )
-            self._on_written(asyncio.get_running_loop().time() - entry.changed_at)
+            self.on_written(asyncio.get_running_loop().time() - entry.changed_at)
         entry.sent = version
-        entry.stale_since = self._clock.now() if entry.unsent else None
+        entry.stale_since = self.clock.now() if entry.unsent else None
         return True
 
     async def _delete(self, entry: StatusEntry) -> None:
         pod = entry.pod
-        await self._api.delete(PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid)
-        self._forget(entry)
+        await self.kube_api.delete(
+            PODS, pod.name, pod.namespace, grace_period_seconds=0, uid=pod.uid
+        )
+        self.forget(entry)
 
     async def _is_absent(self, entry: StatusEntry, error: ApiError) -> bool:
         """Whether the API no longer has the pod: nothing of that name, or another pod.
@@ -237,7 +226,7 @@ class StatusWriter:
         if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)
         try:
-            found = await self._api.get(PODS, entry.pod.name, entry.pod.namespace)
+            found = await self.kube_api.get(PODS, entry.pod.name, entry.pod.namespace)
             return Pod(found).uid != entry.api_uid  # type: ignore[arg-type]
         except NotFound:
             return True
@@ -258,13 +247,13 @@ class StatusWriter:
         return True
 
     def _record_refusal(self, entry: StatusEntry, error: ApiError) -> None:
-        since, count = self._clock.now(), 1
+        since, count = self.clock.now(), 1
         if entry.problem is not None:
             since, count = entry.problem.since, entry.problem.count + 1
         entry.problem = WriteProblem(since, str(error), count)
         entry.answered = entry.answered + 1 if error.code and error.code < 500 else 0
         if entry.answered == SAY_AFTER:
-            self._on_refused(entry.pod, str(error))
+            self.on_refused(entry.pod, str(error))
         if not entry.refused and entry.sent:
             log.warning(
                 "could not write the status of a pod; trying again",
@@ -285,46 +274,39 @@ TerminationObserver = Callable[[str, int, str], None]
 """Called with (list field name, exit code, reason) for each newly seen container termination."""
 
 
-class ApiStatusManager:
+class ApiStatusManager(Component):
     """Keeps the newest status of each pod and writes it to the API: one write in flight per pod."""
 
-    def __init__(
-        self,
-        kube_api: KubeApi | None,
-        clock: Clock,
-        *,
-        mirror_of: Callable[[Pod], Pod | None],
-        on_termination: TerminationObserver = lambda field, code, reason: None,
-        on_written: Callable[[float], None] = lambda seconds: None,
-        on_refused: Callable[[Pod, str], None] = lambda pod, why: None,
-        on_change: Callable[[str], None] = lambda uid: None,
-        traces: Traces | None = None,
-        backlog: Backlog | None = None,
-        rng: random.Random | None = None,
-    ) -> None:
-        """Without ``kube_api`` (standalone) statuses are kept, not written.
+    # None (standalone): statuses are kept, not written.
+    kube_api: KubeApi | None
+    clock: Clock
+    # Finds the mirror of a static pod: its status is written there.
+    mirror_of: Callable[[Pod], Pod | None]
+    on_termination: TerminationObserver = lambda field, code, reason: None
+    # Called with the seconds from a status change to its arrival at the API.
+    on_written: Callable[[float], None] = lambda seconds: None
+    # Called once when the API keeps refusing a pod's status.
+    on_refused: Callable[[Pod, str], None] = lambda pod, why: None
+    # Called with the UID of a pod when :meth:`reported` may have changed.
+    on_change: Callable[[str], None] = lambda uid: None
+    traces: Traces = field(default_factory=Traces)
+    # Pods that wait to start or stop.
+    backlog: Backlog = field(default_factory=Backlog)
+    rng: random.Random = field(default_factory=random.Random)
 
-        ``mirror_of`` finds the mirror of a static pod: its status is written there. ``on_written``
-        is called with the seconds from a status change to its arrival at the API. ``on_refused`` is
-        called once when the API keeps refusing a pod's status, ``on_change`` with the uid of a pod
-        when :meth:`reported` may have changed. ``backlog``: pods that wait to start or stop.
-        """
-        self._clock = clock
-        self._mirror_of = mirror_of
-        self._on_termination = on_termination
-        self._on_change = on_change
+    def __post_init__(self) -> None:
         self._writer: StatusWriter | None = None
-        if kube_api is not None:
+        if self.kube_api is not None:
             self._writer = StatusWriter(
-                kube_api,
-                clock,
-                rng or random.Random(),
-                Traces() if traces is None else traces,
-                Backlog() if backlog is None else backlog,
+                self.kube_api,
+                self.clock,
+                self.rng,
+                self.traces,
+                self.backlog,
                 target=self._target,
                 forget=self._forget,
-                on_written=on_written,
-                on_refused=on_refused,
+                on_written=self.on_written,
+                on_refused=self.on_refused,
             )
         self._entries: dict[str, StatusEntry] = {}
         self._closed = False
@@ -363,7 +345,7 @@ class ApiStatusManager:
             return None if entry is None else entry.problem
         found, since = entry.problem, entry.stale_since
         if found is None:
-            if since is None or self._clock.now() - since < LATE_S:
+            if since is None or self.clock.now() - since < LATE_S:
                 return None
             why = NO_MIRROR if self._target(entry.pod) is None else NO_ANSWER
             found = WriteProblem(since, why, 0)
@@ -384,7 +366,7 @@ class ApiStatusManager:
         if the pod was deleted, delete it from the API."""
         entry = self._entries.get(pod.uid)
         known = pod.status if entry is None else entry.status
-        done = finished_status(pod, known, self._clock.now())
+        done = finished_status(pod, known, self.clock.now())
         self._update_entry(pod, done, containers_may_run=False, finished=True)
 
     def reconcile(self, pod: Pod) -> None:
@@ -398,16 +380,16 @@ class ApiStatusManager:
         entry.pod = pod
         target = self._target(pod)
         if target is None:
-            self._on_change(pod.uid)
+            self.on_change(pod.uid)
             return
         if entry.containers_may_run and _newest(entry, target) is not entry.status:
-            self._on_change(pod.uid)
+            self.on_change(pod.uid)
             return  # the sync that the mirror causes computes the status to be written
         entry.api_uid, entry.in_api = target.uid, target.status
         if entry.writer is None and entry.patch() is not None:
-            entry.changed(self._clock.now())
+            entry.changed(self.clock.now())
         self._wake(entry)
-        self._on_change(pod.uid)
+        self.on_change(pod.uid)
 
     def forget_except(self, uids: Iterable[str]) -> None:
         """Drop the statuses of pods that were removed."""
@@ -426,13 +408,13 @@ class ApiStatusManager:
             return
         if entry.writer is not None:
             entry.writer.cancel()
-        self._on_change(uid)
+        self.on_change(uid)
 
     def _target(self, pod: Pod) -> Pod | None:
         """The object that shows the pod in the API: for a static pod its mirror, if it matches."""
         if not pod.is_static:
             return pod
-        mirror = self._mirror_of(pod)
+        mirror = self.mirror_of(pod)
         return mirror if mirror is not None and pod.is_reported_by(mirror) else None
 
     def _update_entry(
@@ -445,7 +427,7 @@ class ApiStatusManager:
         if problem is not None:
             log.error("status of pod dropped", extra={"pod": pod.key, "why": problem})
             return
-        kept = store.prepare(pod, status, known, self._clock.now())
+        kept = store.prepare(pod, status, known, self.clock.now())
         self._count_terminations(known, kept)
         if entry is None:
             entry = self._entries[pod.uid] = StatusEntry(
@@ -462,10 +444,10 @@ class ApiStatusManager:
         shows_more = entry.containers_may_run and not containers_may_run
         entry.containers_may_run = containers_may_run and not entry.finished
         if changed or shows_more or finished:
-            entry.changed(self._clock.now())
+            entry.changed(self.clock.now())
             entry.changed_at = asyncio.get_running_loop().time()
         self._wake(entry)
-        self._on_change(pod.uid)
+        self.on_change(pod.uid)
 
     def _count_terminations(self, old: api.PodStatus, new: api.PodStatus) -> None:
         for list_name in store.CONTAINER_LISTS:
@@ -475,7 +457,7 @@ class ApiStatusManager:
             for entry in entries:
                 ended = (entry.get("state") or {}).get("terminated")
                 if ended is not None and _termination_key(entry) not in known:
-                    self._on_termination(
+                    self.on_termination(
                         list_name, ended.get("exitCode", 0), ended.get("reason", "")
                     )
 
@@ -490,7 +472,7 @@ class ApiStatusManager:
     def _forget(self, entry: StatusEntry) -> None:
         if self._entries.get(entry.pod.uid) is entry:
             del self._entries[entry.pod.uid]
-            self._on_change(entry.pod.uid)
+            self.on_change(entry.pod.uid)
 
 
 def _newest(entry: StatusEntry, target: Pod | None) -> api.PodStatus:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import cancel_tasks, run_all
 from kubeletpy.kubeapi.events.reasons import AdmissionReason, Reason, metric_label
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -37,17 +37,17 @@ log = logging.getLogger(__name__)
 Settled = Callable[[str, checks.Rejection | None], None]
 
 
-class HeldPods:
+class HeldPods(Component):
     """Pods whose admission is undecided or refused, by uid: neither may get a worker.
 
     Admission takes a while when others must give way first, or the node is fetched again. A pod
     that has left the configuration is not kept.
     """
 
-    def __init__(self, settled: Settled) -> None:
-        """``settled(uid, rejection)`` is called with the outcome of a pod's admission; None: it may
-        run."""
-        self._settled = settled
+    # Called with the UID of a pod and the outcome of its admission; None: it may run.
+    settled: Settled
+
+    def __post_init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[checks.Rejection | None]] = {}
         self._refused: set[str] = set()
 
@@ -100,12 +100,12 @@ class HeldPods:
             return
         error = task.exception()
         if error is None:
-            self._settled(uid, task.result())
+            self.settled(uid, task.result())
             return
         # a task boundary: a fault in one pod's admission must not end the agent, nor hide the pod
         log.error("admission of pod failed", extra={"uid": uid}, exc_info=error)
         message = f"Unexpected error while attempting to recover from admission failure: {error}"
-        self._settled(uid, checks.Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
+        self.settled(uid, checks.Rejection(AdmissionReason.UNEXPECTED_ADMISSION_ERROR, message))
 
 
 def _admits(task: asyncio.Task[checks.Rejection | None]) -> bool:
@@ -133,50 +133,32 @@ Place = Callable[[Pod], "checks.Rejection | Settle | None"]
 """Places a pod on the machine; None: it is placed."""
 
 
-class AdmissionGate:
+class AdmissionGate(Component):
     """The sync loop's :data:`~kubeletpy.syncloop.admission_gate.Admit`."""
 
-    def __init__(
-        self,
-        state: Callable[[], checks.NodeState],
-        recorder: EventRecorder,
-        clock: Clock,
-        metrics: PodWorkerMetrics,
-        *,
-        node: Callable[[], api.Node | None],
-        newest_node: Callable[[], Awaitable[api.Node | None]],
-        kill: Callable[[Pod, KillOptions], Awaitable[None]],
-        place: Place,
-        held: Callable[[str], Mapping[str, int]] = lambda uid: checks.NOTHING,
-        plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None,
-        resizes_preempt: bool = True,
-    ) -> None:
-        """Collect what admission reads, and what it calls to make room.
+    state: Callable[[], checks.NodeState]
+    recorder: EventRecorder
+    clock: Clock
+    metrics: PodWorkerMetrics
+    # The node as the API last showed it.
+    node: Callable[[], api.Node | None]
+    # Reads it from the API; None when it does not answer.
+    newest_node: Callable[[], Awaitable[api.Node | None]]
+    # Kills a pod and waits until it has ended; raises TimeoutError.
+    kill: Callable[[Pod, KillOptions], Awaitable[None]]
+    # Places a pod on the machine. Others are admitted meanwhile: a pod that waits for a plugin
+    # blocks no other.
+    place: Place
+    # How many devices are in use, by resource, if the pod with this uid has some of them.
+    held: Callable[[str], Mapping[str, int]] = lambda uid: checks.NOTHING
+    # Waits for plugins of a pod that come back after the start of the agent, before it is placed;
+    # None: nothing.
+    plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None
+    # Whether others give way for a resize of a critical pod; False: the scheduler preempts for
+    # resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
+    resizes_preempt: bool = True
 
-        Args:
-            node: the node as the API last showed it.
-            newest_node: reads it from the API; None when it does not answer.
-            kill: kills a pod and waits until it has ended; raises TimeoutError.
-            place: places a pod on the machine. Others are admitted meanwhile: a pod that waits for
-                a plugin blocks no other.
-            plugins: what a pod waits for before it is placed: plugins that come back after the
-                start of the agent; None: nothing.
-            resizes_preempt: whether others give way for a resize of a critical pod; False: the
-                scheduler preempts for resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
-            held: how many devices are in use, by resource, if the pod with this uid has some of
-                them.
-        """
-        self._state = state
-        self._recorder = recorder
-        self._clock = clock
-        self._metrics = metrics
-        self._node = node
-        self._newest_node = newest_node
-        self._kill = kill
-        self._place = place
-        self._held = held
-        self._plugins = plugins
-        self._resizes_preempt = resizes_preempt
+    def __post_init__(self) -> None:
         self._one_by_one = asyncio.Lock()
         self._preempting: dict[str, asyncio.Future[None]] = {}
         """Preemptions for resizes, by uid of the resized pod."""
@@ -185,16 +167,16 @@ class AdmissionGate:
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> checks.Rejection | Deferred | None:
         """Judge a pod alongside the other active pods."""
         self._forget_all_but(others)
-        if rejection := before_placement(pod, self._state()):
+        if rejection := before_placement(pod, self.state()):
             return self._counted(rejection)
-        if (returned := self._plugins(pod)) is not None:
+        if (returned := self.plugins(pod)) is not None:
             return Deferred(lambda of_others: self._wait(pod, of_others, returned))
-        placed = self._place(pod)
+        placed = self.place(pod)
         if isinstance(placed, checks.Rejection):
             return self._counted(placed)
         if placed is not None:
             return Deferred(lambda of_others: self._settle(pod, of_others, placed))
-        verdict = self._judge(pod, others, self._node())
+        verdict = self._judge(pod, others, self.node())
         if isinstance(verdict, checks.AskForNode | checks.Preempt):
             return Deferred(lambda of_others: self._settle(pod, of_others))
         return self._answer(verdict)
@@ -205,10 +187,10 @@ class AdmissionGate:
         For a critical pod others are made to give way, unless the scheduler does that; until they
         have, it does not fit.
         """
-        match self._judge(pod, others, self._node()):
+        match self._judge(pod, others, self.node()):
             case checks.Admitted():
                 return None
-            case checks.Preempt(shortages) if self._resizes_preempt:
+            case checks.Preempt(shortages) if self.resizes_preempt:
                 return self._start_preemption(pod, others, shortages)
             case checks.Preempt(shortages):
                 return shortages[0].rejection()
@@ -221,16 +203,16 @@ class AdmissionGate:
 
         Source: docs/reference/events.csv: FailedNodeDeclaredFeaturesCheck.
         """
-        state = self._state()
+        state = self.state()
         if state.declared_features is None:
             return
         if missing := lacking_for_update(old, new, state.declared_features, state.version):
             reason, text = Reason.FAILED_NODE_DECLARED_FEATURES_CHECK, missing_features(missing)
-            self._recorder.event(pod_reference(new), WARNING, reason, text)
+            self.recorder.event(pod_reference(new), WARNING, reason, text)
 
     def foresee(self, pod: Pod, others: Sequence[Pod]) -> tuple[checks.Verdict, Sequence[Pod]]:
         """Judge a pod that has not come; second, whom it would preempt. Changes nothing."""
-        verdict = self._judge(pod, others, self._node(), newest=True)
+        verdict = self._judge(pod, others, self.node(), newest=True)
         if not isinstance(verdict, checks.Preempt):
             return verdict, ()
         chosen = checks.victims_or_refusal(pod, others, verdict.shortages, self._needs_of)
@@ -243,7 +225,7 @@ class AdmissionGate:
     def at_next_start(self, pods: Sequence[Pod]) -> Mapping[str, Refusal]:
         """The pods, of those that use the node as allocated, that a start would not admit again."""
         return refused_at_start(
-            pods, self._node(), self._state(), held=self._held, needs_of=self._needs_of
+            pods, self.node(), self.state(), held=self.held, needs_of=self._needs_of
         )
 
     async def close(self) -> None:
@@ -267,9 +249,9 @@ class AdmissionGate:
     ) -> checks.Rejection | None:
         """Judge a pod whose plugins have come back, or have had their time."""
         await returned
-        if rejection := before_placement(pod, self._state()):
+        if rejection := before_placement(pod, self.state()):
             return self._counted(rejection)
-        placed = self._place(pod)
+        placed = self.place(pod)
         if isinstance(placed, checks.Rejection):
             return self._counted(placed)
         return await self._settle(pod, others, placed)
@@ -281,10 +263,10 @@ class AdmissionGate:
         if placed is not None and (rejection := await placed()):
             return self._counted(rejection)
         async with self._one_by_one:
-            node = self._node()
+            node = self.node()
             verdict = self._judge(pod, others(), node)
             if isinstance(verdict, checks.AskForNode):
-                node = await self._newest_node() or node
+                node = await self.newest_node() or node
                 verdict = self._judge(pod, others(), node, newest=True)
             if isinstance(verdict, checks.Preempt):
                 return await self._preempt(pod, others(), verdict.shortages)
@@ -297,10 +279,10 @@ class AdmissionGate:
             pod,
             others,
             node,
-            self._state(),
+            self.state(),
             node_is_newest=newest,
             needs_of=self._needs_of,
-            held=self._held(pod.uid),
+            held=self.held(pod.uid),
         )
 
     def _answer(self, verdict: checks.Verdict) -> checks.Rejection | None:
@@ -311,7 +293,7 @@ class AdmissionGate:
                 return None
 
     def _counted(self, rejection: checks.Rejection) -> checks.Rejection:
-        self._metrics.admission_rejections.labels(metric_label(rejection.reason)).inc()
+        self.metrics.admission_rejections.labels(metric_label(rejection.reason)).inc()
         return rejection
 
     async def _preempt(
@@ -334,20 +316,20 @@ class AdmissionGate:
         await run_all(*(self._kill_victim(victim, signal) for victim in chosen))
 
     async def _kill_victim(self, victim: Pod, signal: str) -> None:
-        self._recorder.event(
+        self.recorder.event(
             pod_reference(victim), WARNING, Reason.PREEMPTING, checks.PREEMPTED_MESSAGE
         )
-        now = self._clock.now()
+        now = self.clock.now()
         options = KillOptions(
             evict=True,
             status_override=lambda status: checks.preempted(status, now, victim.generation),
         )
         try:
-            await self._kill(victim, options)
+            await self.kill(victim, options)
         except TimeoutError:
             log.warning("preempted pod takes longer than its grace", extra={"pod": victim.key})
             return
-        self._metrics.preemptions.labels(signal).inc()
+        self.metrics.preemptions.labels(signal).inc()
 
     def _needs_of(self, pod: Pod) -> checks.Needs:
         """The resources that a pod already on the node takes."""
@@ -364,85 +346,70 @@ class AdmissionGate:
             self._needs = {uid: kept for uid, kept in self._needs.items() if uid in uids}
 
 
-class Admitting:
+class Admitting(Component):
     """Admits pods other than mirrors, as they are allocated: the sync loop's side of admission."""
 
-    def __init__(
-        self,
-        admit: Admit,
-        allocations: AllocationManager,
-        recorder: EventRecorder,
-        *,
-        reject: Callable[[Pod, checks.Rejection], None],
-        active: Callable[[], list[Pod]],
-        current: Callable[[str], Pod | None],
-        start: Callable[[str], None],
-        show_held: Callable[[Pod], None],
-        on_admitted: Callable[[Pod], None],
-    ) -> None:
-        """Judge with ``admit``, and pass the outcomes on.
+    admit: Admit
+    allocations: AllocationManager
+    recorder: EventRecorder
+    # Has the pod's worker report a refusal.
+    reject: Callable[[Pod, checks.Rejection], None]
+    # The pods that use the node.
+    active: Callable[[], list[Pod]]
+    # The newest object of a pod in the configuration.
+    current: Callable[[str], Pod | None]
+    # Called with the uid of a pod that was held and may run now.
+    start: Callable[[str], None]
+    # Called with each pod that is held.
+    show_held: Callable[[Pod], None]
+    # Called with each pod that is admitted.
+    on_admitted: Callable[[Pod], None]
 
-        Args:
-            reject: has the pod's worker report a refusal.
-            active: the pods that use the node.
-            current: the newest object of a pod in the configuration.
-            show_held: called with each pod that is held.
-            on_admitted: called with each pod that is admitted.
-            start: called with the uid of a pod that was held and may run now.
-        """
-        self._admit = admit
-        self._allocations = allocations
-        self._recorder = recorder
-        self._reject = reject
-        self._active = active
-        self._current = current
-        self._start = start
-        self._show_held = show_held
-        self._on_admitted = on_admitted
+    def __post_init__(self) -> None:
         self.held = HeldPods(self._settled)
 
     def may_start(self, pod: Pod) -> bool:
         """Whether the pod may run now; if not, it is refused, or held until that is settled."""
-        as_before = self._allocations.admitting(pod)
+        as_before = self.allocations.admitting(pod)
         others = [other for other in self.admitted_pods() if other.uid != pod.uid]
-        answer = self._admit(as_before, others)
+        answer = self.admit(as_before, others)
         if isinstance(answer, checks.Rejection):
             self._refuse(pod, answer)
             return False
         if isinstance(answer, Deferred):
             self.held.hold_until(pod.uid, self._settle(as_before, answer))
-            self._show_held(as_before)
+            self.show_held(as_before)
             return False
-        self._allocations.admitted(as_before)
-        self._on_admitted(pod)
+        self.allocations.admitted(as_before)
+        self.on_admitted(pod)
         return True
 
     async def _settle(self, pod: Pod, answer: Deferred) -> checks.Rejection | None:
         """Await the outcome; an admitted pod is allocated what it was judged with."""
         rejection = await answer.settle(self.admitted_pods)
         if rejection is None:
-            self._allocations.admitted(pod)
+            self.allocations.admitted(pod)
         return rejection
 
     def admitted_pods(self) -> list[Pod]:
         """The admitted pods that use the node, as they are allocated."""
         undecided = self.held.undecided
-        active = self._active()
-        return [self._allocations.allocated(pod) for pod in active if pod.uid not in undecided]
+        active = self.active()
+        return [self.allocations.allocated(pod) for pod in active if pod.uid not in undecided]
 
     def _settled(self, uid: str, rejection: checks.Rejection | None) -> None:
-        pod = self._current(uid)
+        pod = self.current(uid)
         if pod is None:
             return
         if rejection is not None:
             self._refuse(pod, rejection)
         else:
-            self._on_admitted(pod)
-            self._allocations.added((pod,))
-            self._start(uid)
+            self.on_admitted(pod)
+            self.allocations.added((pod,))
+            self.start(uid)
 
     def _refuse(self, pod: Pod, rejection: checks.Rejection) -> None:
         self.held.refuse(pod.uid)
-        self._allocations.refused(pod.uid)
-        self._recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
-        self._reject(pod, rejection)
+        self.allocations.refused(pod.uid)
+        self.recorder.event(pod_reference(pod), WARNING, rejection.reason, rejection.message)
+        self.reject(pod, rejection)

@@ -15,6 +15,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from kubeletpy.base.clock import Clock, steady_ns
+from kubeletpy.base.structs import Component, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.pods.pod import Pod, is_sidecar
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, event_observed_at
@@ -48,27 +49,18 @@ STEP_NS = 10**9
 corrected slowly."""
 
 
-class EventStream:
+class EventStream(Component):
     """Feeds CRI events to the status cache and the PLEG."""
 
-    def __init__(
-        self,
-        service: RuntimeService,
-        read_event: EventReader,
-        cache: PodStatusCache,
-        pleg: Pleg,
-        *,
-        clock: Clock,
-        on_change: OnChange,
-        rng: random.Random | None = None,
-    ) -> None:
-        self._service = service
-        self._read_event = read_event
-        self._cache = cache
-        self._pleg = pleg
-        self._clock = clock
-        self._on_change = on_change
-        self._rng = rng or random.Random()
+    service: RuntimeService
+    read_event: EventReader
+    cache: PodStatusCache
+    pleg: Pleg
+    clock: Clock
+    on_change: OnChange
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
         self._established: asyncio.TimerHandle | None = None
         self._delay = FIRST_RETRY
         self._opened_at = 0
@@ -86,11 +78,11 @@ class EventStream:
                 log.info("the runtime has no event stream; relisting every second")
                 return
             except CRIError as error:
-                self._pleg.metrics.stream_failed()
+                self.pleg.metrics.stream_failed()
                 log.debug("event stream broke", extra={"error": str(error)})
             finally:
                 self._lost()
-            await asyncio.sleep(self._delay * self._rng.uniform(0.5, 1.0))
+            await asyncio.sleep(self._delay * self.rng.uniform(0.5, 1.0))
             self._delay = min(self._delay * 2, LAST_RETRY)
 
     async def _follow(self) -> None:
@@ -98,14 +90,14 @@ class EventStream:
         self._established = loop.call_later(ESTABLISHED_AFTER, self._connected)
         self._opened_at = steady_ns()
         self._wall_offset = self._wall_ns() - self._opened_at
-        events = self._service.get_container_events()
+        events = self.service.get_container_events()
         async with aclosing(cast("Any", events)) as stream:
             async for event in stream:
                 self._connected()
                 if not self._is_left_over(event):
                     await self._handle_event(event)
                 elif self._clock_was_set():
-                    self._pleg.relist_soon()  # a new event can appear old after a clock change
+                    self.pleg.relist_soon()  # a new event can appear old after a clock change
 
     def _is_left_over(self, event: cri.ContainerEventResponse) -> bool:
         """Whether an event is an old one, which the runtime has kept from before we listened.
@@ -121,7 +113,7 @@ class EventStream:
         return abs(self._wall_ns() - steady_ns() - self._wall_offset) > STEP_NS
 
     def _wall_ns(self) -> int:
-        return int(self._clock.now() * 1e9)
+        return int(self.clock.now() * 1e9)
 
     def _connected(self) -> None:
         if self._established is None:
@@ -129,62 +121,62 @@ class EventStream:
         self._established.cancel()
         self._established = None
         self._delay = FIRST_RETRY
-        self._pleg.metrics.stream_connected()
-        self._pleg.events_flow(True)
+        self.pleg.metrics.stream_connected()
+        self.pleg.events_flow(True)
 
     def _lost(self) -> None:
         if self._established is not None:
             self._established.cancel()
             self._established = None
-        self._pleg.events_flow(False)
+        self.pleg.events_flow(False)
 
     async def _handle_event(self, event: cri.ContainerEventResponse) -> None:
-        self._pleg.metrics.event_received(max(self._clock.now() - event.created_at / 1e9, 0.0))
+        self.pleg.metrics.event_received(max(self.clock.now() - event.created_at / 1e9, 0.0))
         if event.container_event_type == cri.ContainerEventType.CONTAINER_DELETED_EVENT:
             self._removed(event)
             return
         uid = event.pod_sandbox_status.metadata.uid
         if not uid:
-            self._pleg.relist_soon()
+            self.pleg.relist_soon()
             return
-        known = self._cache.status(uid)
-        status = await self._read_event(event, known)
-        known = self._cache.status(uid)
+        known = self.cache.status(uid)
+        status = await self.read_event(event, known)
+        known = self.cache.status(uid)
         believed = status is not None and status.uid == uid and goes_forward(known, status)
         if status is None or not believed or _is_late_changes(known, status):
             metadata = event.pod_sandbox_status.metadata
-            self._pleg.read_soon(uid, metadata.name, metadata.namespace)
+            self.pleg.read_soon(uid, metadata.name, metadata.namespace)
             return
-        if self._cache.set(status):
+        if self.cache.set(status):
             old = None if known is None else summarise(known)
-            self._on_change(uid, diff(old, summarise(status)))
+            self.on_change(uid, diff(old, summarise(status)))
 
     def _removed(self, event: cri.ContainerEventResponse) -> None:
         uid = self._owner(event)
-        known = None if uid is None else self._cache.status(uid)
+        known = None if uid is None else self.cache.status(uid)
         if uid is None or known is None:
             return
-        if self._cache.is_doubtful(uid):
+        if self.cache.is_doubtful(uid):
             # the cached status may lack running containers: they must not count as removed
-            self._pleg.read_soon(uid, known.name, known.namespace)
+            self.pleg.read_soon(uid, known.name, known.namespace)
             return
         sent_at = event_observed_at(event.created_at, self._wall_ns(), steady_ns())
         rest = without(known, event.container_id, known.observed_at if sent_at is None else sent_at)
         if rest.empty:
-            self._cache.remove(uid)
+            self.cache.remove(uid)
         elif rest.sandboxes != known.sandboxes or rest.containers != known.containers:
-            self._cache.set(rest)
+            self.cache.set(rest)
         else:
             return
         removed = LifecycleEvent(uid, LifecycleType.REMOVED, event.container_id)
         events = [e for e in diff(summarise(known), summarise(rest)) if e != removed]
-        self._on_change(uid, [*events, removed])
+        self.on_change(uid, [*events, removed])
 
     def _owner(self, event: cri.ContainerEventResponse) -> str | None:
         if uid := event.pod_sandbox_status.metadata.uid:
             return uid
-        for uid in self._cache:
-            status = self._cache.status(uid)
+        for uid in self.cache:
+            status = self.cache.status(uid)
             if status is not None and (
                 any(s.id == event.container_id for s in status.sandboxes)
                 or status.by_id(event.container_id) is not None
@@ -212,7 +204,7 @@ LAST_PAUSE_S = 1.0
 CurrentPod = Callable[[str], tuple[Pod, Pod | None] | None]
 
 
-class EarlyPolls:
+class EarlyPolls(Component):
     """Polls init containers soon after their start, where the runtime has no events.
 
     The next container waits for this one to end, which most often happens soon; a relist every
@@ -221,13 +213,12 @@ class EarlyPolls:
     forever.
     """
 
-    def __init__(
-        self, runtime: RuntimeService, cache: PodStatusCache, pleg: Pleg, current_pod: CurrentPod
-    ) -> None:
-        self._runtime = runtime
-        self._cache = cache
-        self._pleg = pleg
-        self._current_pod = current_pod
+    runtime: RuntimeService
+    cache: PodStatusCache
+    pleg: Pleg
+    current_pod: CurrentPod
+
+    def __post_init__(self) -> None:
         self._polls: dict[str, asyncio.Task[None]] = {}
         """Running polls, by pod uid."""
         self._polled: dict[str, str] = {}
@@ -235,11 +226,11 @@ class EarlyPolls:
 
     def changed(self, uid: str) -> None:
         """The cache has a new status of a pod, or none any more."""
-        status = self._cache.status(uid)
+        status = self.cache.status(uid)
         if status is None:
             self._polled.pop(uid, None)
             return
-        if self._pleg.has_events:
+        if self.pleg.has_events:
             return
         container_id = self._running_init_container(uid, status)
         if not container_id or self._polled.get(uid) == container_id:
@@ -260,7 +251,7 @@ class EarlyPolls:
             del self._polls[uid]
 
     def _running_init_container(self, uid: str, status: PodRuntimeStatus) -> str:
-        current = self._current_pod(uid)
+        current = self.current_pod(uid)
         if current is None or not current[0].init_containers:
             return ""
         names = {c["name"] for c in current[0].init_containers if not is_sidecar(c)}
@@ -272,10 +263,10 @@ class EarlyPolls:
             await asyncio.sleep(pause)
             pause *= 2
             try:
-                answer = await self._runtime.container_status(container_id)
+                answer = await self.runtime.container_status(container_id)
             except CRIError as error:
                 log.debug("init container could not be inspected", extra={"error": str(error)})
                 return
             if answer.status.state != cri.CONTAINER_RUNNING:
-                self._pleg.read_soon(status.uid, status.name, status.namespace)
+                self.pleg.read_soon(status.uid, status.name, status.namespace)
                 return

@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.metrics.pods import PodCountMetrics
 from kubeletpy.pods.pod import NodePods, Pod
@@ -30,35 +31,22 @@ from kubeletpy.syncloop.merge import Merge
 log = logging.getLogger(__name__)
 
 
-class Housekeeping:
+class Housekeeping(Component):
     """One pass at a time, without waiting for anything."""
 
-    def __init__(
-        self,
-        pods: PodManager,
-        workers: PodWorkers,
-        forget_statuses: Callable[[Iterable[str]], None],
-        cache: PodStatusCache,
-        *,
-        active: ActivePods,
-        queries: WorkerQueries,
-        metrics: PodCountMetrics,
-        delete_mirror: Callable[[Pod], None] = lambda mirror: None,
-        reconcile_mirror: Callable[[Pod, Pod | None], None] = lambda pod, mirror: None,
-        found: Callable[[NodePods], None] = lambda found: None,
-    ) -> None:
-        """``found`` is called after each pass that found different pods from the one before; it
-        must not block."""
-        self._pods = pods
-        self._workers = workers
-        self._forget_statuses = forget_statuses
-        self._cache = cache
-        self._active = active
-        self._queries = queries
-        self._delete_mirror = delete_mirror
-        self._reconcile_mirror = reconcile_mirror
-        self._found = found
-        self._metrics = metrics
+    pods: PodManager
+    workers: PodWorkers
+    forget_statuses: Callable[[Iterable[str]], None]
+    cache: PodStatusCache
+    active: ActivePods
+    queries: WorkerQueries
+    metrics: PodCountMetrics
+    delete_mirror: Callable[[Pod], None] = lambda mirror: None
+    reconcile_mirror: Callable[[Pod, Pod | None], None] = lambda pod, mirror: None
+    # Called after each pass that found different pods from the one before; must not block.
+    found: Callable[[NodePods], None] = lambda found: None
+
+    def __post_init__(self) -> None:
         self._last: NodePods | None = None
 
     def run_once(self, received_at: float, unsettled: Collection[str] = ()) -> None:
@@ -67,22 +55,22 @@ class Housekeeping:
         ``unsettled``: uids of pods for which it is not known yet whether they may run here; they
         are neither started nor ended.
         """
-        pods = self._pods.pods()
-        desired = self._pods.uids()
-        views = self._workers.orphan_pass(desired)
-        mirrors = self._pods.mirrors()
-        self._forget_statuses(desired.union(views, (m.uid for m in mirrors)))
-        for mirror in self._pods.orphan_mirrors():
+        pods = self.pods.pods()
+        desired = self.pods.uids()
+        views = self.workers.orphan_pass(desired)
+        mirrors = self.pods.mirrors()
+        self.forget_statuses(desired.union(views, (m.uid for m in mirrors)))
+        for mirror in self.pods.orphan_mirrors():
             if not self._is_pictured(mirror, unsettled):
-                self._delete_mirror(mirror)
+                self.delete_mirror(mirror)
         self._restore_mirrors(pods, unsettled)
-        active = self._active.active(pods)
-        self._metrics.pods(_by_static(pods), _by_static(active), len(mirrors))
+        active = self.active.active(pods)
+        self.metrics.pods(_by_static(pods), _by_static(active), len(mirrors))
         admitted = [pod for pod in active if pod.uid not in unsettled]
         self._start_unknown(admitted, views, received_at)
         self._end_terminal(pods, views, received_at)
         self._kill_orphans(views, unsettled, received_at)
-        self._metrics.working(Counter(_labels(view) for view in views.values()))
+        self.metrics.working(Counter(_labels(view) for view in views.values()))
         self._publish_pods(desired.union(unsettled), views)
 
     def republish_pods(self) -> None:
@@ -91,9 +79,9 @@ class Housekeeping:
 
     def _is_pictured(self, mirror: Pod, unsettled: Collection[str]) -> bool:
         """Whether anything that a mirror shows still exists."""
-        if self._queries.is_static_terminating(mirror.full_name):
+        if self.queries.is_static_terminating(mirror.full_name):
             return True
-        known = (self._cache.status(uid) for uid in unsettled)
+        known = (self.cache.status(uid) for uid in unsettled)
         return any(s and (s.namespace, s.name) == (mirror.namespace, mirror.name) for s in known)
 
     def _restore_mirrors(self, pods: Sequence[Pod], unsettled: Collection[str]) -> None:
@@ -102,9 +90,9 @@ class Housekeeping:
         for pod in pods:
             if not pod.is_static or pod.uid in unsettled:
                 continue
-            holder = self._queries.name_holder(pod.full_name)
-            if holder in ("", pod.uid) and not self._queries.is_static_terminating(pod.full_name):
-                self._reconcile_mirror(pod, self._pods.mirror_of(pod))
+            holder = self.queries.name_holder(pod.full_name)
+            if holder in ("", pod.uid) and not self.queries.is_static_terminating(pod.full_name):
+                self.reconcile_mirror(pod, self.pods.mirror_of(pod))
 
     def _start_unknown(
         self, active: Sequence[Pod], views: dict[str, WorkerSummary], received_at: float
@@ -113,38 +101,38 @@ class Housekeeping:
         for pod in active:
             if pod.uid in views:
                 continue
-            mirror = self._pods.mirror_of(pod)
-            self._workers.update_pod(
+            mirror = self.pods.mirror_of(pod)
+            self.workers.update_pod(
                 PodUpdate(UpdateType.CREATE, pod, mirror, None, None, received_at)
             )
             views[pod.uid] = WorkerSummary(Stage.SYNC, False, True, pod.is_static)
-            self._metrics.restarted("true" if pod.is_static else "")
+            self.metrics.restarted("true" if pod.is_static else "")
 
     def _end_terminal(
         self, pods: Sequence[Pod], views: dict[str, WorkerSummary], received_at: float
     ) -> None:
         """Deleted pods that never ran (refused ones): let their deletion complete."""
-        running = self._cache.running()
+        running = self.cache.running()
         for pod in pods:
             if not (pod.being_deleted and pod.is_terminal_in_api):
                 continue
             if pod.uid not in views and pod.uid not in running:
                 update = PodUpdate(UpdateType.KILL, pod=pod, received_at=received_at)
-                self._workers.update_pod(update)
+                self.workers.update_pod(update)
                 views[pod.uid] = WorkerSummary(Stage.TERMINATING, False, True, pod.is_static)
 
     def _kill_orphans(
         self, views: dict[str, WorkerSummary], unsettled: Collection[str], received_at: float
     ) -> None:
-        for uid in self._cache.running():
-            status = self._cache.status(uid)
+        for uid in self.cache.running():
+            status = self.cache.status(uid)
             if uid in views or uid in unsettled or status is None or status.empty:
                 continue  # what could not be read yet is killed when it can be
             log.warning(
                 "stopping a pod that should not run",
                 extra={"pod": f"{status.namespace}/{status.name}", "uid": uid},
             )
-            self._workers.update_pod(
+            self.workers.update_pod(
                 PodUpdate(
                     UpdateType.KILL,
                     runtime_pod=status,
@@ -153,15 +141,15 @@ class Housekeeping:
                 )
             )
             views[uid] = WorkerSummary(Stage.TERMINATING, True, False, False)
-            self._metrics.orphan_found()
+            self.metrics.orphan_found()
 
     def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerSummary]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)
         working = {uid for uid, view in views.items() if view.stage in alive}
-        found = NodePods(desired, self._cache.running() | working)
+        found = NodePods(desired, self.cache.running() | working)
         if found != self._last:
             self._last = found
-            self._found(found)
+            self.found(found)
 
 
 def _by_static(pods: Sequence[Pod]) -> dict[str, int]:
@@ -177,7 +165,7 @@ def _labels(view: WorkerSummary) -> tuple[str, str, str]:
     return lifecycle.value, "orphan" if view.orphan else "desired", "true" if view.static else ""
 
 
-class UnreadPods:
+class UnreadPods(Component):
     """Pods for which a source has something that can't be read: they are left as they are.
 
     An API object at least has the identity of its pod. An invalid manifest has none: any pod from
@@ -186,79 +174,67 @@ class UnreadPods:
     manifest can be read.
     """
 
-    def __init__(
-        self,
-        merge: Merge,
-        pods: PodManager,
-        cache: PodStatusCache,
-        worker: Callable[[str], object],
-    ) -> None:
-        """``worker(uid)``: not None for a pod that this agent has known, which needs no guess."""
-        self._merge = merge
-        self._pods = pods
-        self._cache = cache
-        self._worker = worker
+    merge: Merge
+    pods: PodManager
+    cache: PodStatusCache
+    # Not None for the UID of a pod that this agent has known, which needs no guess.
+    worker: Callable[[str], object]
+
+    def __post_init__(self) -> None:
         self._reported: frozenset[str] = frozenset()
 
     def holds(self, uid: str) -> bool:
         """Whether a pod may be one that a source has but that can't be read."""
-        return uid in self._merge.unknown or self._may_be_nameless(uid)
+        return uid in self.merge.unknown or self._may_be_nameless(uid)
 
     def uids(self) -> frozenset[str]:
         """The uids of the pods that are left as they are."""
-        if not self._merge.nameless:
+        if not self.merge.nameless:
             self._reported = frozenset()
-            return self._merge.unknown
-        held = frozenset(uid for uid in self._cache if self._may_be_nameless(uid))
+            return self.merge.unknown
+        held = frozenset(uid for uid in self.cache if self._may_be_nameless(uid))
         for uid in held - self._reported:
             log.warning(
                 "a pod is left running: it may belong to a manifest that can't be read",
                 extra={"uid": uid},
             )
         self._reported = held
-        return self._merge.unknown | held
+        return self.merge.unknown | held
 
     def _may_be_nameless(self, uid: str) -> bool:
-        if not self._merge.nameless or self._pods.get(uid) or self._worker(uid) is not None:
+        if not self.merge.nameless or self.pods.get(uid) or self.worker(uid) is not None:
             return False
-        status = self._cache.status(uid)
-        if status is None or status.source not in self._merge.nameless:
+        status = self.cache.status(uid)
+        if status is None or status.source not in self.merge.nameless:
             return False
-        successor = self._pods.by_name(status.namespace, status.name)
+        successor = self.pods.by_name(status.namespace, status.name)
         return successor is None or not successor.is_static
 
 
-class Remains:
+class Remains(Component):
     """Which data of a pod (by uid) may still be needed, for what cleans up after pods."""
 
-    def __init__(
-        self,
-        pods: PodManager,
-        workers: WorkerQueries,
-        unread: UnreadPods,
-        is_reported: Callable[[str], bool],
-    ) -> None:
-        """``is_reported``: whether the API has the newest status of a pod."""
-        self._pods = pods
-        self._workers = workers
-        self._unread = unread
-        self._is_reported = is_reported
+    pods: PodManager
+    workers: WorkerQueries
+    unread: UnreadPods
+    # Whether the API has the newest status of a pod.
+    is_reported: Callable[[str], bool]
 
     def may_run(self, uid: str) -> bool:
         """Whether a source has the pod or its containers may run."""
-        if self._pods.get(uid) is not None or self._unread.holds(uid):
+        if self.pods.get(uid) is not None or self.unread.holds(uid):
             return True
-        return self._workers.could_have_running_containers(uid)
+        return self.workers.could_have_running_containers(uid)
 
     def needs_directory(self, uid: str) -> bool:
         """Whether a pod may run, or its worker still has to take down its volumes."""
-        return self.may_run(uid) or not self._workers.should_be_finished(uid)
+        return self.may_run(uid) or not self.workers.should_be_finished(uid)
 
     def removable(self, uid: str) -> bool:
         """Whether a pod's records may go: not until the API has how its containers ended."""
-        if self._unread.holds(uid):
+        if self.unread.holds(uid):
             return False
-        return self._workers.should_content_be_removed(uid) and self._is_reported(uid)
+        return self.workers.should_content_be_removed(uid) and self.is_reported(uid)
 
 
 QUEUE = 500
@@ -287,7 +263,7 @@ def dead_to_remove(
     return [container.id for container in exited[keep:]]
 
 
-class DeadContainers:
+class DeadContainers(Component):
     """Removes dead containers soon after a newer one of their name has died.
 
     The newest record of each name stays, from which restarts and last states are read; all are
@@ -295,46 +271,38 @@ class DeadContainers:
     its queue is left to garbage collection. Source: docs/reference/behaviour.md, p2.
     """
 
-    def __init__(
-        self,
-        remove: Callable[[str], Awaitable[None]],
-        cache: PodStatusCache,
-        content_removable: Callable[[str], bool],
-        backlog: Backlog,
-        reported: Callable[[str], bool] = lambda uid: True,
-    ) -> None:
-        """``remove`` removes a container by id, and raises CRIError.
+    # Removes a container by id, and raises CRIError.
+    remove: Callable[[str], Awaitable[None]]
+    cache: PodStatusCache
+    content_removable: Callable[[str], bool]
+    backlog: Backlog
+    # Whether the API has how the containers of a pod ended, by UID.
+    reported: Callable[[str], bool] = lambda uid: True
 
-        ``reported(pod_uid)``: whether the API has how the pod's containers ended.
-        """
-        self._remove = remove
-        self._cache = cache
-        self._content_removable = content_removable
-        self._backlog = backlog
-        self._reported = reported
+    def __post_init__(self) -> None:
         self._queue: asyncio.Queue[str] = asyncio.Queue(QUEUE)
         self._queued: set[str] = set()
 
     def died(self, uid: str, container_id: str) -> None:
         """A container of a pod has died: remove older records of its name."""
-        if (status := self._cache.status(uid)) is not None:
-            remove_all = self._content_removable(uid)
-            keep = KEEP if self._reported(uid) else KEEP_UNREPORTED
+        if (status := self.cache.status(uid)) is not None:
+            remove_all = self.content_removable(uid)
+            keep = KEEP if self.reported(uid) else KEEP_UNREPORTED
             self._enqueue(dead_to_remove(status, container_id, keep=keep, remove_all=remove_all))
 
     def remove_all(self, uid: str) -> None:
         """Remove every dead container of a pod."""
-        if (status := self._cache.status(uid)) is not None:
+        if (status := self.cache.status(uid)) is not None:
             self._enqueue(dead_to_remove(status, None, remove_all=True))
 
     async def run(self) -> None:
         """Remove what is queued, one by one, until cancelled."""
         while True:
             container_id = await self._queue.get()
-            await self._backlog.cleared(WAITS_AT_MOST_S)
+            await self.backlog.cleared(WAITS_AT_MOST_S)
             self._queued.discard(container_id)
             try:
-                await self._remove(container_id)
+                await self.remove(container_id)
             except CRIError as error:
                 log.info("dead container not removed", extra={"error": str(error)})
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import Component, Struct, replace
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
@@ -140,34 +140,28 @@ def without(known: PodRuntimeStatus, removed_id: str, at: int) -> PodRuntimeStat
     )
 
 
-class ActivePods:
+class ActivePods(Component):
     """The pods that use the node, as of each call: those that have not ended or been refused."""
 
-    def __init__(
-        self,
-        pods: PodManager,
-        workers: WorkerQueries,
-        get_status: Callable[[str], api.PodStatus | None],
-    ) -> None:
-        """``get_status`` returns the newest status of a pod, by uid."""
-        self._pods = pods
-        self._workers = workers
-        self._get_status = get_status
+    pods: PodManager
+    workers: WorkerQueries
+    # Returns the newest status of a pod, by UID.
+    get_status: Callable[[str], api.PodStatus | None]
 
     def __call__(self) -> list[Pod]:
         """The active pods of the node."""
-        return self.active(self._pods.pods())
+        return self.active(self.pods.pods())
 
     def active(self, pods: Sequence[Pod]) -> list[Pod]:
         """The active ones among some pods."""
         return [pod for pod in pods if self._is_active(pod)]
 
     def _is_active(self, pod: Pod) -> bool:
-        if self._workers.is_known_terminated(pod.uid):
+        if self.workers.is_known_terminated(pod.uid):
             return False
-        if self._workers.is_termination_requested(pod.uid):
+        if self.workers.is_termination_requested(pod.uid):
             return True
         if pod.is_terminal_in_api:
             return False
-        status = self._get_status(pod.uid)
+        status = self.get_status(pod.uid)
         return status is None or status.get("phase") not in TERMINAL_PHASES

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
@@ -27,7 +28,6 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.resources.admission.handlers import seniority
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
-from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.syncloop.admission_gate import Admit, Admitting
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping, UnreadPods
 from kubeletpy.syncloop.lifecycle import ActivePods, LifecycleEvent, LifecycleType, worth_waking
@@ -45,7 +45,7 @@ QUIET = 1.0
 Resume = Callable[[dict[str, Sequence[api.Pod]], Iterable[str]], None]
 
 
-class Pause:
+class Pause(Component):
     """Holds the inputs while the runtime can't be used (docs/reference/behaviour.md, a3).
 
     Only the newest full set of each source and the uids of changed pods are kept, however long the
@@ -53,11 +53,13 @@ class Pause:
     runtime permits it.
     """
 
-    def __init__(self, merge: Merge, error: Callable[[], str], resume: Resume) -> None:
-        """Inputs are held while ``error`` returns a reason; ``resume`` gets them afterwards."""
-        self._merge = merge
-        self._error = error
-        self._resume = resume
+    merge: Merge
+    # Inputs are held while this returns a reason.
+    error: Callable[[], str]
+    # Gets the inputs that were held.
+    resume: Resume
+
+    def __post_init__(self) -> None:
         self._sets: dict[str, dict[str, api.Pod]] = {}
         self._changed: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +79,7 @@ class Pause:
         if not self._holding():
             return False
         if source not in self._sets:
-            self._sets[source] = dict(self._merge.delivered(source))
+            self._sets[source] = dict(self.merge.delivered(source))
         key = object_uid(obj) or "malformed 0"
         if event_type == "DELETED":
             self._sets[source].pop(key, None)
@@ -103,7 +105,7 @@ class Pause:
     def _holding(self) -> bool:
         if self._task is not None:
             return True
-        if not self._error():
+        if not self.error():
             return False
         self._task = asyncio.get_running_loop().create_task(self._wait())
         return True
@@ -111,7 +113,7 @@ class Pause:
     async def _wait(self) -> None:
         now = asyncio.get_running_loop().time
         delay, begun, reported = FIRST_WAIT, now(), False
-        while error := self._error():
+        while error := self.error():
             if now() - begun >= QUIET and not reported:
                 log.warning("syncing pods is paused", extra={"error": error})
                 reported = True
@@ -124,81 +126,58 @@ class Pause:
             log.info("syncing pods resumed")
         sets, changed = self._sets, self._changed
         self._sets, self._changed, self._task = {}, {}, None
-        self._resume({source: list(objects.values()) for source, objects in sets.items()}, changed)
+        self.resume({source: list(objects.values()) for source, objects in sets.items()}, changed)
 
 
 HOUSEKEEPING_PERIOD = 2.0
 
 
-class SyncLoop:
+class SyncLoop(Component):
     """Dispatches to the workers. All methods but ``run`` return at once."""
 
-    def __init__(
-        self,
-        sources: ReadySources,
-        *,
-        merge: Merge,
-        unread: UnreadPods,
-        pods: PodManager,
-        active: ActivePods,
-        workers: PodWorkers,
-        queries: WorkerQueries,
-        cache: PodStatusCache,
-        housekeeping: Housekeeping,
-        dead_containers: DeadContainers,
-        recorder: EventRecorder,
-        clock: Clock,
-        admit: Admit,
-        allocations: AllocationManager | None = None,
-        on_api_object: Callable[[Pod], None],
-        on_updated: Callable[[Pod, Pod], None],
-        on_admitted: Callable[[Pod], None],
-        runtime_error: Callable[[], str],
-        show_held: Callable[[Pod], None] = lambda pod: None,
-    ) -> None:
-        """Connect the sources with the workers.
+    # All must deliver before anything is killed.
+    sources: ReadySources
+    merge: Merge
+    # The pods that ``merge`` could not read.
+    unread: UnreadPods
+    pods: PodManager
+    active: ActivePods
+    workers: PodWorkers
+    queries: WorkerQueries
+    cache: PodStatusCache
+    housekeeping: Housekeeping
+    dead_containers: DeadContainers
+    recorder: EventRecorder
+    clock: Clock
+    admit: Admit
+    # The allocated resources of pods.
+    allocations: AllocationManager
+    # Called with the pod that runs whenever its object in the API has changed (for a mirror: the
+    # static pod), after the pod manager has it.
+    on_api_object: Callable[[Pod], None]
+    # Called with a pod of the configuration before and after a change of its spec.
+    on_updated: Callable[[Pod, Pod], None]
+    # Called with each pod that is admitted.
+    on_admitted: Callable[[Pod], None]
+    # Why the runtime can't be used now; the inputs wait while there is a reason.
+    runtime_error: Callable[[], str]
+    # Called with each pod whose admission takes a while.
+    show_held: Callable[[Pod], None] = lambda pod: None
 
-        Args:
-            sources: all must deliver before anything is killed.
-            unread: what ``merge`` could not read.
-            allocations: the allocated resources of pods; without it they keep those they were
-                admitted with.
-            runtime_error: why the runtime can't be used now; the inputs wait while there is a
-                reason.
-            on_api_object: called with the pod that runs whenever its object in the API has changed
-                (for a mirror: the static pod), after the pod manager has it.
-            show_held: called with each pod whose admission takes a while.
-            on_admitted: called with each pod that is admitted.
-            on_updated: called with a pod of the configuration before and after a change of its
-                spec.
-        """
-        self._sources = sources
-        self._merge = merge
-        self._pods = pods
-        self._workers = workers
-        self._queries = queries
-        self._cache = cache
-        self._housekeeping = housekeeping
-        self._dead = dead_containers
-        self._recorder = recorder
-        self._clock = clock
-        self._allocations = allocations or AllocationManager(ResourceState(), recorder, clock)
+    def __post_init__(self) -> None:
         self._admitting = Admitting(
-            admit,
-            self._allocations,
-            recorder,
-            reject=workers.reject,
-            active=active,
-            current=pods.get,
+            self.admit,
+            self.allocations,
+            self.recorder,
+            reject=self.workers.reject,
+            active=self.active,
+            current=self.pods.get,
             start=self._admitted,
-            show_held=show_held,
-            on_admitted=on_admitted,
+            show_held=self.show_held,
+            on_admitted=self.on_admitted,
         )
         self._held = self._admitting.held
-        self._on_api_object = on_api_object
-        self._on_updated = on_updated
-        self._pause = Pause(self._merge, runtime_error, self._resume)
-        self._unread = unread
+        self._pause = Pause(self.merge, self.runtime_error, self._resume)
         self._soon = asyncio.Event()
         self.last_pass_at: float | None = None
         """Event-loop seconds of the last housekeeping pass."""
@@ -210,7 +189,7 @@ class SyncLoop:
         objects = [obj for obj in objects if self._is_ours(obj)]
         if self._pause.hold_set(source, objects):
             return
-        self._dispatch(source, self._merge.set_pods(source, objects, self._clock.now()))
+        self._dispatch(source, self.merge.set_pods(source, objects, self.clock.now()))
 
     def deliver_event(self, source: str, event_type: str, obj: api.Pod) -> None:
         """A source delivers one change (ADDED, MODIFIED, DELETED)."""
@@ -218,23 +197,23 @@ class SyncLoop:
             return
         if self._pause.hold_event(source, event_type, obj):
             return
-        merged = self._merge.apply_event(source, event_type, obj, self._clock.now())
+        merged = self.merge.apply_event(source, event_type, obj, self.clock.now())
         self._dispatch(source, merged)
 
     def unreadable(self, source: str, uid: str, problem: str) -> None:
         """A source's data for a pod became unreadable: the pod keeps its last good version."""
-        if (pod := self._merge.pods(source).get(uid)) is not None:
+        if (pod := self.merge.pods(source).get(uid)) is not None:
             self._report_invalid(pod, f"Error validating pod {pod.description} from {problem}")
 
     def runtime_changed(self, uid: str, events: Sequence[LifecycleEvent]) -> None:
         """The PLEG saw something happen to a pod; the cache has its new status."""
         for event in events:
             if event.type is LifecycleType.DIED:
-                self._dead.died(uid, event.container_id)
+                self.dead_containers.died(uid, event.container_id)
         if events and not worth_waking(events):
             return
         if not self._pause.hold_change(uid):
-            self._workers.runtime_changed(uid)
+            self.workers.runtime_changed(uid)
 
     def runtime_health_changed(self) -> None:
         """The runtime may have become usable or unusable."""
@@ -244,14 +223,14 @@ class SyncLoop:
         """Handle a new result of a probe. Ready and started are shown at once, even while the
         worker is busy; a failed liveness probe waits for the pod's next sync."""
         if kind is not ProbeKind.LIVENESS:
-            self._workers.refresh_status(uid)
+            self.workers.refresh_status(uid)
         elif result is not ProbeOutcome.FAILURE:
             return
         self.sync_pod(uid)
 
     def sync_pod(self, uid: str) -> None:
         """Something that a pod's sync depends on changed (a configMap, a token)."""
-        current = self._pods.current(uid)
+        current = self.pods.current(uid)
         if current is not None:
             self._send(UpdateType.SYNC, *current)
 
@@ -261,13 +240,13 @@ class SyncLoop:
 
     def node_replaced(self) -> None:
         """The node object was created anew: mirrors of static pods can be made again."""
-        for pod in self._pods.pods():
+        for pod in self.pods.pods():
             if pod.is_static:
                 self.sync_pod(pod.uid)
 
     def housekeeping_soon(self, uid: str = "") -> None:
         """Make the next pass at once: a worker is done with a pod that a source still has."""
-        current = self._pods.current(uid)
+        current = self.pods.current(uid)
         if not uid or current is not None:
             self._soon.set()
         if current is not None:
@@ -286,15 +265,15 @@ class SyncLoop:
         """Make housekeeping passes until cancelled."""
         try:
             while True:
-                if self._sources.all() and self._cache.populated:
+                if self.sources.all() and self.cache.populated:
                     self.last_pass_at = asyncio.get_running_loop().time()
-                    unsettled = self._held.waiting | self._unread.uids()
-                    self._housekeeping.run_once(self.last_pass_at, unsettled)
+                    unsettled = self._held.waiting | self.unread.uids()
+                    self.housekeeping.run_once(self.last_pass_at, unsettled)
                 await self._wait()
         finally:
             await self._pause.close()
             await self._held.close()
-            self._allocations.close()
+            self.allocations.close()
 
     async def _wait(self) -> None:
         # a burst of finished pods is one pass, not one each
@@ -308,12 +287,12 @@ class SyncLoop:
         for source, objects in sets.items():
             self.deliver(source, objects)
         for uid in changed:
-            self._workers.runtime_changed(uid)
+            self.workers.runtime_changed(uid)
 
     # -- handlers ----------------------------------------------------------------------------
 
     def _is_ours(self, obj: api.Pod) -> bool:
-        if (other := self._merge.elsewhere(obj)) is None:
+        if (other := self.merge.elsewhere(obj)) is None:
             return True
         log.warning("ignoring a pod that is not bound to this node", extra=dict(other))
         return False
@@ -323,8 +302,8 @@ class SyncLoop:
             log.error("pod left out", extra={"problem": problem})
         for refused in merged.refused:
             self._report_invalid(refused.pod, refused.message)
-        if self._merge.has_delivered(source):
-            self._sources.has_spoken(source)
+        if self.merge.has_delivered(source):
+            self.sources.has_spoken(source)
         handlers = {
             Op.ADD: self._added,
             Op.UPDATE: self._updated,
@@ -339,22 +318,22 @@ class SyncLoop:
 
     def _report_invalid(self, pod: Pod, message: str) -> None:
         log.error("an invalid pod was ignored", extra={"pod": pod.key, "problem": message})
-        self._recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
+        self.recorder.event(pod_reference(pod), WARNING, Reason.FAILED_VALIDATION, message)
 
     def _soon_needed(self, merged: MergedDelivery) -> bool:
         """The first full set, or a pod that left: something may have to be ended."""
         removed = any(operation.op is Op.REMOVE for operation in merged.operations)
-        return self._sources.all() and (removed or self.last_pass_at is None)
+        return self.sources.all() and (removed or self.last_pass_at is None)
 
     def _added(self, pods: Sequence[Pod]) -> None:
         started = []
         for pod in sorted(pods, key=seniority):
-            self._pods.put(pod)
-            resolved = self._pods.resolve(pod)
+            self.pods.put(pod)
+            resolved = self.pods.resolve(pod)
             if resolved.pod is None:
                 continue
             if resolved.was_mirror:  # readiness is only shown there
-                self._workers.refresh_status(resolved.pod.uid)
+                self.workers.refresh_status(resolved.pod.uid)
             self._pass_api_object(pod, resolved.pod)
             if pod.is_static and (warning := priority_warning(pod)):
                 log.warning("priority of a static pod", extra={"pod": pod.key, "why": warning})
@@ -363,51 +342,51 @@ class SyncLoop:
             elif self._may_start(pod):
                 self._send(UpdateType.CREATE, pod, resolved.mirror)
                 started.append(pod)
-        self._allocations.added(started)
+        self.allocations.added(started)
 
     def _may_start(self, pod: Pod) -> bool:
-        if self._queries.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
+        if self.queries.is_termination_requested(pod.uid) or pod.is_terminal_in_api:
             return True
         return self._admitting.may_start(pod)
 
     def _admitted(self, uid: str) -> None:
-        if (current := self._pods.current(uid)) is not None:
+        if (current := self.pods.current(uid)) is not None:
             self._send(UpdateType.CREATE, *current)
 
     def _updated(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            old = self._pods.get(pod.uid)
-            self._pods.put(pod)
-            resolved = self._pods.resolve(pod)
+            old = self.pods.get(pod.uid)
+            self.pods.put(pod)
+            resolved = self.pods.resolve(pod)
             if resolved.pod is not None:
                 self._pass_api_object(pod, resolved.pod)
                 if not resolved.was_mirror and not self._held.holds(pod.uid):
-                    self._allocations.updated(old, pod)
+                    self.allocations.updated(old, pod)
                     if old is not None:
-                        self._on_updated(old, pod)
+                        self.on_updated(old, pod)
                 self._send(UpdateType.UPDATE, resolved.pod, resolved.mirror)
 
     def _removed(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            self._pods.remove(pod)
+            self.pods.remove(pod)
             self._held.forget(pod.uid)
             if pod.is_mirror:
-                static = self._pods.static_of(pod)
+                static = self.pods.static_of(pod)
                 if static is not None:
                     self._send(UpdateType.UPDATE, static, None)
-            elif self._sources.all():
+            elif self.sources.all():
                 self._send(UpdateType.KILL, pod, None)
-        self._allocations.removed(pod.uid for pod in pods)
+        self.allocations.removed(pod.uid for pod in pods)
 
     def _reconciled(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
-            old = self._pods.get(pod.uid)
-            self._pods.put(pod)
-            resolved = self._pods.resolve(pod)
+            old = self.pods.get(pod.uid)
+            self.pods.put(pod)
+            resolved = self.pods.resolve(pod)
             if resolved.pod is None:
                 continue
             self._pass_api_object(pod, resolved.pod)
-            self._allocations.reconciled(old, pod)
+            self.allocations.reconciled(old, pod)
             if resolved.pod.spec.get("readinessGates"):
                 self._send(UpdateType.SYNC, resolved.pod, resolved.mirror)
             self._drop_evicted(pod, resolved.pod.uid)
@@ -418,11 +397,11 @@ class SyncLoop:
         The API may show it before this agent has started: then no change of the object follows.
         """
         if reported.status.get("phase") == "Failed" and reported.status.get("reason") == "Evicted":
-            self._dead.remove_all(uid)
+            self.dead_containers.remove_all(uid)
 
     def _pass_api_object(self, changed: Pod, pod: Pod) -> None:
         if changed.source == SOURCE_API:
-            self._on_api_object(pod)
+            self.on_api_object(pod)
 
     def _send(self, kind: UpdateType, pod: Pod, mirror: Pod | None) -> None:
         if pod.being_deleted:
@@ -430,4 +409,4 @@ class SyncLoop:
         elif kind is not UpdateType.KILL and self._held.holds(pod.uid):
             return
         now = asyncio.get_running_loop().time()
-        self._workers.update_pod(PodUpdate(kind, pod=pod, mirror=mirror, received_at=now))
+        self.workers.update_pod(PodUpdate(kind, pod=pod, mirror=mirror, received_at=now))

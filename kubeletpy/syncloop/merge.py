@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_micro_time
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, MalformedPod, Pod
 from kubeletpy.pods.resources import without_claims
 from kubeletpy.pods.shape import pod_problem
@@ -87,17 +87,16 @@ class _SourcePods(Struct):
     seen: bool = False
 
 
-class Merge:
+class Merge(Component):
     """The pods of all sources."""
 
-    def __init__(self, *, node_name: str = "", claims_count: bool = True) -> None:
-        """``node_name``: of this node; empty: all pods are its own.
+    # Name of this node; empty: all pods are its own.
+    node_name: str = ""
+    # Gate DRANodeAllocatableResources; off: what claims add is removed.
+    claims_count: bool = True
 
-        ``claims_count``: gate DRANodeAllocatableResources; off: what claims add is removed.
-        """
-        self._node_name = node_name
+    def __post_init__(self) -> None:
         self._sources: dict[str, _SourcePods] = {}
-        self._claims_count = claims_count
 
     def has_delivered(self, source: str) -> bool:
         """Whether a source has delivered its set."""
@@ -200,8 +199,8 @@ class Merge:
         An API that ignores the selector has the pods of all nodes: they must be left out.
         """
         spec = obj.get("spec") if isinstance(obj, Mapping) else None
-        node = spec.get("nodeName") if isinstance(spec, dict) else self._node_name
-        if not self._node_name or node == self._node_name:
+        node = spec.get("nodeName") if isinstance(spec, dict) else self.node_name
+        if not self.node_name or node == self.node_name:
             return None
         metadata = obj.get("metadata")
         known = metadata if isinstance(metadata, dict) else {}
@@ -212,7 +211,7 @@ class Merge:
 
         Raises MalformedPod for one that was not known.
         """
-        if not self._claims_count:
+        if not self.claims_count:
             obj = without_claims(obj)
         uid = object_uid(obj)
         known = state.delivered.get(uid)
@@ -260,11 +259,12 @@ def change(existing: Pod, new: Pod) -> Op | None:
     return Op.RECONCILE if existing.status != new.status else None
 
 
-class _Changes:
+class _Changes(Component):
     """Collects the result of a delivery."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    source: str
+
+    def __post_init__(self) -> None:
         self._pods: dict[Op, list[Pod]] = {}
         self._refused: list[RefusedPod] = []
 

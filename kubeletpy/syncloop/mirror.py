@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from kubeletpy.base.structs import Component, field
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Conflict, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -59,24 +60,17 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod.spec}
 
 
-class ApiMirrorKeeper:
+class ApiMirrorKeeper(Component):
     """Maintains the API's mirrors of static pods."""
 
-    def __init__(
-        self,
-        api: KubeApi,
-        node_name: str,
-        node_uid: NodeUid,
-        *,
-        desired: Callable[[Pod], bool] = lambda pod: True,
-        rng: random.Random | None = None,
-    ) -> None:
-        """``desired`` states whether a static pod is still in the configuration."""
-        self._api = api
-        self._node_name = node_name
-        self._node_uid = node_uid
-        self._desired = desired
-        self._rng = rng or random.Random()
+    api: KubeApi
+    node_name: str
+    node_uid: NodeUid
+    # Whether a static pod is still in the configuration.
+    desired: Callable[[Pod], bool] = lambda pod: True
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
         self._requests: dict[str, tuple[Pod | None, Pod | None]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -84,7 +78,7 @@ class ApiMirrorKeeper:
         """Have the mirror made or replaced if needed. Never blocks."""
         if mirror is not None and is_current(pod, mirror):
             return
-        if self._node_uid() is not None:
+        if self.node_uid() is not None:
             self._request(pod.full_name, pod, mirror)
 
     def delete(self, mirror: Pod) -> None:
@@ -106,7 +100,7 @@ class ApiMirrorKeeper:
         delay = FIRST_RETRY
         while (request := self._requests.pop(full_name, None)) is not None:
             pod, mirror = request
-            if pod is not None and not self._desired(pod):
+            if pod is not None and not self.desired(pod):
                 continue
             try:
                 await self._carry_out(pod, mirror)
@@ -114,29 +108,27 @@ class ApiMirrorKeeper:
             except ApiError as error:
                 log.info("mirror pod not written", extra={"pod": full_name, "error": str(error)})
                 self._requests.setdefault(full_name, request)
-                await asyncio.sleep(delay * self._rng.uniform(1.0, 1.5))
+                await asyncio.sleep(delay * self.rng.uniform(1.0, 1.5))
                 delay = min(delay * 2, LAST_RETRY)
 
     async def _carry_out(self, pod: Pod | None, mirror: Pod | None) -> None:
         if mirror is not None and (pod is None or not is_current(pod, mirror)):
             # removed or replaced by now: the watch reports it, and the pod is synced again
             with contextlib.suppress(NotFound, Conflict):
-                await self._api.delete(
+                await self.api.delete(
                     PODS, mirror.name, mirror.namespace, grace_period_seconds=0, uid=mirror.uid
                 )
-        node_uid = self._node_uid()
+        node_uid = self.node_uid()
         if pod is None or node_uid is None:
             return
         try:
-            await self._api.create(
-                PODS, mirror_object(pod, self._node_name, node_uid), pod.namespace
-            )
+            await self.api.create(PODS, mirror_object(pod, self.node_name, node_uid), pod.namespace)
         except AlreadyExists:
             await self._check_existing(pod)
 
     async def _check_existing(self, pod: Pod) -> None:
         """A mirror exists that the watch has not shown yet: fine if it is of this manifest."""
-        found = await self._api.get(PODS, pod.name, pod.namespace)
+        found = await self.api.get(PODS, pod.name, pod.namespace)
         annotations = (found.get("metadata") or {}).get("annotations") or {}
         if annotations.get(CONFIG_MIRROR) != pod.annotations.get(CONFIG_HASH):
             raise ApiError(f"another pod {pod.key} exists", code=409, reason="AlreadyExists")

@@ -63,32 +63,23 @@ class RelistHealth(Component):
         )
 
 
-class Pleg:
+class Pleg(Component):
     """Relists, and single pods read on demand."""
 
-    def __init__(
-        self,
-        list_pods: Callable[[], Awaitable[list[RuntimePodSummary]]],
-        read_pod: ReadPod,
-        cache: PodStatusCache,
-        clock: Clock,
-        on_change: OnChange,
-        *,
-        health: RelistHealth,
-        metrics: PlegMetrics,
-    ) -> None:
-        self._list_pods = list_pods
-        self._read = read_pod
-        self._cache = cache
-        self._clock = clock
-        self._on_change = on_change
-        self.metrics = metrics
+    list_pods: Callable[[], Awaitable[list[RuntimePodSummary]]]
+    read_pod: ReadPod
+    cache: PodStatusCache
+    clock: Clock
+    on_change: OnChange
+    health: RelistHealth
+    metrics: PlegMetrics
+
+    def __post_init__(self) -> None:
         self._known: dict[str, RuntimePodSummary] = {}
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._read_again: set[str] = set()
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(CONCURRENT_READS)
-        self._health = health
         self._interval = RELIST_PERIOD_S
         self._broken = False
 
@@ -109,23 +100,23 @@ class Pleg:
 
     def events_flow(self, flowing: bool) -> None:
         """The event stream is connected, or has ended; either way a relist follows at once."""
-        if flowing == self._health.events_flow:
+        if flowing == self.health.events_flow:
             return
-        self._health.events_flow = flowing
+        self.health.events_flow = flowing
         self._interval = 0.0
         self._wake.set()
 
     @property
     def has_events(self) -> bool:
         """Whether the runtime reports by itself what happens."""
-        return self._health.events_flow
+        return self.health.events_flow
 
     def relist_soon(self) -> None:
         """Something happened that has no type of its own."""
         self._wake.set()
 
     def _next_check(self, missed: bool) -> float:
-        if not self._health.events_flow:
+        if not self.health.events_flow:
             return RELIST_PERIOD_S
         if missed or self._interval <= 0.0:
             return EVENTS_FIRST_RELIST_S
@@ -138,14 +129,14 @@ class Pleg:
         loop = asyncio.get_running_loop()
         start, listed_at = loop.time(), steady_ns()
         try:
-            listed = {pod.uid: pod for pod in await self._list_pods()}
+            listed = {pod.uid: pod for pod in await self.list_pods()}
         except CRIError as error:
             if not self._broken:
                 log.warning("runtime could not be relisted", extra={"error": str(error)})
             self._broken = True
             return True
         changed = [uid for uid, pod in listed.items() if not self._is_known(uid, pod)]
-        for uid in {*self._known, *self._cache} - listed.keys():
+        for uid in {*self._known, *self.cache} - listed.keys():
             self._remove_pod(uid, listed_at)
         if changed:
             left = iter(changed)
@@ -156,11 +147,11 @@ class Pleg:
 
             # a task for each pod of a list of thousands would cost more than the pods do
             await run_together(*(update_some() for _ in changed[:CONCURRENT_READS]))
-        self._cache.populated = True
-        last_at, now = self._health.last_at, loop.time()
+        self.cache.populated = True
+        last_at, now = self.health.last_at, loop.time()
         interval = None if last_at is None else start - last_at
-        self._health.last_at = now
-        self.metrics.relist_done(now - start, interval, self._clock.now())
+        self.health.last_at = now
+        self.metrics.relist_done(now - start, interval, self.clock.now())
         if self._broken:
             log.info("runtime answers relists again")
             self._broken = False
@@ -168,7 +159,7 @@ class Pleg:
 
     def _is_known(self, uid: str, pod: RuntimePodSummary) -> bool:
         """Whether a pod is as it was at the last relist, or as the cache already has it."""
-        entry = self._cache.get(uid)
+        entry = self.cache.get(uid)
         if entry is None or entry.error:
             return False
         if self._known.get(uid) == pod:
@@ -179,14 +170,14 @@ class Pleg:
         return False
 
     def _remove_pod(self, uid: str, listed_at: int) -> None:
-        status = self._cache.status(uid)
+        status = self.cache.status(uid)
         if status is not None and status.observed_at > listed_at:
             return
         old = self._known.pop(uid, None)
         if old is None and status is not None:
             old = summarise(status)
-        if self._cache.remove(uid) and old is not None:
-            self._on_change(uid, diff(old, None))
+        if self.cache.remove(uid) and old is not None:
+            self.on_change(uid, diff(old, None))
 
     async def _update(self, pod: RuntimePodSummary) -> None:
         old = self._known.get(pod.uid)
@@ -196,7 +187,7 @@ class Pleg:
             return
         self._known[pod.uid] = pod
         if changed:
-            self._on_change(pod.uid, diff(old, pod))
+            self.on_change(pod.uid, diff(old, pod))
 
     async def _read_pod(self, uid: str, name: str, namespace: str) -> bool | None:
         """Read one pod into the cache; returns whether it is new to us.
@@ -206,16 +197,16 @@ class Pleg:
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
-            status = await self._read(uid, name, namespace)
+            status = await self.read_pod(uid, name, namespace)
         except CRIError as error:
-            self._cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
+            self.cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
             return None
         self.metrics.pod_relist_done(loop.time() - start)
-        if self._cache.refuses(status):
+        if self.cache.refuses(status):
             return None
         if status.empty:
-            return self._cache.remove(uid)
-        return self._cache.set(status)
+            return self.cache.remove(uid)
+        return self.cache.set(status)
 
     # -- single pods -------------------------------------------------------------------------
 
@@ -231,13 +222,13 @@ class Pleg:
     async def _read_alone(self, uid: str, name: str, namespace: str) -> None:
         while True:
             self._read_again.discard(uid)
-            before = self._cache.status(uid)
+            before = self.cache.status(uid)
             async with self._slots:
                 changed = await self._read_pod(uid, name, namespace)
             if changed:
-                after = self._cache.status(uid)
+                after = self.cache.status(uid)
                 old = None if before is None else summarise(before)
                 new = None if after is None else summarise(after)
-                self._on_change(uid, diff(old, new))
+                self.on_change(uid, diff(old, new))
             if uid not in self._read_again:
                 return

@@ -68,7 +68,7 @@ def leftovers(agent: Agent, loop: SimLoop, life: int) -> list[str]:
     """Everything about pods that an agent without pods still holds."""
     pods, cache = agent.component(PodManager), agent.component(PodStatusCache)
     workers, allocations = agent.component(PodWorkers), agent.component(AllocationManager)
-    machine, pleg = workers._machine, agent.component(Pleg)
+    machine, pleg = workers.machine, agent.component(Pleg)
     under_way = agent.component(KubeRuntimeManager).mutations
     mirrors = agent.component(ApiMirrorKeeper)
     resources = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from kubeletpy.agent.context import Task
 from kubeletpy.base.clock import Clock, SystemClock
 from kubeletpy.base.host.pki import CertificateError
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.config import PROTOBUF, KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.client import JSON_FORMAT, KubeClient, WireFormat
 from kubeletpy.kubeapi.kubeconfig import (
@@ -87,24 +87,21 @@ async def wire_format(content_type: str) -> WireFormat:
     return await asyncio.to_thread(load)
 
 
-class _Joining:
+class _Joining(Component):
     """One agent's way into its cluster."""
 
-    def __init__(
-        self,
-        settings: KubeletSettings,
-        flags: NodeFlags,
-        node_name: str,
-        metrics: Metrics,
-        tracer: Tracer,
-    ) -> None:
-        self._tracer = tracer
-        self._settings = settings
-        self._metrics = metrics
-        self._node_name = node_name
-        self._kubeconfig = Path(flags.kubeconfig)
-        self._bootstrap = Path(flags.bootstrap_kubeconfig) if flags.bootstrap_kubeconfig else None
-        self._directory = certificate_dir(flags)
+    settings: KubeletSettings
+    flags: NodeFlags
+    node_name: str
+    metrics: Metrics
+    tracer: Tracer
+
+    def __post_init__(self) -> None:
+        self._kubeconfig = Path(self.flags.kubeconfig)
+        self._bootstrap = (
+            Path(self.flags.bootstrap_kubeconfig) if self.flags.bootstrap_kubeconfig else None
+        )
+        self._directory = certificate_dir(self.flags)
         self._clock: Clock = SystemClock()
         self._manager: CertificateManager
         self._store: CertificateStore
@@ -119,7 +116,7 @@ class _Joining:
             why = await asyncio.to_thread(
                 store.kubeconfig_problem, self._kubeconfig, self._clock.now()
             )
-        if not why and not self._settings.rotate_certificates:
+        if not why and not self.settings.rotate_certificates:
             self._client = await self._make_client(await self._connect_as_it_is())
             return AgentIdentity(self._client, [self._follow_kubeconfig()])
         if why:
@@ -146,7 +143,7 @@ class _Joining:
             context = await asyncio.to_thread(read_kubeconfig, self._kubeconfig)
             files = context.certificate_files()
         self._store = CertificateStore(self._directory, CLIENT, files)
-        certificates = self._metrics.certificates
+        certificates = self.metrics.certificates
         self._manager = CertificateManager(
             Purpose(
                 "client",
@@ -157,7 +154,7 @@ class _Joining:
             ),
             self._store,
             self._clock,
-            names=lambda: request.client_names(self._node_name),
+            names=lambda: request.client_names(self.node_name),
             api=self._request_client,
             on_change=self._changed,
         )
@@ -165,7 +162,7 @@ class _Joining:
         borrowed = context is not None and await asyncio.to_thread(self._borrow, context)
         await self._manager.load(renew_now=borrowed)
         self._client = await self._make_client(await self._first_connection())
-        keep = self._manager.run if self._settings.rotate_certificates else self._manager.obtain
+        keep = self._manager.run if self.settings.rotate_certificates else self._manager.obtain
         pair = FileFollower(lambda: [self._store.current_path], self._manager.reload_if_changed)
         tasks: list[Task] = [
             Task("client-certificate", keep),
@@ -200,13 +197,13 @@ class _Joining:
         client = KubeClient(
             connection,
             reconnect=self._connect,
-            qps=self._settings.kube_api_qps,
-            burst=self._settings.kube_api_burst,
-            observer=self._metrics.rest_client,
-            tracer=self._tracer,
-            form=await wire_format(self._settings.content_type),
+            qps=self.settings.kube_api_qps,
+            burst=self.settings.kube_api_burst,
+            observer=self.metrics.rest_client,
+            tracer=self.tracer,
+            form=await wire_format(self.settings.content_type),
         )
-        self._metrics.rest_client.show(
+        self.metrics.rest_client.show(
             lambda protocol: client.usage.protocols.get(protocol, 0),
             lambda: client.usage.watches,
             lambda: client.usage.streams,
@@ -233,7 +230,7 @@ class _Joining:
         path = self._kubeconfig
         if self._bootstrap is not None and self._bootstrap.exists():
             path = self._bootstrap
-        client = await KubeClient.from_kubeconfig(str(path), observer=self._metrics.rest_client)
+        client = await KubeClient.from_kubeconfig(str(path), observer=self.metrics.rest_client)
         try:
             yield client
         finally:

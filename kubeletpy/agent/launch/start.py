@@ -25,6 +25,7 @@ from kubeletpy.base.host.files import remove_unfinished
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.host.machine import booted_at, process_started_at
 from kubeletpy.base.host.patient_threads import SteadyThreads
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
 from kubeletpy.config.effects import Notice
@@ -332,16 +333,16 @@ LEAST_S = 1.0
 """A watchdog's period must be longer, as the kubelet requires."""
 
 
-class ServiceManager:
+class ServiceManager(Component):
     """The manager that started this process, if it requests notifications."""
 
-    def __init__(self, environment: MutableMapping[str, str]) -> None:
-        """Removes the variables from the environment: they are not for programs that we start.
+    # Its variables for service managers are removed: they are not for programs that we start.
+    # LaunchError is raised if the watchdog's period is not a number, or too short.
+    environment: MutableMapping[str, str]
 
-        Raises LaunchError if the watchdog's period is not a number, or too short.
-        """
-        self._path = environment.pop("NOTIFY_SOCKET", "")
-        self.watchdog_s = _watchdog(environment)
+    def __post_init__(self) -> None:
+        self._path = self.environment.pop("NOTIFY_SOCKET", "")
+        self.watchdog_s = _watchdog(self.environment)
 
     def notify(self, state: str) -> None:
         """Send a state such as ``READY=1``; never blocks, and a failure is logged."""

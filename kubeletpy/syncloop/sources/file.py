@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.inotify import DirectoryWatch
-from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.merge import NAMELESS
@@ -50,7 +50,7 @@ MOST_NOTIFIED = 10
 """Bad manifests that are named to people."""
 
 
-class FileSource:
+class FileSource(Component):
     """The source *file*: static pods from a manifest directory, or from one manifest file.
 
     ``path`` is read at once, at every change that the kernel reports, and every ``check_frequency``
@@ -61,25 +61,17 @@ class FileSource:
     quickly and whatever its content: the old one is withdrawn first.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        node_name: str,
-        deliver: Deliver,
-        unreadable: Unreadable,
-        *,
-        check_frequency: float = 20.0,
-        uids: StaticUids | None = None,
-    ) -> None:
-        """``uids``: which uids pods have whose manifests have none; None: the computed ones."""
-        self._uids = uids
-        self._path = path
-        self._node_name = node_name
-        self._deliver = deliver
-        self._unreadable = unreadable
-        self._check_frequency = check_frequency
+    path: Path
+    node_name: str
+    deliver: Deliver
+    unreadable: Unreadable
+    check_frequency: float = 20.0
+    # Which UIDs pods have whose manifests have none; None: the computed ones.
+    uids: StaticUids | None = None
+
+    def __post_init__(self) -> None:
         self._changed = asyncio.Event()
-        self._watch = DirectoryWatch(path, self._changed.set, self._note_deleted)
+        self._watch = DirectoryWatch(self.path, self._changed.set, self._note_deleted)
         self._deleted: set[str] = set()
         """Known files that were deleted since the last scan."""
         self._logged: dict[str, str] = {}
@@ -96,33 +88,33 @@ class FileSource:
                 self._changed.clear()
                 read = await self._scan()
                 try:
-                    async with asyncio.timeout(self._check_frequency if read else RETRY):
+                    async with asyncio.timeout(self.check_frequency if read else RETRY):
                         await self._changed.wait()
                     await asyncio.sleep(SETTLE)
                 except TimeoutError:
                     pass
         finally:
             self._watch.close()
-            if self._uids is not None:
-                await self._uids.close()
+            if self.uids is not None:
+                await self.uids.close()
 
     def _note_deleted(self, name: str) -> None:
-        file = str(self._path / name)
+        file = str(self.path / name)
         if file in self._good:
             self._deleted.add(file)
 
     async def _scan(self) -> bool:
         """Returns whether the pods could be determined."""
         try:
-            signature = await asyncio.to_thread(manifests_signature, self._path)
+            signature = await asyncio.to_thread(manifests_signature, self.path)
             if signature == self._signature and not self._deleted:
                 return True
-            read = await asyncio.to_thread(read_manifests, self._path, self._node_name)
+            read = await asyncio.to_thread(read_manifests, self.path, self.node_name)
             found = await self._with_uids(read)
             self._signature = signature
         except OSError as error:
             # what is there can't be known: the pods that run stay
-            self._log({str(self._path): str(error)})
+            self._log({str(self.path): str(error)})
             return True
         except CRIError as error:
             log.warning("the runtime does not report static pods", extra={"error": str(error)})
@@ -137,15 +129,15 @@ class FileSource:
             pods.append(NAMELESS)
         if pods != self._last:
             self._last = pods
-            self._deliver(SOURCE_FILE, pods)
+            self.deliver(SOURCE_FILE, pods)
         return True
 
     async def _with_uids(self, read: ManifestFiles) -> dict[str, list[api.Pod]]:
         """The pods by file, with the uids that they have. Raises CRIError."""
-        if self._uids is None:
+        if self.uids is None:
             return read.pods
         pods = [pod for each in read.pods.values() for pod in each]
-        uids = await self._uids.settle(SOURCE_FILE, pods, read.changed)
+        uids = await self.uids.settle(SOURCE_FILE, pods, read.changed)
         return {file: [renamed(pod, uids) for pod in each] for file, each in read.pods.items()}
 
     def _take_back(self, deleted: set[str]) -> None:
@@ -155,7 +147,7 @@ class FileSource:
         if removed and self._last is not None:
             rest: list[api.Pod] = [pod for each in self._good.values() for pod in each]
             self._last = [*rest, NAMELESS] if NAMELESS in self._last else rest
-            self._deliver(SOURCE_FILE, self._last)
+            self.deliver(SOURCE_FILE, self._last)
 
     def problem(self) -> str:
         """The manifests that can't be used, each with its reason; empty: none."""
@@ -170,7 +162,7 @@ class FileSource:
             log.error("static pod manifest skipped", extra={"file": file, "problem": problem})
             for pod in self._good.get(file, ()):
                 text = f"{file}: {problem}; the pod goes on as it was"
-                self._unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
+                self.unreadable(SOURCE_FILE, pod["metadata"]["uid"], text)
         self._logged = problems
 
 
@@ -274,26 +266,30 @@ class PodSource(Protocol):
         ...
 
 
-class SuppliedSource:
+class SuppliedSource(Component):
     """Delivers the pods of a PodSource, a program that embeds an agent.
 
     They pass the same checks, defaults and computation of uids as a manifest from a URL.
     """
 
-    def __init__(self, source: PodSource, node_name: str, deliver: Deliver) -> None:
-        """Raises ValueError for a name that one of the agent's own sources has."""
-        if source.name in ("", SOURCE_API, SOURCE_FILE, SOURCE_HTTP):
-            raise ValueError(f"a source of pods can't be named {source.name!r}: choose another")
-        self._source = source
-        self._origin = Origin(node_name, source.name, is_file=False)
-        self._deliver = deliver
+    # ValueError is raised if it has the name of one of the agent's own sources.
+    source: PodSource
+    node_name: str
+    deliver: Deliver
+
+    def __post_init__(self) -> None:
+        if self.source.name in ("", SOURCE_API, SOURCE_FILE, SOURCE_HTTP):
+            raise ValueError(
+                f"a source of pods can't be named {self.source.name!r}: choose another"
+            )
+        self._origin = Origin(self.node_name, self.source.name, is_file=False)
 
     async def run(self) -> None:
         """Run the source until cancelled."""
-        await self._source.run(self._show)
-        raise RuntimeError(f"the source of pods {self._source.name} has ended")
+        await self.source.run(self._show)
+        raise RuntimeError(f"the source of pods {self.source.name} has ended")
 
     def _show(self, pods: Sequence[JSON]) -> None:
         manifest = {"apiVersion": "v1", "kind": "PodList", "items": list(pods)}
         decoded = decode_manifest(json.dumps(manifest).encode(), self._origin)
-        self._deliver(self._source.name, decoded)
+        self.deliver(self.source.name, decoded)

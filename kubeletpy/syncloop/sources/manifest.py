@@ -15,7 +15,7 @@ from typing import Any, cast
 import yaml
 
 from kubeletpy.base.api import types as api
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.config.problems import TooDeep, check_depth
 from kubeletpy.pods import defaults, shape
 from kubeletpy.pods.defaults import canonical_spec
@@ -341,14 +341,16 @@ def priority_warning(pod: Pod) -> str:
     return f"{why}; {_REMEDY}"
 
 
-class ReadySources:
+class ReadySources(Component):
     """The configured sources by name, and whether all have delivered their full set.
 
     Until then it is not known which pods should run, and nothing may be ended or released.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._expected = frozenset(names)
+    names: Iterable[str]
+
+    def __post_init__(self) -> None:
+        self._expected = frozenset(self.names)
         self._seen: set[str] = set()
 
     def has_spoken(self, name: str) -> None:

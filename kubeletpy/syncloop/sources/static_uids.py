@@ -17,6 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.state_file import StateFile, read_state
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -46,21 +47,21 @@ RECORD = "static_pod_uids"
 Decided = Callable[[str, Sequence[Decision]], None]
 
 
-class StaticUids:
+class StaticUids(Component):
     """Chooses uids, and records those that were adopted."""
 
-    def __init__(
-        self,
-        runtime: RuntimeService,
-        kube_api: KubeApi | None,
-        record: Path,
-        decided: Decided = lambda uid, decisions: None,
-    ) -> None:
-        """``record``: the file with adopted uids; ``decided`` records a decision about a pod."""
-        self._runtime, self._kube_api = runtime, kube_api
-        self._decided = decided
-        self._recorded = _read(record)
-        self._file = StateFile(record, self._capture, "adopted uids not recorded; trying again")
+    runtime: RuntimeService
+    kube_api: KubeApi | None
+    # The file with adopted UIDs.
+    record: Path
+    # Records a decision about a pod.
+    decided: Decided = lambda uid, decisions: None
+
+    def __post_init__(self) -> None:
+        self._recorded = _read(self.record)
+        self._file = StateFile(
+            self.record, self._capture, "adopted uids not recorded; trying again"
+        )
         self._read: set[str] = set()
         """Sources that have been read."""
 
@@ -103,10 +104,10 @@ class StaticUids:
                 log.info(
                     "static pod adopted", extra={"pod": pod.key, "uid": one.uid, "why": one.text}
                 )
-                self._decided(one.uid, (Decision("keep the static pod that runs", one.text),))
+                self.decided(one.uid, (Decision("keep the static pod that runs", one.text),))
             elif one.reason in REMADE:
                 log.warning("static pod made anew", extra={"pod": pod.key, "why": one.text})
-                self._decided(pod.uid, (Decision("replace the static pod that runs", one.text),))
+                self.decided(pod.uid, (Decision("replace the static pod that runs", one.text),))
 
     def _capture(self) -> Callable[[], str]:
         return partial(json.dumps, {"uids": self._recorded})
@@ -149,7 +150,7 @@ class StaticUids:
 
     async def _running(self) -> dict[tuple[str, str], list[RunningStaticPod]]:
         sandboxes, containers = await run_together(
-            self._runtime.list_pod_sandbox(), self._runtime.list_containers()
+            self.runtime.list_pod_sandbox(), self.runtime.list_containers()
         )
         hashes: dict[str, dict[str, str]] = {}
         for each in sorted(containers, key=lambda one: one.created_at):
@@ -174,11 +175,11 @@ class StaticUids:
         return found
 
     async def _mirror(self, pod: Pod) -> JSON | None:
-        if self._kube_api is None:
+        if self.kube_api is None:
             return None
         try:
             async with asyncio.timeout(MIRRORS_S):
-                return await self._kube_api.get(PODS, pod.name, pod.namespace)
+                return await self.kube_api.get(PODS, pod.name, pod.namespace)
         except (ApiError, TimeoutError):
             return None
 

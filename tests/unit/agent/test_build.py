@@ -179,9 +179,9 @@ async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_star
 
 @on_virtual_time
 async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
-    syncer = made(tmp_path).component(PodWorkers)._syncer
+    syncer = made(tmp_path).component(PodWorkers).syncer
     assert isinstance(syncer, KubePodSyncer)
-    assert [step.name for step in syncer._steps] == [
+    assert [step.name for step in syncer.steps] == [
         Step.NETWORK,
         Step.MIRROR,
         Step.DIRECTORIES,
@@ -218,7 +218,7 @@ async def test_resizes_preempt_unless_the_scheduler_does(tmp_path: Path, on: boo
         for component in agent.components
         if isinstance(component.instance, AdmissionGate)
     ]
-    assert gate._resizes_preempt is not on
+    assert gate.resizes_preempt is not on
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -232,11 +232,11 @@ async def test_resources_of_claims_count_by_their_gate(tmp_path: Path, on: bool)
     claims = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c"}]}
     pod: Any = {
         "metadata": {"name": "p", "namespace": "n", "uid": "u"},
-        "spec": {"nodeName": loop._merge._node_name, "containers": [{"name": "c", "image": "i"}]},
+        "spec": {"nodeName": loop.merge.node_name, "containers": [{"name": "c", "image": "i"}]},
         "status": claims,
     }
-    loop._merge.set_pods("api", [pod], 1.0)
-    assert loop._merge.pods("api")["u"].status == (claims if on else {})
+    loop.merge.set_pods("api", [pod], 1.0)
+    assert loop.merge.pods("api")["u"].status == (claims if on else {})
 
 
 async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path) -> None:

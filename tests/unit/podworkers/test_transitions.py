@@ -120,7 +120,7 @@ def test_in_production_it_is_logged_and_the_pod_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(WorkerMachine, "validate", False)
-    machine = Forgetful(None, log_impossible)
+    machine = Forgetful(impossible=log_impossible)
     ending(machine)
     with caplog.at_level(logging.ERROR):
         assert machine.handle(TimerFired(POD.uid, 104.0))

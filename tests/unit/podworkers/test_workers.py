@@ -62,7 +62,7 @@ class Recorder:
 class RecordingSyncer(KubePodSyncer):
     """Each verb records its time, and runs the test's function for it."""
 
-    def __init__(self) -> None:
+    def __post_init__(self) -> None:
         self.calls: list[tuple[str, float]] = []
         self.graces: list[int] = []
         self.pods: list[Pod] = []
@@ -75,19 +75,8 @@ class RecordingSyncer(KubePodSyncer):
 
     def connect(self, cache: PodStatusCache, runtime: Any, recorder: Any, traces: Traces) -> None:
         """Read the status of pods from a runtime, as a syncer does."""
-        unused: Any = None
-        super().__init__(
-            (),
-            unused,
-            cache,
-            read_pod=getattr(runtime, "get_pod_status", unused),
-            kill_pod=unused,
-            probes=unused,
-            recorder=recorder,
-            clock=LoopClock(),
-            updates=unused,
-            traces=traces,
-        )
+        self.cache, self.recorder, self.traces = cache, recorder, traces
+        self.read_pod, self.clock = getattr(runtime, "get_pod_status", self.read_pod), LoopClock()
 
     async def _ok(self) -> SyncOutcome:
         return SyncOutcome()
@@ -137,6 +126,12 @@ class RecordingSyncer(KubePodSyncer):
         return [verb for verb, _ in self.calls]
 
 
+def recording_syncer() -> RecordingSyncer:
+    """A syncer that has only what its ``connect`` gets."""
+    unused: list[Any] = [None] * 9
+    return RecordingSyncer((), *unused)
+
+
 def make_workers(
     syncer: RecordingSyncer,
     cache: PodStatusCache,
@@ -164,7 +159,7 @@ def make_workers(
 
 class Setup:
     def __init__(self, populated: bool = True, **more: Any) -> None:
-        self.syncer, self.runtime, self.recorder = RecordingSyncer(), FakeRuntime(), Recorder()
+        self.syncer, self.runtime, self.recorder = recording_syncer(), FakeRuntime(), Recorder()
         self.cache = PodStatusCache()
         self.cache.populated = populated
         self.log: list[Event] = []
@@ -433,7 +428,7 @@ async def test_the_log_replays() -> None:
     machine = WorkerMachine()
     for event in s.log:
         machine.handle(event)
-    assert machine.records == s.workers._machine.records == {}
+    assert machine.records == s.workers.machine.records == {}
 
 
 @on_virtual_time
@@ -510,7 +505,7 @@ async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     await settle()
     assert s.syncer.rejected == [(UID, rejection)]
     assert s.syncer.verbs == []
-    assert s.workers._machine.records == {}
+    assert s.workers.machine.records == {}
     (entry,) = s.workers.notes.history.decisions(UID)
     assert entry.decision.why == "OutOfcpu: Node didn't have enough resource: cpu"
     s.send(UpdateType.CREATE)

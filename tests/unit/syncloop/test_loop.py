@@ -21,6 +21,8 @@ from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
 from kubeletpy.resources.admission.checks import Rejection
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.syncloop.admission_gate import Deferred, Others
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping, UnreadPods, dead_to_remove
 from kubeletpy.syncloop.lifecycle import ActivePods, LifecycleEvent, LifecycleType
@@ -28,7 +30,7 @@ from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS, Merge
 from kubeletpy.syncloop.sources.manifest import ReadySources
 from tests.unit.podworkers.builders import pod_object, runtime_status
-from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, RecordingSyncer, make_workers
+from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, make_workers, recording_syncer
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 
@@ -67,7 +69,7 @@ class Node:
     """A loop with real workers and a recording syncer."""
 
     def __init__(self, *sources: str, populated: bool = True, node_name: str = "") -> None:
-        self.syncer, self.runtime, self.recorder = RecordingSyncer(), Runtime(), Recorder()
+        self.syncer, self.runtime, self.recorder = recording_syncer(), Runtime(), Recorder()
         self.cache, self.pods, self.statuses = PodStatusCache(), PodManager(), Statuses()
         self.cache.populated = populated
         self.error = ""
@@ -90,7 +92,7 @@ class Node:
             current_pod=self.pods.current,
             on_finished=self.pod_finished,
         )
-        self.queries = WorkerQueries(self.workers._machine)
+        self.queries = WorkerQueries(self.workers.machine)
         self.active = ActivePods(self.pods, self.queries, self.statuses.get_status)
         self.sources, merge = ReadySources(sources or ("api",)), Merge(node_name=node_name)
         self.unread = UnreadPods(merge, self.pods, self.cache, self.queries.record)
@@ -125,6 +127,7 @@ class Node:
             recorder=self.recorder,
             clock=LoopClock(),
             admit=self.admit,
+            allocations=AllocationManager(ResourceState(), self.recorder, LoopClock()),
             runtime_error=lambda: self.error,
             on_api_object=lambda pod: self.notified.append(pod.uid),
             on_admitted=lambda pod: self.admitted.append(pod.uid),
@@ -162,7 +165,7 @@ async def test_the_life_of_an_api_pod() -> None:
     assert node.syncer.verbs == ["sync", "terminate", "finish"]
     node.loop.deliver_event("api", "DELETED", pod_object(deleting=30))
     await asyncio.sleep(1)
-    assert node.workers._machine.records == {}
+    assert node.workers.machine.records == {}
     assert node.pods.pods() == []
     await node.stop()
 
@@ -371,7 +374,7 @@ async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
     requests = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
     node.loop.deliver("api", [pod_object("slow", containers=requests)])
     await settle()
-    state = node.loop._allocations.state
+    state = node.loop.allocations.state
     assert state.find("uid-slow") is None
     node.loop.deliver_event("api", "ADDED", pod_object("web"))
     await settle()
@@ -457,8 +460,8 @@ async def test_an_update_of_a_mirror_syncs_its_static_pod() -> None:
 @on_virtual_time
 async def test_a_status_follows_the_mirror_before_it_may_be_written() -> None:
     node, order = Node("api", "file"), list[str]()
-    node.loop._workers.refresh_status = lambda uid: order.append(f"refresh {uid}")  # type: ignore[method-assign]
-    node.loop._on_api_object = lambda pod: order.append(f"write {pod.uid}")
+    node.loop.workers.refresh_status = lambda uid: order.append(f"refresh {uid}")  # type: ignore[method-assign]
+    node.loop.on_api_object = lambda pod: order.append(f"write {pod.uid}")
     node.loop.deliver("file", [pod_object("web", "s")])
     node.loop.deliver("api", [mirror(), pod_object("other", "o")])
     await settle()

@@ -36,8 +36,8 @@ class Sized(Node):
             sources_ready=self.sources.all,
         )
         for holder in (self.loop, self.loop._admitting):
-            holder._allocations = self.allocations
-        self.workers._allocated = self.allocations.allocated
+            holder.allocations = self.allocations
+        self.workers.allocated = self.allocations.allocated
 
     def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
         self.beside = [cpu(other.object) for other in others]

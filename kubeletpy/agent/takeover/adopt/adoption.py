@@ -77,11 +77,10 @@ MAX_BYTES = 1 << 20
 """A longer record becomes FILE.old."""
 
 
-class Journal:
+class Journal(Component):
     """The record in a file."""
 
-    def __init__(self, path: Path = PATH) -> None:
-        self.path = path
+    path: Path = PATH
 
     def write(self, at: float, what: str, **details: Any) -> None:
         """Append an entry; flushed before this returns."""
