@@ -19,12 +19,17 @@ from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi import errors, kubeconfig_loader
 from kubeletpy.kubeapi import kubeconfig as credentials
-from kubeletpy.kubeapi import kubeconfig_loader
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.kubeapi.kubeconfig import KubeconfigError, begin_loading, connect_kubeconfig
-from kubeletpy.kubeapi.protocol import NODES
+from kubeletpy.kubeapi.kubeconfig import (
+    Connection,
+    KubeconfigError,
+    begin_loading,
+    connect_kubeconfig,
+)
+from kubeletpy.kubeapi.protocol import NODES, PODS
 
 from .api_server import answer, failure, serving
 
@@ -324,3 +329,40 @@ async def test_the_loader_imports_from_the_agents_search_path(
     path = kubeconfig(tmp_path, "{tokenFile: t}")
     with pytest.raises(KubeconfigError, match="the loader failed"):
         await connect_kubeconfig(path)
+
+
+# Behavior on HTTP/1.1 alone, where each pending request occupies a connection.
+
+POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
+
+
+async def test_heartbeats_do_not_wait_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods had a watch for each object, until no connections were left."""
+    monkeypatch.setattr("kubeletpy.kubeapi.http1.MAX_CONNECTIONS", 3)
+    arrived = asyncio.Semaphore(0)
+
+    async def hold(_request: web.Request) -> web.StreamResponse:
+        arrived.release()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async with serving(hold, hold, hold, answer(POD)) as server:
+
+        async def reconnect() -> Connection:
+            return Connection(server.url, authorization="Bearer new")
+
+        api = KubeClient(Connection(server.url), qps=0, reconnect=reconnect)
+        heartbeats = api.apart(qps=0, burst=0, timeout=1)
+        asking = [asyncio.create_task(api.get(PODS, "p", "n")) for _ in range(4)]
+        for _ in range(3):
+            await arrived.acquire()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert len(server.requested) == 4, "the fourth of the others has no connection"
+        await api.renew_credentials()
+        assert await heartbeats.get(PODS, "p", "n") == POD
+        assert server.requested[-1].headers["Authorization"] == "Bearer new"
+        for each in asking:
+            each.cancel()
+        await api.close()
+        with pytest.raises(errors.Unavailable, match="the client is closed"):
+            await heartbeats.get(PODS, "p", "n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+import socket
 import time
 import zlib
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from kubeletpy.kubeapi.transport import (
     Inflater,
     TransportError,
     decompressed,
+    new_socket,
 )
 from tests.gzip_members import member, opened
 
@@ -156,3 +158,18 @@ def test_a_large_answer_costs_little_more_than_zlib() -> None:
     began = time.thread_time()
     assert inflated(packed) == text
     assert time.thread_time() - began < 5 * plain + 0.05
+
+
+# A server that has vanished is detected soon, but not after a single lost packet.
+
+
+def test_several_probes_are_lost_before_a_connection_is() -> None:
+    with new_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))) as made:
+        first, pause, milliseconds = (
+            made.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+        )
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    sent = range(first, milliseconds // 1000, pause)
+    assert len(sent) == 3
+    assert milliseconds <= 30_000

@@ -33,7 +33,6 @@ def of_version(row: dict[str, str], version: KubernetesVersion) -> dict[str, str
 
 
 ROWS = {(row["endpoint"], row["name"]): row for row in TABLE if in_version(row, NEWEST)}
-
 SAMPLE = re.compile(r"(\w+)(?:\{(.*)\})? ")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 HELP = re.compile(r"# HELP (\w+) (?:\[(\w+)\] )?\w")
@@ -126,3 +125,36 @@ def test_gates_that_are_off_hide_their_metrics() -> None:
     assert "kubelet_memory_qos_node_memory_min_bytes" not in reported
     assert "kubelet_pod_level_resources_admission_total" not in reported
     assert "kubelet_image_volume_requested_total" in reported
+
+
+# The metrics of health checks count every run, for any client.
+
+
+def test_runs_are_counted_and_a_scrape_runs_all() -> None:
+    metrics = Metrics()
+    problems = {"syncloop": "", "ping": ""}
+    checks = metrics.health.counted(
+        {"ping": lambda: problems["ping"], "syncloop": lambda: problems["syncloop"]}
+    )
+    assert checks["ping"]() == ""
+    text = metrics.render_slis().decode()
+    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1\n' in text
+    ping = 'kubernetes_healthchecks_total{name="ping",status="success",type="healthz"}'
+    assert f"{ping} 2\n" in text
+    problems["syncloop"] = "stuck"
+    assert checks["syncloop"]() == "stuck"
+    text = metrics.render_slis().decode()
+    assert 'kubernetes_healthcheck{name="syncloop",type="healthz"} 0\n' in text
+    failed = 'kubernetes_healthchecks_total{name="syncloop",status="error",type="healthz"}'
+    assert f"{failed} 2\n" in text
+    assert "# TYPE kubernetes_healthchecks_total counter\n" in text
+    assert "kubernetes_healthcheck" not in metrics.render().decode()
+
+
+def test_the_source_of_container_metrics() -> None:
+    metrics = Metrics()
+    metrics.http.metrics_come_from("cadvisor")
+    metrics.http.metrics_come_from("cri")
+    text = metrics.render().decode()
+    assert 'kubelet_metrics_provider{provider="cri"} 1\n' in text
+    assert 'provider="cadvisor"' not in text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.quantity import parse, parse_quantity
+from kubeletpy.base.api.types import JSON
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.pods.resources import (
     FIELD,
@@ -15,12 +16,19 @@ from kubeletpy.pods.resources import (
     QoSClass,
     added_to_container,
     added_to_pod,
+    changed_limits,
+    compute_qos_class,
+    is_critical,
+    is_node_critical,
     memory_share,
     pod_limits,
     pod_requests,
     qos_class,
     raised_by_claims,
     requests_in_force,
+    same_size,
+    size_limits,
+    with_size_limits,
     without_claims,
 )
 from kubeletpy.resources.admission.checks import pod_needs
@@ -35,7 +43,7 @@ from kubeletpy.runtime_manager.config.resources import container_resources, oom_
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.status.generate import pod_level_resources
 from kubeletpy.syncloop.merge import Merge
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 
 MI, GI = 1 << 20, 1 << 30
 PAGES = "hugepages-2Mi"
@@ -329,3 +337,276 @@ def test_without_the_gate_pods_arrive_without_the_field() -> None:
 @pytest.mark.parametrize("obj", [None, {}, {"status": None}, {"status": {"phase": "Running"}}])
 def test_objects_without_the_field_are_left_alone(obj: Any) -> None:
     assert without_claims(obj) is obj
+
+
+# How large a pod may be while it is resized (docs/reference/behaviour.md, c10; KEP-1287).
+
+INFEASIBLE = {"type": "PodResizePending", "reason": "Infeasible"}
+
+
+def in_force_sized(requests: dict[str, str] | None) -> dict[str, Any]:
+    return {} if requests is None else {"resources": {"requests": requests}}
+
+
+def status(
+    name: str, actual: dict[str, str] | None, allocated: dict[str, str] | None = None
+) -> dict[str, Any]:
+    reported: dict[str, Any] = {"name": name}
+    if actual is not None:
+        reported["resources"] = {"requests": actual}
+    if allocated is not None:
+        reported["allocatedResources"] = allocated
+    return reported
+
+
+def with_status(pod: Pod, **of: Any) -> Pod:
+    return Pod({**pod.object, "status": of})  # type: ignore[typeddict-item]
+
+
+def amounts(**of: int) -> dict[str, Decimal]:
+    return {name.replace("_", "/"): Decimal(amount) for name, amount in of.items()}
+
+
+@pytest.mark.parametrize(
+    ("requested", "reported", "conditions", "expected"),
+    [
+        # the greatest of the requested, allocated and actual amounts
+        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 3}),
+        ({"cpu": "1"}, status("app", {"cpu": "2"}, {"cpu": "1"}), [], {"cpu": 2}),
+        ({"cpu": "4"}, status("app", {"cpu": "2"}, {"cpu": "3"}), [], {"cpu": 4}),
+        ({"cpu": "1"}, status("app", {"cpu": "1000m"}), [], {"cpu": 1}),
+        ({}, status("app", {"cpu": "1", "memory": "0"}), [], {"cpu": 1, "memory": 0}),
+        (None, status("app", {"cpu": "1"}), [], {"cpu": 1}),
+        (None, status("app", {}), [], {}),
+        (
+            {"cpu": "1", "memory": "9"},
+            status("app", {"cpu": "2", "memory": "5"}),
+            [],
+            {"cpu": 2, "memory": 9},
+        ),
+        # only cpu and memory can be resized
+        ({"x/gpu": "1"}, status("app", {"x/gpu": "2"}), [], {"x_gpu": 1}),
+        # requests that an infeasible resize raised do not count, other resources do
+        (
+            {"cpu": "4", "x/gpu": "1"},
+            status("app", {"cpu": "2"}, {"cpu": "1"}),
+            [INFEASIBLE],
+            {"cpu": 2, "x_gpu": 1},
+        ),
+        (
+            {"cpu": "4"},
+            status("app", {"cpu": "2"}),
+            [{**INFEASIBLE, "reason": "Deferred"}, {**INFEASIBLE, "type": "Other"}],
+            {"cpu": 4},
+        ),
+        # what is allocated is in effect as far as is known
+        ({"cpu": "1"}, status("app", None, {"cpu": "3"}), [], {"cpu": 3}),
+        # its actual resources are unknown
+        ({"cpu": "1"}, status("other", {"cpu": "3"}), [], {"cpu": 1}),
+        ({"cpu": "1"}, status("other", {"cpu": "3"}), [INFEASIBLE], {"cpu": 1}),
+    ],
+)
+def test_a_container(
+    requested: dict[str, str] | None, reported: Any, conditions: list[Any], expected: dict[str, int]
+) -> None:
+    pod = make_pod(container("app", **in_force_sized(requested)))
+    supplied = with_status(pod, containerStatuses=[reported], conditions=conditions)
+    assert requests_in_force(supplied) == amounts(**expected)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        # the second gets what the first gives up: neither sum is larger than 3
+        (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "1"}, {"cpu": "2"}), 3),
+        # both shrink, but the runtime has not applied it yet
+        (status("a", {"cpu": "2"}, {"cpu": "1"}), status("b", {"cpu": "4"}, {"cpu": "2"}), 6),
+    ],
+)
+def test_sums_of_containers_are_compared(first: Any, second: Any, expected: int) -> None:
+    pod = make_pod(
+        container("a", **in_force_sized({"cpu": "1"})),
+        container("b", **in_force_sized({"cpu": "2"})),
+    )
+    supplied = with_status(pod, containerStatuses=[first, second])
+    assert requests_in_force(supplied) == amounts(cpu=expected)
+
+
+def test_statuses_belong_to_init_containers_or_to_others() -> None:
+    pod = make_pod(
+        container("app", **in_force_sized({"cpu": "1"})),
+        init=[
+            container("first", **in_force_sized({"cpu": "1"})),
+            sidecar("side", **in_force_sized({"cpu": "1"})),
+        ],
+    )
+    supplied = with_status(
+        pod,
+        containerStatuses=[status("app", {"cpu": "1"}), status("side", {"cpu": "9"})],
+        initContainerStatuses=[status("first", {"cpu": "2"}), status("side", {"cpu": "3"})],
+    )
+    assert requests_in_force(supplied) == amounts(cpu=4)
+    larger = [status("first", {"cpu": "5"}), status("side", {"cpu": "3"})]
+    assert requests_in_force(with_status(pod, initContainerStatuses=larger)) == amounts(cpu=5)
+
+
+@pytest.mark.parametrize(
+    ("requested", "reported", "allocated", "expected"),
+    [
+        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, None, {"cpu": 2}),
+        ({"cpu": "1"}, {"requests": {"cpu": "2"}}, {"cpu": "3"}, {"cpu": 3}),
+        ({"cpu": "1"}, {"limits": {}}, {"cpu": "3"}, {"cpu": 3}),
+        ({"cpu": "1"}, {"requests": {"memory": "2"}}, None, {"cpu": 1}),
+        ({"cpu": "1"}, None, {"cpu": "3"}, {"cpu": 1}),
+        ({}, {"requests": {"cpu": "2"}}, None, {}),
+    ],
+)
+def test_pod_level_resources(
+    requested: dict[str, str], reported: Any, allocated: Any, expected: dict[str, int]
+) -> None:
+    pod = make_pod("app", resources={"requests": requested, "limits": {"cpu": "8"}})
+    of = {"containerStatuses": [status("app", None)], "resources": reported}
+    supplied = with_status(pod, **of, allocatedResources=allocated)
+    assert requests_in_force(supplied) == amounts(**expected)
+
+
+# The QoS class by the spec (docs/reference/behaviour.md, k1).
+
+QOS_BOTH = {"cpu": "1", "memory": "1Gi"}
+
+
+def resources(requests: Any = None, limits: Any = None) -> dict[str, Any]:
+    return {"resources": {"requests": requests or {}, "limits": limits or {}}}
+
+
+ROWS = [
+    ("nothing", [{}], "BestEffort"),
+    ("zero-is-nothing", [resources({"cpu": "0"}, {"memory": "0"})], "BestEffort"),
+    ("other-resources-do-not-count", [resources({"example.com/gpu": "1"})], "BestEffort"),
+    ("equal", [resources(QOS_BOTH, QOS_BOTH)], "Guaranteed"),
+    (
+        "equal-in-other-words",
+        [resources({"cpu": "1000m", "memory": "1024Mi"}, QOS_BOTH)],
+        "Guaranteed",
+    ),
+    ("only-limits-without-defaulting", [resources({}, QOS_BOTH)], "Burstable"),
+    ("request-below-limit", [resources({"cpu": "500m", "memory": "1Gi"}, QOS_BOTH)], "Burstable"),
+    ("only-cpu", [resources({"cpu": "1"}, {"cpu": "1"})], "Burstable"),
+    ("one-of-two", [resources(QOS_BOTH, QOS_BOTH), {}], "Burstable"),
+    ("the-other-of-two", [{}, resources(QOS_BOTH, QOS_BOTH)], "Burstable"),
+    ("two-of-two", [resources(QOS_BOTH, QOS_BOTH), resources(QOS_BOTH, QOS_BOTH)], "Guaranteed"),
+    ("only-a-request", [resources({"memory": "1"})], "Burstable"),
+]
+
+
+@pytest.mark.parametrize(("specs", "expected"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
+def test_class_by_containers(specs: list[dict[str, Any]], expected: str) -> None:
+    pod = make_pod(*(container(f"c{i}", **spec) for i, spec in enumerate(specs)))
+    assert compute_qos_class(pod) == expected
+
+
+def test_init_containers_count() -> None:
+    full = container("app", **resources(QOS_BOTH, QOS_BOTH))
+    assert compute_qos_class(make_pod(full, init=("init",))) is QoSClass.BURSTABLE
+    init = container("init", **resources(QOS_BOTH, QOS_BOTH))
+    assert compute_qos_class(make_pod(full, init=(init,))) is QoSClass.GUARANTEED
+
+
+@pytest.mark.parametrize(
+    ("pod_level", "expected"),
+    [
+        ({"requests": QOS_BOTH, "limits": QOS_BOTH}, "Guaranteed"),
+        ({"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"memory": "1Gi"}}, "Burstable"),
+        # an entry without amounts does not decide: the container requests cpu
+        ({}, "Burstable"),
+        ({"requests": {}}, "Burstable"),
+        ({"limits": {}, "requests": None}, "Burstable"),
+        ({"requests": {"example.com/gpu": "1"}}, "Burstable"),
+        # huge pages alone do not raise the class above BestEffort
+        ({"limits": {"hugepages-2Mi": "2Mi"}}, "BestEffort"),
+    ],
+)
+def test_pod_level_resources_stand_alone(pod_level: dict[str, Any], expected: str) -> None:
+    pod = make_pod(container("app", **resources({"cpu": "1"})), resources=pod_level)
+    assert compute_qos_class(pod) == expected
+
+
+def test_a_settled_class_is_kept_and_nonsense_is_not() -> None:
+    pod = make_pod()
+    pod.object["status"] = {"qosClass": "Guaranteed"}
+    assert qos_class(pod) is QoSClass.GUARANTEED
+    pod.object["status"] = {"qosClass": "Platinum"}
+    assert qos_class(pod) is QoSClass.BEST_EFFORT
+
+
+def test_malformed_quantity() -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        compute_qos_class(make_pod(container("app", **resources({"cpu": "lots"}))))
+
+
+def test_critical_pods() -> None:
+    assert is_critical(make_pod(priority=2_000_000_000))
+    assert not is_critical(make_pod(priority=1_999_999_999))
+    static = {"annotations": {"kubernetes.io/config.source": "file"}}
+    assert is_critical(make_pod(metadata=static))
+    assert is_critical(make_pod(metadata={"annotations": {"kubernetes.io/config.mirror": "h"}}))
+    node_class: dict[str, Any] = {"priorityClassName": "system-node-critical"}
+    assert is_node_critical(make_pod(priority=2_000_001_000, **node_class))
+    assert not is_node_critical(make_pod(priority=5, **node_class))
+    assert not is_node_critical(make_pod(priority=2_000_001_000))
+
+
+# Sizes of volumes in memory: which are limited, what changes, and pods with other sizes.
+
+
+def volume(name: str, **source: Any) -> Any:
+    return {"name": name, "emptyDir": source}
+
+
+def pod(*volumes: Any) -> Pod:
+    metadata: Any = {"name": "p", "namespace": "n", "uid": "u"}
+    return Pod(
+        {"metadata": metadata, "spec": {"containers": [{"name": "c"}], "volumes": list(volumes)}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "limited"),
+    [
+        (volume("v", medium="Memory", sizeLimit="1Gi"), True),
+        (volume("v", medium="Memory"), False),
+        (volume("v", medium="Memory", sizeLimit="0"), False),
+        (volume("v", medium="Memory", sizeLimit=None), False),
+        (volume("v", sizeLimit="1Gi"), False),
+        (volume("v", medium="HugePages", sizeLimit="1Gi"), False),
+        ({"name": "v", "configMap": {"name": "c"}}, False),
+    ],
+)
+def test_only_volumes_in_memory_with_a_limit_count(one: JSON, limited: bool) -> None:
+    assert size_limits(pod(one)) == ({"v": "1Gi"} if limited else {})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [("1Gi", "1Gi", True), ("1Gi", "1024Mi", True), ("1Gi", "1G", False), ("x", "1", False)],
+)
+def test_sizes_are_compared_by_amount(one: str, other: str, same: bool) -> None:
+    assert same_size(one, other) is same
+
+
+def test_only_volumes_of_both_pods_change() -> None:
+    before, after = {"a": "1Mi", "b": "1Mi", "c": "1Mi"}, {"a": "2Mi", "b": "1024Ki", "d": "1"}
+    assert changed_limits(before, after) == {"a": "2Mi"}
+
+
+def test_a_pod_with_other_sizes_shares_the_rest() -> None:
+    memory, disk = volume("m", medium="Memory", sizeLimit="1Mi"), volume("d", sizeLimit="1Mi")
+    one = pod(memory, disk)
+    made = with_size_limits(one, {"m": "2Mi", "d": "2Mi", "gone": "1"})
+    assert made == [volume("m", medium="Memory", sizeLimit="2Mi"), disk]
+    assert made is not None
+    assert made[1] is disk
+    assert memory["emptyDir"]["sizeLimit"] == "1Mi"
+    assert with_size_limits(one, {"m": "1024Ki"}) is None
+    assert with_size_limits(one, {}) is None

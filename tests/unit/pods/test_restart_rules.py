@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kubeletpy.pods.runtime_status import (
+    MOST_QUOTED,
+    PodSyncResult,
+    StartError,
+    SyncAction,
+    SyncResult,
     could_restart_all,
+    event_observed_at,
     init_container_failed,
     matching_rule,
+    reported_reason,
     restart_after_exit,
     restart_all_active,
     should_container_be_restarted,
 )
+from tests.unit.proportion import is_linear
 from tests.unit.runtime_manager.pods_and_records import (
     container,
     created,
@@ -33,7 +41,6 @@ ALL_ON_88 = {
     "restartPolicy": "Never",
     "restartPolicyRules": [rule("RestartAllContainers", "In", 88)],
 }
-
 ROWS: list[tuple[str, dict[str, Any], str, Any, bool, str]] = [
     ("deleted", {"deletionTimestamp": "x"}, "Always", has(), False, "the pod is being deleted"),
     ("no-record", {}, "Never", has(), True, "it has no container yet"),
@@ -145,3 +152,96 @@ def test_states_that_do_not_restart_all_containers() -> None:
     assert not restart_all_active(pod, has(running("app"), exited("app", 88, suffix="-old")))
     assert not restart_all_active(make_pod("other"), has(exited("other", 88)))
     assert not could_restart_all(make_pod("other"))
+
+
+# Start errors of a runtime are shown without the values of secrets.
+
+KEY = {"name": "K", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+SAID = 'runc: exec: "/x/hush": stat /x/hush: no such file'
+
+
+@pytest.mark.parametrize(
+    ("fields", "stated", "reported"),
+    [
+        ({}, SAID, SAID),
+        ({"env": [{"name": "A", "value": "b"}]}, SAID, SAID),
+        ({"envFrom": [{"configMapRef": {"name": "c"}}]}, SAID, SAID),
+        ({"env": [KEY]}, SAID, 'runc: exec: "***": stat ***: no such file'),
+        ({"envFrom": [{"secretRef": {"name": "s"}}]}, 'a "b" "" c', 'a "***" "" c'),
+        ({"env": [KEY]}, r'exec: "a \"b\" c" d', 'exec: "***" d'),
+        ({"env": [KEY]}, "killed", "killed"),
+        ({"env": [KEY]}, 'exec: "/x/hu', 'exec: "***'),
+        ({"env": [KEY]}, 'exec: "a\\', 'exec: "***\\'),
+        ({"env": [KEY]}, 'exec: "a\\\nb" c', 'exec: "***" c'),
+        ({"env": [KEY]}, 'no "/x" in "/x/hush"', 'no "***" in "***"'),
+        (
+            {"env": [KEY]},
+            " ".join(f'"{n:03}"' for n in range(MOST_QUOTED)),
+            " ".join(['"***"'] * MOST_QUOTED),
+        ),
+        ({"env": [KEY]}, " ".join(f'"{n:03}"' for n in range(MOST_QUOTED + 1)), "***"),
+    ],
+)
+def test_reasons(fields: Any, stated: str, reported: str) -> None:
+    assert reported_reason(stated, cast(Any, {"name": "c", **fields})) == reported
+
+
+@pytest.mark.parametrize("piece", ['"', '\\"', '"a', 'a"\\', '" '])
+def test_a_reason_is_read_in_linear_time(piece: str) -> None:
+    container = cast(Any, {"name": "c", "env": [KEY]})
+    assert is_linear(lambda size: reported_reason('"' + piece * size, container))
+
+
+# The age of an event is used only if it is plausible.
+
+S = 10**9
+WALL, STEADY = 1_700_000_000 * S, 500 * S
+
+
+@pytest.mark.parametrize(
+    ("created_at", "observed_at"),
+    [
+        (WALL, STEADY),
+        (WALL - 3 * S, STEADY - 3 * S),
+        (WALL + S, STEADY),  # two clocks of one machine are read one after the other
+        (WALL + S + 1, None),  # the wall clock was set back after the event
+        (WALL + 300 * S, None),
+        (WALL - 300 * S, STEADY - 300 * S),  # it was set forward, or the event waited
+        (WALL - 7 * 86_400 * S + 1, STEADY - 7 * 86_400 * S + 1),
+        (WALL - 7 * 86_400 * S, None),
+        (0, None),
+        (-(2**62), None),
+        (2**62, None),
+    ],
+)
+def test_event_time(created_at: int, observed_at: int | None) -> None:
+    assert event_observed_at(created_at, WALL, STEADY) == observed_at
+
+
+# Results of a runtime sync.
+
+REMOVED = StartError("RuntimeGone", "no answer")
+STARTED = SyncResult(SyncAction.START_CONTAINER, "app")
+HELD_BACK = SyncResult(SyncAction.START_CONTAINER, "db", StartError("CrashLoopBackOff", "wait"))
+SYNC_RESULTS_SAID = "failed to StartContainer for db with CrashLoopBackOff: wait"
+
+
+@pytest.mark.parametrize(
+    ("results", "sync_error", "message"),
+    [
+        ((), None, ""),
+        ((STARTED,), None, ""),
+        ((STARTED, HELD_BACK), None, SYNC_RESULTS_SAID),
+        ((STARTED,), REMOVED, "no answer"),
+        (
+            (HELD_BACK, STARTED, HELD_BACK),
+            REMOVED,
+            f"no answer; {SYNC_RESULTS_SAID}; {SYNC_RESULTS_SAID}",
+        ),
+    ],
+)
+def test_all_failures_on_one_line(
+    results: tuple[SyncResult, ...], sync_error: StartError | None, message: str
+) -> None:
+    result = PodSyncResult(results, sync_error=sync_error)
+    assert (result.error_message(), result.failed) == (message, bool(message))

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from kubeletpy.remote.errors import CRIError, DeadlineExceeded, InvalidResponse
+from kubeletpy.remote.errors import (
+    Code,
+    CRIError,
+    DeadlineExceeded,
+    InvalidResponse,
+    is_silence,
+    no_answer,
+    runtime_is_silent,
+)
 from tests.unit.remote.conftest import Dial, Serve
 from tests.unit.remote.every_call import CALLS, extreme, methods, outcome
 
@@ -124,3 +132,33 @@ async def test_silence_ends_with_the_deadline(serve: Serve, dial: Dial) -> None:
     for name, each in zip(timed, found, strict=True):
         assert isinstance(each, DeadlineExceeded), (name, each)
         assert name in str(each)
+
+
+# The error for a silent peer names the call and the time instead of quoting gRPC.
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "silent"),
+    [
+        (Code.DEADLINE_EXCEEDED, "", True),
+        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", True),
+        (Code.DEADLINE_EXCEEDED, "Stream removed (Deadline Exceeded)", True),
+        (Code.UNKNOWN, "Stream removed (Deadline Exceeded)", True),
+        (Code.CANCELLED, "Stream removed (Deadline Exceeded)", True),
+        (Code.UNKNOWN, "Stream removed", False),
+        (Code.DEADLINE_EXCEEDED, "timeout 1s exceeded: context deadline exceeded", False),
+        (Code.UNAVAILABLE, "Deadline Exceeded", False),
+        (Code.UNKNOWN, "no such image", False),
+    ],
+)
+def test_silence(code: Code, details: str, silent: bool) -> None:
+    assert is_silence(code, details) is silent
+
+
+def test_texts() -> None:
+    assert no_answer(120) == "no answer within 120s"
+    assert no_answer(None) == "no answer in time"
+    assert runtime_is_silent("RunPodSandbox", "unix:///run/x.sock", 240) == (
+        "no answer within 240s to RunPodSandbox from the container runtime at unix:///run/x.sock; "
+        "check that it is running and not overloaded or stopped, or raise runtimeRequestTimeout"
+    )

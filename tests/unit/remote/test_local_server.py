@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.remote.local_server import LocalServer
+from kubeletpy.remote.local_server import LocalServer, Rate
 
 
 async def test_why_it_can_not_listen(tmp_path: Path) -> None:
@@ -18,3 +18,13 @@ async def test_why_it_can_not_listen(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     with pytest.raises(OSError, match="Address already in use"):
         await LocalServer(tmp_path / "d", 1, {}).start()
+
+
+# Calls a second, with a burst.
+
+
+def test_rate() -> None:
+    rate = Rate(100, 10)
+    assert [rate.takes(5.0) for _ in range(11)] == [True] * 10 + [False]
+    assert rate.takes(5.011)
+    assert not rate.takes(5.012)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.mount_table import is_shared, mounts_below, parse, references
+from kubeletpy.base.host.mount_table import (
+    in_user_namespace,
+    is_shared,
+    mounts_below,
+    parse,
+    references,
+)
 from kubeletpy.volumes.files.disk import MS_BIND, mount, unmount
 from kubeletpy.volumes.files.disk import mounts_below as really_below
 
@@ -129,3 +135,26 @@ def test_the_kernels_own_table(separator: str, tmp_path: Path) -> None:
     finally:
         unmount(str(target))
     assert really_below(str(tmp_path)) == []
+
+
+# Detection of a user namespace from /proc/self/uid_map.
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "inside"),
+    [
+        ("         0          0 4294967295\n", False),
+        (None, False),
+        ("", True),
+        ("\n", True),
+        ("         0     100000      65536\n", True),
+        ("0 0 1\n1 100000 65536\n", True),
+        ("0 0 4294967295 more\n", False),
+        ("1 0 4294967295\n", True),
+        ("0 0\n", False),
+        ("not a map\n", False),
+        ("0 0 " + "9" * 5000, True),
+    ],
+)
+def test_only_the_identity_map_is_the_initial_namespace(uid_map: str | None, inside: bool) -> None:
+    assert in_user_namespace(uid_map) is inside

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ipaddress
+import ssl
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ from hypothesis import strategies as st
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.wire import listener
+from kubeletpy.base.wire.listener import curves
+from kubeletpy.probes.handlers.actions import unchecked_context
+from kubeletpy.server.tls import ServingTls
+from kubeletpy_up.pki import certificates
+from tests.tls_hello import FFDHE8192, P256, accepts, offer_of
 from tests.unit.base.host.requests import HIDDEN, NODE, request
 
 SERVER = Names("system:node:n", ("system:nodes",), ("n", "n.example"), ("10.0.0.1", "fd00::1"))
@@ -223,3 +230,131 @@ def test_a_chain_is_cut_into_certificates(authority: KeyPair, tmp_path: Path) ->
     one = authority.certificate.read_bytes().strip()
     text = b"# leaf\n" + one + b"\r\n" + one.replace(b"\n", b"\r\n") + b"\n" + x509.new_key()
     assert x509.certificates_of(text) == [one + b"\n"] * 2
+
+
+# Certificate authorities, and the pairs that they sign.
+
+SIGNING_SERVER = Names("n", (), ("node-1",), ("127.0.0.1",))
+
+
+def test_an_authority_verifies_only_what_it_signed(tmp_path: Path) -> None:
+    authority, other = KeyPair.named(tmp_path, "ca"), KeyPair.named(tmp_path, "other")
+    x509.make_authority(authority, "one")
+    x509.make_authority(other, "one")
+    server = KeyPair.named(tmp_path, "server")
+    x509.make_signed(server, authority, SIGNING_SERVER)
+    assert server.loads()
+    assert x509.read_certificate(server.certificate.read_bytes()).names == SIGNING_SERVER
+    assert x509.verifies(authority.certificate, server.certificate)
+    assert not x509.verifies(other.certificate, server.certificate)
+    assert not x509.verifies(authority.certificate, server.certificate, other.certificate)
+    assert server.key.stat().st_mode & 0o777 == 0o600
+    server.certificate.write_text("spoilt")
+    assert not x509.verifies(authority.certificate, server.certificate)
+
+
+@pytest.mark.parametrize(("begin", "end", "good"), [(-9, 9, True), (-9, -3, False), (5, 9, False)])
+def test_an_authority_vouches_for_a_certificate_within_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: int, end: int, good: bool
+) -> None:
+    now = 1_800_000_000.0
+    monkeypatch.setattr("kubeletpy.base.host.x509.time.time", lambda: now)
+    authority = KeyPair.named(tmp_path, "ca")
+    x509.make_authority(authority, "one")
+    made = tmp_path / "made.crt"
+    made.write_bytes(
+        x509.sign_request(
+            x509.new_request(x509.new_key(), SIGNING_SERVER),
+            authority,
+            SIGNING_SERVER,
+            usages=("digital signature", "server auth"),
+            not_before=now + begin,
+            not_after=now + end,
+        )
+    )
+    assert x509.verifies(authority.certificate, made) is good
+
+
+def test_certificates_of_clients_and_servers_differ(tmp_path: Path) -> None:
+    authority = KeyPair.named(tmp_path, "ca")
+    x509.make_authority(authority, "one")
+    for names, usage in ((SIGNING_SERVER, "serverAuth"), (Names("c", ("team",)), "clientAuth")):
+        pair = KeyPair.named(tmp_path, "made")
+        x509.make_signed(pair, authority, names)
+        made = library.load_pem_x509_certificate(pair.certificate.read_bytes())
+        extended = made.extensions.get_extension_for_class(library.ExtendedKeyUsage).value
+        assert [each._name for each in extended] == [usage]
+        assert not made.extensions.get_extension_for_class(library.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize("name", ["", "a/CN=b", "a,IP:1.2.3.4", "a\nb", "a=b", "\u2028", "näme"])
+def test_a_name_can_not_smuggle_anything_in(tmp_path: Path, name: str) -> None:
+    pair = KeyPair.named(tmp_path, "x")
+    for names in (Names("fine", (), (name,)), Names(name, (), ("fine",)), Names("x", (name,))):
+        with pytest.raises(CertificateError):
+            x509.make_self_signed(pair, names)
+    assert not pair.key.exists()
+
+
+def test_a_key_of_another_certificate_does_not_load(tmp_path: Path) -> None:
+    one, two = KeyPair.named(tmp_path, "one"), KeyPair.named(tmp_path, "two")
+    for pair in (one, two):
+        x509.make_self_signed(pair, Names("x", (), ("x",)))
+    assert one.loads()
+    assert not KeyPair(one.certificate, two.key).loads()
+
+
+def test_an_authority_that_can_not_be_used_is_named(tmp_path: Path) -> None:
+    authority = KeyPair.named(tmp_path, "ca")
+    authority.certificate.write_text("spoilt")
+    with pytest.raises(CertificateError, match=f"the authority {authority.certificate}"):
+        x509.make_signed(KeyPair.named(tmp_path, "x"), authority, SIGNING_SERVER)
+
+
+# No peer can choose a key exchange that blocks the event loop for long.
+
+_FINITE_FIELD = range(0x0100, 0x0105)
+
+
+def _node(directory: Path) -> ssl.SSLContext:
+    pair = KeyPair.named(directory, "node")
+    x509.make_self_signed(pair, Names("node"))
+    return ServingTls(lambda: pair).newest()
+
+
+def _embedded_api(directory: Path) -> ssl.SSLContext:
+    return certificates.ensure(directory, "node").server_context()
+
+
+@pytest.mark.parametrize("make", [_node, _embedded_api])
+def test_a_server_refuses_finite_field_groups_of_a_client(make: object, tmp_path: Path) -> None:
+    """One handshake with ffdhe8192 takes 150 ms of CPU time, before any credential is read."""
+    assert callable(make)
+    context = make(tmp_path)
+    offer = offer_of(ssl.create_default_context())
+    assert accepts(context, offer)
+    assert accepts(context, offer.with_group(P256))
+    assert not accepts(context, offer.with_group(FFDHE8192))
+
+
+@pytest.mark.parametrize("curve", curves())
+def test_a_probe_offers_no_finite_field_key_exchange(curve: str) -> None:
+    """A server in a pod that chose DHE with 8192 bits took 280 ms of the event loop."""
+    context = unchecked_context(curve)
+    offer = offer_of(context)
+    assert len(offer.groups) == 1
+    assert offer.groups[0] not in _FINITE_FIELD
+    names = [suite["name"] for suite in context.get_ciphers()]
+    assert any(name.startswith("ECDHE-") for name in names)
+    assert [name for name in names if name.startswith("DHE-")] == []
+
+
+def test_a_curve_that_python_cannot_offer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Python 3.11.2 each probe over TLS failed once it came to X25519."""
+
+    def offer(context: ssl.SSLContext, curve: str) -> None:
+        if curve == "X25519":
+            raise ssl.SSLError("unknown group")
+
+    monkeypatch.setattr(listener, "limit_key_exchange", offer)
+    assert curves.__wrapped__() == ("prime256v1", "secp384r1", "secp521r1")

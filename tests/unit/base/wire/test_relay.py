@@ -6,13 +6,18 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import socket
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from kubeletpy.base.wire import relay, upgrade
-from kubeletpy.base.wire.http_server import is_upgrade
+from kubeletpy.base.wire.http_server import HttpServer, SentResponse, is_upgrade
+from kubeletpy.base.wire.listener import ConnectionLimiter
+from kubeletpy.base.wire.relay import SLICE_WORK, SLICES_A_TURN, StreamWork
 from tests.unit.base.wire.turns_of import events_per_turn
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -277,3 +282,165 @@ async def test_many_relays_share_the_turns_of_the_loop(monkeypatch: pytest.Monke
     most = relay.SLICE_WORK * relay.SLICES_A_TURN
     # a relay's first read, and one after its slice, need no permission
     assert turns[len(turns) * 3 // 4] <= 2 * most
+
+
+# A client's hijacked connection as streams: it ends once, and aiohttp drops it.
+
+
+class TlsTransport(asyncio.Transport):
+    """A TLS connection of CPython 3.11.2, whose abort() raises after a second close()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closes, self.lost = 0, False
+        self.protocol: Any = None
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closes > 0
+
+    def close(self) -> None:
+        self.closes += 1
+        self._lose()
+
+    def abort(self) -> None:
+        if self.closes > 1:
+            raise AttributeError("'NoneType' object has no attribute '_abort'")
+        self._lose()
+
+    def peer_leaves(self) -> None:
+        """The client ends the connection."""
+        self.close()
+
+    def _lose(self) -> None:
+        if not self.lost:
+            self.lost = True
+            self.protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize("first", ["client", "agent"])
+async def test_aiohttp_forgets_a_connection_whoever_ends_it(first: str) -> None:
+    forgotten = asyncio.Event()
+    client = TlsTransport()
+    handler = SimpleNamespace(connection_lost=lambda _: forgotten.set(), set_parser=lambda _: None)
+    request = cast(web.Request, SimpleNamespace(transport=client, protocol=handler))
+    async with relay.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16):
+        if first == "client":
+            client.peer_leaves()
+    async with asyncio.timeout(5):
+        await forgotten.wait()
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.05])
+async def test_what_a_client_sends_with_its_request_is_read(pause: float) -> None:
+    """Before the connection is hijacked, aiohttp has read it."""
+    got = asyncio.Future[bytes]()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(pause)
+        async with relay.streams(request, b"HTTP/1.1 101 \r\n\r\n", 1 << 16) as (reader, _):
+            got.set_result(await reader.readexactly(12))
+        return SentResponse()
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    server = HttpServer(app, ConnectionLimiter(10))
+    sock = socket.create_server(("127.0.0.1", 0))
+    await server.start(sock)
+    _, writer = await asyncio.open_connection(*sock.getsockname())
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    writer.write(head + b"early,")
+    await asyncio.sleep(0.01)
+    writer.write(b"later.")
+    async with asyncio.timeout(5):
+        assert await got == b"early,later."
+    writer.close()
+    await server.close()
+
+
+# How much work all streams of an event loop may do in a turn, and which is next.
+
+A_TURN = SLICE_WORK * SLICES_A_TURN
+
+
+async def test_a_stream_that_is_alone_does_not_wait_while_slices_are_left() -> None:
+    work = StreamWork()
+    assert not any(work.exceeds(0) for _ in range(A_TURN + SLICE_WORK - 1))
+    assert work.exceeds(0)
+    await work.next_slice()
+    assert not any(work.exceeds(0) for _ in range(A_TURN - 1))
+
+
+async def test_large_frames_are_more_work() -> None:
+    work = StreamWork()
+    assert not work.exceeds(A_TURN << 12)
+    assert work.exceeds(SLICE_WORK << 12)
+
+
+async def test_a_thousand_streams_together_do_what_fits_into_a_turn() -> None:
+    async def stream() -> None:
+        work = StreamWork()
+        for _ in range(10 * SLICE_WORK):
+            counted.count()
+            await work.did(0)
+
+    with events_per_turn() as counted:
+        await asyncio.gather(*(stream() for _ in range(100)))
+    assert counted.total == 1000 * SLICE_WORK
+    # the first turn has the first slice of each stream: none has had to wait yet
+    later = counted.turns[1:]
+    assert max(later) <= A_TURN
+    assert sorted(later)[len(later) // 2] == A_TURN, "and no turn is wasted"
+
+
+async def test_streams_get_slices_in_turn() -> None:
+    done = [0] * 20
+
+    async def stream(number: int) -> None:
+        work = StreamWork()
+        while True:
+            done[number] += 1
+            await work.did(0)
+
+    tasks = [asyncio.create_task(stream(number)) for number in range(20)]
+    for _ in range(200):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert min(done) > 10 * SLICE_WORK
+    assert max(done) - min(done) <= A_TURN + SLICE_WORK
+
+
+async def test_a_stream_that_ends_while_it_waits_takes_nothing_from_others() -> None:
+    def used_up() -> StreamWork:
+        work = StreamWork()
+        while not work.exceeds(0):
+            pass
+        return work
+
+    waiting = [asyncio.create_task(used_up().next_slice()) for _ in range(10 * SLICES_A_TURN)]
+    last = asyncio.create_task(used_up().next_slice())
+    await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    async with asyncio.timeout(10):
+        await last
+
+
+async def test_a_callback_is_called_in_a_later_turn() -> None:
+    work, called = StreamWork(), asyncio.Event()
+    while not work.exceeds(0):
+        pass
+    work.resume_later(called.set)
+    assert not called.is_set()
+    async with asyncio.timeout(10):
+        await called.wait()

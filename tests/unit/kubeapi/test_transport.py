@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from kubeletpy.kubeapi import errors
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.kubeconfig import Connection
 from kubeletpy.kubeapi.protocol import EVENTS, NODES, PODS
-from kubeletpy.kubeapi.transport import RateLimiter
-from tests.virtual_time import on_virtual_time
+from kubeletpy.kubeapi.sessions import Sessions
+from kubeletpy.kubeapi.transport import NameLookup, RateLimiter, RepairPace, jittered_waits, spread
+from kubeletpy.kubeapi.watch_state import NoObserver
+from tests.virtual_time import on_virtual_time, timed
 
 from .api_server import ApiServer, answer, failure, lines, raw, serving, stream
 
@@ -119,3 +127,95 @@ async def test_waiting_times_of_the_rate_limit() -> None:
     limiter = RateLimiter(2, 1)
     assert [await limiter.wait() for _ in range(3)] == pytest.approx([0, 0.5, 0.5])
     assert await RateLimiter(0, 0).wait() is None
+
+
+# Rate limits and retry delays.
+
+
+def test_burst_then_rate() -> None:
+    limiter = RateLimiter(10, 3)
+    assert [limiter.reserve(100.0) for _ in range(5)] == pytest.approx([0, 0, 0, 0.1, 0.2])
+    assert limiter.reserve(100.3) == 0
+    assert [limiter.reserve(200.0) for _ in range(4)] == pytest.approx([0, 0, 0, 0.1])
+
+
+def test_zero_is_no_limit() -> None:
+    limiter = RateLimiter(0, 0)
+    assert [limiter.reserve(1.0) for _ in range(100)] == [0.0] * 100
+
+
+@on_virtual_time
+async def test_waiting() -> None:
+    limiter = RateLimiter(2, 1)
+    await limiter.wait()
+    assert (await timed(limiter.wait()))[1] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 4), (0.5, 6), (1.0, 8)])
+def test_retry_after_is_a_minimum(chance: float, seconds: float) -> None:
+    assert spread(4, chance) == seconds
+
+
+def test_waits_double_with_jitter_up_to_a_limit() -> None:
+    waits = list(islice(jittered_waits(0.8, 30, random.Random(1)), 10))
+    for seconds, base in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30, 30, 30], strict=True):
+        assert base <= seconds <= 2 * base
+
+
+def test_repairs_are_made_at_once_and_then_ever_later() -> None:
+    pace, made = RepairPace(10, 100), list[int]()
+    for now in range(1000):  # something is removed again each second
+        if pace.due(now):
+            pace.repaired(now)
+            made.append(now)
+    assert made == [0, 10, 30, 70, 150, 250, 350, 450, 550, 650, 750, 850, 950]
+
+
+def test_a_repair_that_lasts_is_forgotten() -> None:
+    pace = RepairPace(10, 100)
+    for now in (0, 10, 30, 70):
+        pace.repaired(now)
+    assert not pace.due(149)
+    pace.repaired(70 + 4 * 80)
+    assert pace.due(70 + 4 * 80 + 10)
+
+
+# The API server's name is resolved on a thread of its own.
+
+
+async def test_a_request_by_name_is_sent_while_all_threads_hang() -> None:
+    async def ok(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    app = web.Application()
+    app.router.add_get("/healthz", ok)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    assert host == "127.0.0.1"
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(threads)
+        hanging = loop.run_in_executor(None, over.wait)
+        sessions = Sessions(Connection(f"http://localhost:{port}"), None, NoObserver())
+        try:
+            async with sessions.request(
+                "GET", "/healthz", seconds=10, connect_seconds=10, data=None, headers={}
+            ) as answer:
+                assert await answer.read() == b"ok"
+        finally:
+            over.set()
+            await hanging
+            await sessions.close()
+            await runner.cleanup()
+
+
+async def test_addresses_of_names() -> None:
+    found = await NameLookup().resolve("localhost", 6443)
+    assert [(each["host"], each["port"]) for each in found] == [("127.0.0.1", 6443)]
+    assert found[0]["family"] == socket.AF_INET
+    with pytest.raises(OSError, match="no such host"):
+        await NameLookup().resolve("a" * 70 + ".example", 1)
