@@ -41,9 +41,11 @@ def render() -> str:
             f"\n## {table}\n\n[{table}](reference/{table}) describes the kubelet.\n\n"
             "| row | here | because |\n| --- | --- | --- |\n"
         )
-        for (here, why), same in groupby(rows, lambda each: (each.here, each.why)):
-            names = ", ".join(f"`{cell(each.row)}`" for each in same)
-            parts.append(f"| {names} | {cell(here)} | {cell(why)} |\n")
+        alike: dict[tuple[str, str], list[str]] = {}
+        for each in rows:
+            alike.setdefault((each.here, each.why), []).append(f"`{cell(each.row)}`")
+        for (here, why), names in alike.items():
+            parts.append(f"| {', '.join(names)} | {cell(here)} | {cell(why)} |\n")
     return "".join(parts)
 
 

@@ -1,7 +1,7 @@
 """The kubelets of this machine: the units that systemd has loaded, and processes.
 
 systemd is queried over D-Bus. ``systemctl show`` joins the words of a command, so that a space
-inside one looks like a space between two. Must never start a program, nor signal a process.
+inside one is lost among those between two. Must never start a program, nor signal a process.
 """
 
 from __future__ import annotations
