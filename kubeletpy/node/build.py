@@ -63,45 +63,31 @@ def network_not_ready(message: str) -> str:
     return f"container runtime network not ready: {message}"
 
 
-def _condition(
-    kind: str,
-    status: bool,
-    reason: str,
-    message: str,
-    *,
-    before: api.NodeCondition | None,
-    now: float,
-) -> api.NodeCondition:
-    text = "True" if status else "False"
-    same = before is not None and before.get("status") == text
-    return {
-        "type": kind,
-        "status": text,
-        "lastHeartbeatTime": format_time(now),
-        "lastTransitionTime": (
-            before["lastTransitionTime"]
-            if same and before is not None and "lastTransitionTime" in before
-            else format_time(now)
-        ),
-        "reason": reason,
-        "message": message,
-    }
-
-
-PRESSURES = {
+CONDITIONS = {
     ("MemoryPressure", True): (
-        "KubeletHasInsufficientMemory",
+        Reason.NODE_HAS_INSUFFICIENT_MEMORY,
         "kubelet has insufficient memory available",
     ),
     ("MemoryPressure", False): (
-        "KubeletHasSufficientMemory",
+        Reason.NODE_HAS_SUFFICIENT_MEMORY,
         "kubelet has sufficient memory available",
     ),
-    ("DiskPressure", True): ("KubeletHasDiskPressure", "kubelet has disk pressure"),
-    ("DiskPressure", False): ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", True): ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
-    ("PIDPressure", False): ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("DiskPressure", True): (Reason.NODE_HAS_DISK_PRESSURE, "kubelet has disk pressure"),
+    ("DiskPressure", False): (Reason.NODE_HAS_NO_DISK_PRESSURE, "kubelet has no disk pressure"),
+    ("PIDPressure", True): (
+        Reason.NODE_HAS_INSUFFICIENT_PID,
+        "kubelet has insufficient PID available",
+    ),
+    ("PIDPressure", False): (
+        Reason.NODE_HAS_SUFFICIENT_PID,
+        "kubelet has sufficient PID available",
+    ),
+    ("Ready", True): (Reason.NODE_READY, "kubelet is posting ready status"),
+    ("Ready", False): (Reason.NODE_NOT_READY, ""),
 }
+"""The event of each condition's change, and the message of the condition. Its reason is that of the
+event with Kubelet in place of Node. Source: docs/reference/events.csv: NodeReady, NodeNotReady,
+NodeHasSufficientMemory, Rebooted."""
 
 
 def node_conditions(
@@ -113,21 +99,27 @@ def node_conditions(
         old: the conditions shown before; those set by others are kept.
         now: Unix seconds.
     """
-    before = {condition["type"]: condition for condition in old}
-    made = [
-        _condition(kind, held, reason, message, before=before.get(kind), now=now)
-        for (kind, held), (reason, message) in PRESSURES.items()
-        if held is (kind in health.pressures)
-    ]
+    before, stated = {condition["type"]: condition for condition in old}, format_time(now)
     problems = health.problems()
-    reason, message = "KubeletReady", "kubelet is posting ready status"
+    held = {*health.pressures, *(() if problems else ("Ready",))}
+    own: dict[str, api.NodeCondition] = {}
+    for (kind, value), (event, message) in CONDITIONS.items():
+        if value is (kind in held):
+            reported = before.get(kind) or {}
+            same = reported.get("status") == str(value)
+            own[kind] = {
+                "type": kind,
+                "status": str(value),
+                "lastHeartbeatTime": stated,
+                "lastTransitionTime": (same and reported.get("lastTransitionTime")) or stated,
+                "reason": f"Kubelet{event.removeprefix('Node')}",
+                "message": message,
+            }
     if problems:
-        reason = "KubeletNotReady"
         message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-    before_ready = before.get("Ready")
-    made.append(_condition("Ready", not problems, reason, message, before=before_ready, now=now))
-    own = {condition["type"] for condition in made}
-    return [condition for kind, condition in before.items() if kind not in own] + made
+        own["Ready"]["message"] = message
+    others = (condition for kind, condition in before.items() if kind not in own)
+    return [*others, *own.values()]
 
 
 MAX_NAMES_PER_IMAGE = 5
@@ -543,21 +535,6 @@ def _comparable(status: api.NodeStatus, own: api.NodeStatus) -> dict[str, Any]:
     return found
 
 
-# Events for a change of conditions. Source: docs/reference/events.csv: NodeReady, NodeNotReady,
-# NodeHasSufficientMemory, Rebooted.
-
-REASONS = {
-    ("MemoryPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_MEMORY,
-    ("MemoryPressure", "False"): Reason.NODE_HAS_SUFFICIENT_MEMORY,
-    ("DiskPressure", "True"): Reason.NODE_HAS_DISK_PRESSURE,
-    ("DiskPressure", "False"): Reason.NODE_HAS_NO_DISK_PRESSURE,
-    ("PIDPressure", "True"): Reason.NODE_HAS_INSUFFICIENT_PID,
-    ("PIDPressure", "False"): Reason.NODE_HAS_SUFFICIENT_PID,
-    ("Ready", "True"): Reason.NODE_READY,
-    ("Ready", "False"): Reason.NODE_NOT_READY,
-}
-
-
 def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
     """Event reasons for conditions whose status has changed.
 
@@ -567,9 +544,10 @@ def condition_events(old: api.NodeStatus, new: api.NodeStatus) -> list[Reason]:
     reasons = []
     for entry in new.get("conditions") or ():
         kind, status = entry["type"], entry.get("status", "")
-        if before.get(kind) == status or (kind, status) not in REASONS:
+        found = CONDITIONS.get((kind, status == "True"))
+        if before.get(kind) == status or status not in ("True", "False") or found is None:
             continue
         if kind == "Ready" and kind not in before and status == "False":
             continue
-        reasons.append(REASONS[kind, status])
+        reasons.append(found[0])
     return reasons

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.resources.plugins.model import PluginRefused
 
 HEALTHY = "Healthy"
 NO_NODE = -1
@@ -292,7 +293,7 @@ _REQUESTS = "requests."
 """The prefix that quotas add to a resource's name; a name that already has it is refused."""
 
 
-class RegistrationRefused(Exception):
+class RegistrationRefused(PluginRefused):
     """A plugin can't be registered; the text is sent to it and logged."""
 
 

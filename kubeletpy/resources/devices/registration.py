@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 from kubeletpy.base.host.state_file import StateFile
 from kubeletpy.base.structs import Component
@@ -43,64 +42,12 @@ from kubeletpy.resources.devices.plugin import (
 )
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 
-if TYPE_CHECKING:
-    from kubeletpy.remote.generated import deviceplugin_pb2 as pb
-
-
 log = logging.getLogger(__name__)
 
 SOCKET = "kubelet.sock"
 SERVICE = "v1beta1.Registration"
 MAX_AT_ONCE = 64
 """Registrations in progress; more are refused, and retried by their plugins."""
-
-Register = Callable[["pb.RegisterRequest"], Awaitable[None]]
-"""Raises RegistrationRefused."""
-
-
-class KubeletSocket(Component):
-    """Serves Registration at ``kubelet.sock`` in the directory of the plugins' sockets.
-
-    Plugins watch for its creation, and register again when it is recreated.
-    """
-
-    directory: Path
-    register: Register
-
-    def __post_init__(self) -> None:
-        self._server: LocalServer | None = None
-
-    async def start(self) -> bool:
-        """Remove old sockets and listen; return whether the directory was empty before.
-
-        Raises OSError.
-        """
-        was_empty = await asyncio.to_thread(clear, self.directory)
-        server = LocalServer(
-            self.directory / SOCKET, MAX_AT_ONCE, {SERVICE: {"Register": self._answer}}
-        )
-        await server.start()
-        self._server = server
-        return was_empty
-
-    async def close(self) -> None:
-        """Stop the service; plugins can no longer register."""
-        if self._server is not None:
-            await self._server.close()
-
-    async def _answer(self, data: bytes) -> bytes:
-        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
-
-        request = parsed(pb.RegisterRequest, data)
-        try:
-            await self.register(request)
-        except RegistrationRefused as error:
-            log.warning(
-                "device plugin not registered",
-                extra={"resource": request.resource_name[:320], "why": str(error)},
-            )
-            raise CallRefused(Code.UNKNOWN, str(error)) from None
-        return b""  # the message Empty
 
 
 def clear(directory: Path) -> bool:
@@ -216,7 +163,7 @@ class DevicePlugins(Component):
         self.current: dict[str, DevicePlugin] = {}
         self._lasting = Lasting()
         self._watches: dict[DevicePlugin, asyncio.Task[None]] = {}
-        self._socket = KubeletSocket(self.directory, self._register) if self.listens else None
+        self._server: LocalServer | None = None
         self._ends = asyncio.Event()
         self._listen_error = ""
         self._problems: dict[str, str] = {}
@@ -225,23 +172,27 @@ class DevicePlugins(Component):
         """Whether a resource's last plugin requires a call before containers start."""
 
     async def listen(self) -> None:
-        """Let plugins register over kubelet.sock.
+        """Let plugins register over kubelet.sock; they do so again when it is recreated.
 
         Where they can't, that is logged and retried: the node works without, and plugins of
         plugins_registry need no kubelet.sock.
         """
-        if self._socket is None:
+        if not self.listens:
             return
+        socket = self.directory / SOCKET
         try:
-            if await self._socket.start():
-                self.report.nothing_known()
+            was_empty = await asyncio.to_thread(clear, self.directory)
+            server = LocalServer(socket, MAX_AT_ONCE, {SERVICE: {"Register": self._register}})
+            await server.start()
         except OSError as error:
             if self._listen_error != (why := str(error)):
                 self._listen_error = why
-                extra = {"socket": str(self.directory / SOCKET), "why": why}
+                extra = {"socket": str(socket), "why": why}
                 log.error("device plugins can't register; trying again", extra=extra)
         else:
-            self._listen_error = ""
+            self._server, self._listen_error = server, ""
+            if was_empty:
+                self.report.nothing_known()
 
     def problem(self) -> str:
         """Return why no device plugin can register over kubelet.sock; empty if they can."""
@@ -279,20 +230,32 @@ class DevicePlugins(Component):
 
     async def close(self) -> None:
         """Disconnect from the plugins; pods keep what they have."""
-        if self._socket is not None:
-            await self._socket.close()
+        if self._server is not None:
+            await self._server.close()
         await cancel_tasks(self._watches.values())
         await self._lasting.close()
         for plugin in self.current.values():
             await plugin.close()
 
-    async def _register(self, request: pb.RegisterRequest) -> None:
-        """Register a plugin. Raises RegistrationRefused."""
-        check_version([request.version])
-        check_resource(request.resource_name)
-        self._check_resource_limit(request.resource_name)
-        self.metrics.registrations.labels(request.resource_name).inc()
-        await self.register(request.resource_name, plugin_socket(self.directory, request.endpoint))
+    async def _register(self, data: bytes) -> bytes:
+        """Answer a RegisterRequest."""
+        from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+
+        request = parsed(pb.RegisterRequest, data)
+        resource = request.resource_name
+        try:
+            check_version([request.version])
+            check_resource(resource)
+            self._check_resource_limit(resource)
+            self.metrics.registrations.labels(resource).inc()
+            await self.register(resource, plugin_socket(self.directory, request.endpoint))
+        except RegistrationRefused as error:
+            log.warning(
+                "device plugin not registered",
+                extra={"resource": resource[:320], "why": str(error)},
+            )
+            raise CallRefused(Code.UNKNOWN, str(error)) from None
+        return b""  # the message Empty
 
     async def register(self, resource: str, socket: str) -> None:
         """Use this plugin, and no other, for its resource. Raises RegistrationRefused."""
@@ -445,10 +408,7 @@ class DevicePluginHandler(Component):
 
     async def register(self, info: PluginInfo) -> None:
         """Offer a plugin's devices from now on. Raises PluginRefused."""
-        try:
-            await self.devices.register(info.name, info.endpoint)
-        except RegistrationRefused as error:
-            raise PluginRefused(str(error)) from None
+        await self.devices.register(info.name, info.endpoint)
 
     async def deregister(self, info: PluginInfo) -> None:
         """Stop offering a plugin's devices, unless another one has the resource."""

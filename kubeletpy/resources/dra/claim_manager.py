@@ -306,7 +306,7 @@ class ClaimManager(Component):
         self, claims: Sequence[model.ClaimInfo], todo: dict[str, list[model.ClaimInfo]]
     ) -> None:
         """Call the drivers; keep what they prepared even when one of them failed."""
-        answers = await self._calls.call_drivers(todo, prepare=True)
+        answers = await self._calls.call_drivers(todo, model.PREPARE)
         prepared: dict[str, dict[str, tuple[model.ClaimDevice, ...]]] = {}
         for driver, answer in answers.items():
             for uid, each in answer.devices.items():
@@ -340,7 +340,7 @@ class ClaimManager(Component):
             await self.state.put([replace(c, prepared=False, restored=False) for c in ending])
             self.metrics.skipped_unprepare(model.exempted(ending, model.UNPREPARE))
             answers = await self._calls.call_drivers(
-                model.claims_by_driver(ending, model.UNPREPARE), prepare=False
+                model.claims_by_driver(ending, model.UNPREPARE), model.UNPREPARE
             )
             removed = [
                 claim

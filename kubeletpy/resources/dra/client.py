@@ -19,7 +19,7 @@ from kubeletpy.remote.plugin_calls import PluginCallFailed, PluginCalls
 from kubeletpy.resources.dra import answers
 from kubeletpy.resources.dra.answers import ClaimAnswers
 from kubeletpy.resources.dra.health import MAX_DEVICES
-from kubeletpy.resources.dra.model import CALL_S, PREPARE, UNPREPARE, ClaimInfo, ClaimProblem
+from kubeletpy.resources.dra.model import CALL_S, ClaimInfo, ClaimProblem
 
 log = logging.getLogger(__name__)
 
@@ -102,20 +102,13 @@ class DriverClient(Component):
             )
             self._tasks.append(watching)
 
-    async def prepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
-        """Call NodePrepareResources. Raises ClaimProblem when there is no answer."""
-        return await self._call(PREPARE, claims)
-
-    async def unprepare(self, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
-        """Call NodeUnprepareResources. Raises ClaimProblem when there is no answer."""
-        return await self._call(UNPREPARE, claims)
-
     async def close(self) -> None:
         """Disconnect from the endpoint; calls in progress fail."""
         await cancel_tasks(self._tasks)
         await self._calls.close()
 
-    async def _call(self, method: str, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
+    async def call(self, method: str, claims: Sequence[ClaimInfo]) -> ClaimAnswers:
+        """Have claims prepared or unprepared. Raises ClaimProblem when there is no answer."""
         loop = asyncio.get_running_loop()
         start, code = loop.time(), "Canceled"
         messages = answers.SERVICES[self.version]

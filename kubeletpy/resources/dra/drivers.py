@@ -8,7 +8,6 @@ driver is called. Source: docs/reference/behaviour-resources.md, ru, rv.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,8 +21,6 @@ from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi, PatchType
 from kubeletpy.metrics.resources import DraMetrics
 from kubeletpy.resources.dra.model import (
     CALL_S,
-    PREPARE,
-    UNPREPARE,
     ClaimDevice,
     ClaimInfo,
     ClaimProblem,
@@ -164,13 +161,6 @@ class DriverResponse(Struct, frozen=True):
     problems: Sequence[str] = ()
 
 
-class _UnderWay(Struct, frozen=True):
-    driver: str
-    claims: tuple[ClaimInfo, ...]
-    since: float
-    prepare: bool
-
-
 class DriverCalls(Component):
     """Calls drivers for claims, and records what pods wait for.
 
@@ -185,8 +175,8 @@ class DriverCalls(Component):
         self._missing: dict[str, set[str]] = {}
         """Driver -> uids of pods that wait for it."""
         self._now = asyncio.get_running_loop().time
-        self._numbers = itertools.count()
-        self._under_way: dict[int, _UnderWay] = {}
+        self._under_way: list[tuple[frozenset[str], ClaimWait]] = []
+        """The calls in progress, with the uids of the pods that wait for them."""
         self.drivers.on_change(self._driver_changed)
 
     def require(self, uid: str, drivers: Iterable[str]) -> None:
@@ -209,49 +199,33 @@ class DriverCalls(Component):
         self._missing = {name: waiting for name, waiting in self._missing.items() if waiting}
 
     async def call_drivers(
-        self, claims: Mapping[str, Sequence[ClaimInfo]], *, prepare: bool
+        self, claims: Mapping[str, Sequence[ClaimInfo]], method: str
     ) -> dict[str, DriverResponse]:
         """Call drivers in parallel, each with its claims; return the answers by driver."""
         found = await run_together(
-            *(
-                self._call(driver, requested, prepare=prepare)
-                for driver, requested in claims.items()
-            )
+            *(self._call(driver, requested, method) for driver, requested in claims.items())
         )
         return dict(zip(claims, found, strict=True))
 
     def waits(self, uid: str) -> list[ClaimWait]:
         """The calls in progress that a pod waits for."""
-        if not self._under_way:
-            return []
-        return [
-            ClaimWait(
-                ", ".join(claim.full_name for claim in each.claims),
-                each.driver,
-                PREPARE if each.prepare else UNPREPARE,
-                each.since,
-                each.since + CALL_S,
-            )
-            for each in self._under_way.values()
-            if any(uid in claim.pods for claim in each.claims)
-        ]
+        return [wait for uids, wait in self._under_way if uid in uids]
 
-    async def _call(
-        self, driver: str, claims: Sequence[ClaimInfo], *, prepare: bool
-    ) -> DriverResponse:
+    async def _call(self, driver: str, claims: Sequence[ClaimInfo], method: str) -> DriverResponse:
         """Call one driver. Never raises; errors are the answer's problems."""
         client = self.drivers.get(driver)
         if client is None:
             return DriverResponse({}, [f"DRA driver {driver} is not registered on this node"])
-        number = next(self._numbers)
-        self._under_way[number] = _UnderWay(driver, tuple(claims), self._now(), prepare)
+        names, now = {claim.uid: claim.full_name for claim in claims}, self._now()
+        wait = ClaimWait(", ".join(names.values()), driver, method, now, now + CALL_S)
+        call = frozenset[str]().union(*(claim.pods for claim in claims)), wait
+        self._under_way.append(call)
         try:
-            found = await (client.prepare(claims) if prepare else client.unprepare(claims))
+            found = await client.call(method, claims)
         except ClaimProblem as error:
             return DriverResponse({}, [str(error)])
         finally:
-            del self._under_way[number]
-        names = {claim.uid: claim.full_name for claim in claims}
+            self._under_way.remove(call)
         problems = [
             f"ResourceClaim {names[uid]}: DRA driver {driver}: {error}"
             for uid, error in found.errors.items()

@@ -21,10 +21,10 @@ from kubeletpy.pods.pod import DeviceCounts, Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import deviceplugin_pb2 as pb
+from kubeletpy.resources.devices import registration
 from kubeletpy.resources.devices.checkpoint import FILE, parse_checkpoint
 from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceManager
 from kubeletpy.resources.devices.model import AwaitedPlugins, RegistrationRefused
-from kubeletpy.resources.devices.registration import KubeletSocket
 from kubeletpy.resources.placement.model import AllocationRefused, Hint
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.devices.plugins import SimPlugin, failed, hang
@@ -195,13 +195,17 @@ async def test_kubelet_sock_cannot_be_created(
 ) -> None:
     starts: list[str] = []
 
-    async def start(socket: KubeletSocket) -> bool:
-        starts.append("")
-        if len(starts) < 4:
-            raise OSError(30, "Read-only file system")
-        return True
+    class Server:
+        def __init__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(KubeletSocket, "start", start)
+        async def start(self) -> None:
+            starts.append("")
+            if len(starts) < 4:
+                raise OSError(30, "Read-only file system")
+
+        async def close(self) -> None: ...
+
+    monkeypatch.setattr(registration, "LocalServer", Server)
     async with node.agent(listen=True) as agent:
         why = f"device plugins can't register over {node.directory}/kubelet.sock: "
         assert agent.plugins.problem() == f"{why}[Errno 30] Read-only file system"
