@@ -379,40 +379,9 @@ def test_tokens_only_for_its_own_pods(reference: dict[str, str], allowed: bool) 
     assert _allowed(registry, "create", *call, name="default", subresource="token") is allowed
 
 
-def test_service_accounts_may_only_review_themselves() -> None:
-    registry = _world()
-    account = Caller("system:serviceaccount:default:default", ("system:serviceaccounts",))
-    assert refusal(registry.list, account, "pods").code == 403
-    requested = registry.create(account, "selfsubjectreviews", {})
-    assert requested["status"]["userInfo"]["username"] == account.user
-
-
 def test_a_user_with_a_nodes_name_but_no_group_is_refused() -> None:
     fake = Caller("system:node:n1", ("system:authenticated",))
     assert refusal(_world().get, fake, "nodes", "n1").code == 403
-
-
-def test_the_refusal_has_the_text_of_kube_apiserver() -> None:
-    error = refusal(_world().get, NODE, "secrets", "s-free", "default")
-    assert error.message == (
-        'secrets "s-free" is forbidden: User "system:node:n1" cannot get resource "secrets" in API '
-        'group "" in the namespace "default": node: no relationship found between node \'n1\' and '
-        "this object"
-    )
-    assert error.details == {"name": "s-free", "kind": "secrets"}
-
-
-def test_access_reviews_apply_the_same_rules() -> None:
-    registry = _world()
-    desired = {"verb": "get", "resource": "secrets", "namespace": "default", "name": "s-free"}
-    spec = {"user": "system:node:n1", "groups": ["system:nodes"], "resourceAttributes": desired}
-    review = registry.create(ADMIN, "subjectaccessreviews", {"spec": spec})
-    assert review["status"]["allowed"] is False
-    registry.delete(ADMIN, "pods", OTHERS, "default", DeleteOptions(grace_period_seconds=0))
-    review = registry.create(
-        ADMIN, "selfsubjectaccessreviews", {"spec": {"resourceAttributes": desired}}
-    )
-    assert review["status"]["allowed"] is True
 
 
 # Service account tokens, and their TokenReview.
@@ -474,13 +443,6 @@ def test_refused_requests(spec: dict[str, Any], code: int) -> None:
     assert refusal(_request, make_registry(), **spec).code == code
 
 
-def test_a_stale_uid_conflicts() -> None:
-    registry = make_registry()
-    bound_pod(registry)
-    reference = {"kind": "Pod", "name": "web", "uid": "before"}
-    assert refusal(_request, registry, boundObjectRef=reference).code == 409
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -497,10 +459,6 @@ def test_forged_tokens(spoil: Any) -> None:
     status = _review(registry, token, "vault")
     assert status.get("authenticated", False) is False
     assert token not in str(status) or not token
-
-
-def test_a_review_of_no_token() -> None:
-    assert refusal(_review, make_registry(), "").code == 400
 
 
 def test_another_key_does_not_verify() -> None:

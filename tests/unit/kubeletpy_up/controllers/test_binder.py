@@ -142,22 +142,6 @@ async def test_a_claim_without_a_class_gets_a_later_default_class() -> None:
 
 
 @on_virtual_time
-async def test_used_claims_are_kept_until_their_pod_is_removed() -> None:
-    registry = _started()
-    _volume(registry, "v")
-    _claim(registry)
-    registry.create(ADMIN, "pods", _using("p", "c"), "default")
-    await settle()
-    registry.delete(ADMIN, CLAIMS, "c", "default")
-    registry.delete(ADMIN, VOLUMES, "v")
-    await settle()
-    assert _phase(registry, CLAIMS, "c") == _phase(registry, VOLUMES, "v") == "Bound"
-    registry.delete(ADMIN, "pods", "p", "default", DeleteOptions(grace_period_seconds=0))
-    await settle()
-    assert _phase(registry, CLAIMS, "c") == _phase(registry, VOLUMES, "v") == "gone"
-
-
-@on_virtual_time
 async def test_an_ephemeral_volume_does_not_use_a_foreign_claim() -> None:
     registry = _started()
     _volume(registry, "v")

@@ -33,41 +33,6 @@ def container_of(container: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return found
 
 
-def test_pod_level() -> None:
-    spec = spec_of({"containers": [{"name": "c", "image": "i:1"}]})
-    assert spec.pop("tolerations") == [
-        {
-            "key": f"node.kubernetes.io/{what}",
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": 300,
-        }
-        for what in ("not-ready", "unreachable")
-    ]
-    assert spec == {
-        "containers": [
-            {
-                "name": "c",
-                "image": "i:1",
-                "imagePullPolicy": "IfNotPresent",
-                "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File",
-                "resources": {},
-            }
-        ],
-        "restartPolicy": "Always",
-        "dnsPolicy": "ClusterFirst",
-        "schedulerName": "default-scheduler",
-        "terminationGracePeriodSeconds": 30,
-        "enableServiceLinks": True,
-        "securityContext": {},
-        "serviceAccountName": "default",
-        "serviceAccount": "default",
-        "priority": 0,
-        "preemptionPolicy": "PreemptLowerPriority",
-    }
-
-
 def test_given_values_are_kept() -> None:
     supplied = {"restartPolicy": "Never", "enableServiceLinks": False, "serviceAccount": "x"}
     supplied["terminationGracePeriodSeconds"] = 0
@@ -109,15 +74,6 @@ def test_requests_from_limits() -> None:
     supplied = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}
     found = container_of({"resources": supplied})["resources"]
     assert found["requests"] == {"cpu": "500m", "memory": "1Gi"}
-
-
-def test_ports() -> None:
-    assert container_of({"ports": [{"containerPort": 80}]})["ports"] == [
-        {"containerPort": 80, "protocol": "TCP"}
-    ]
-    assert container_of({"ports": [{"containerPort": 80}]}, hostNetwork=True)["ports"] == [
-        {"containerPort": 80, "protocol": "TCP", "hostPort": 80}
-    ]
 
 
 def test_probes_and_hooks() -> None:

@@ -40,66 +40,6 @@ def owners(obj: Obj) -> dict[str, Any]:
     return {e["manager"]: e["fieldsV1"] for e in obj["metadata"]["managedFields"]}
 
 
-def test_the_first_apply_owns_its_fields() -> None:
-    found = put(None, config({"k": "v"}, a="b"))
-    (entry,) = found["metadata"]["managedFields"]
-    assert entry == {
-        "manager": "one",
-        "operation": "Apply",
-        "apiVersion": "v1",
-        "time": "1970-01-01T00:00:00Z",
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:a": {}}}},
-    }
-
-
-def test_fields_left_out_later_are_removed() -> None:
-    found = put(put(None, config({"k": "v", "l": "w"}, a="b")), config({"k": "v"}))
-    assert found["data"] == {"k": "v"}
-    assert "labels" not in found["metadata"]
-
-
-def test_fields_of_another_manager_are_kept() -> None:
-    shared = put(put(None, config({"k": "v", "l": "w"})), config({"l": "w"}), "two")
-    found = put(shared, config({"k": "v"}))
-    assert found["data"] == {"k": "v", "l": "w"}
-    assert owners(found) == {"one": {"f:data": {"f:k": {}}}, "two": {"f:data": {"f:l": {}}}}
-
-
-def test_conflict_and_force() -> None:
-    live = put(None, config({"k": "v"}))
-    with pytest.raises(ApiError) as caught:
-        put(live, config({"k": "other"}), "two")
-    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
-    assert caught.value.message == 'Apply failed with 1 conflict: conflict with "one": .data.k'
-    assert caught.value.details["causes"] == [
-        {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.k"}
-    ]
-    found = put(live, config({"k": "other"}), "two", force=True)
-    assert found["data"] == {"k": "other"}
-    assert owners(found) == {"two": {"f:data": {"f:k": {}}}}
-
-
-def test_several_conflicts_are_listed() -> None:
-    live = put(None, config({"k": "v", "l": "w"}))
-    with pytest.raises(ApiError) as caught:
-        put(live, config({"k": "1", "l": "2"}), "two")
-    assert caught.value.message == (
-        'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.l'
-    )
-
-
-def test_equal_values_are_shared() -> None:
-    found = put(put(None, config({"k": "v"})), config({"k": "v"}), "two")
-    assert set(owners(found)) == {"one", "two"}
-
-
-def test_applying_again_changes_nothing() -> None:
-    live = put(None, config({"k": "v"}))
-    later = apply.server_side_apply(MAP, live, config({"k": "v"}), "one", False, 99.0)
-    assert later == live
-
-
 def pod(*containers: Obj) -> Obj:
     obj: Obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
     obj["spec"] = {"containers": list(containers)}
@@ -157,21 +97,7 @@ def test_kubectl_takes_over_fields_of_client_side_apply() -> None:
             put(live, config({"k": "new"}), "another")
 
 
-def test_refused_configurations() -> None:
-    bad = config({"k": "v"})
-    bad["metadata"]["managedFields"] = [{}]
-    with pytest.raises(ApiError) as caught:
-        put(None, bad, "one")
-    assert caught.value.code == 400
-
-
-def test_updates_take_fields_over() -> None:
-    live = put(None, config({"k": "v", "l": "w"}))
-    edited = {**live, "data": {"k": "edited"}}
-    found = apply.track_update(MAP, live, edited, "kubectl-edit", now=5.0)
-    assert owners(found) == {"kubectl-edit": {"f:data": {"f:k": {}}}}
-    with pytest.raises(ApiError, match='"kubectl-edit" using v1: '):
-        put(found, config({"k": "v"}))
+def test_an_update_before_the_first_apply_records_no_manager() -> None:
     plain, edited = config({"k": "v"}), config({"k": "w"})
     assert apply.track_update(MAP, plain, edited, "x", now=5.0) == edited
 

@@ -239,35 +239,6 @@ async def test_a_joining_node_gets_its_certificate(
     assert x509.verifies(authority.certificate, pair.certificate)
 
 
-async def test_a_serving_certificate_waits_for_approval_and_is_signed(
-    registry: Registry, controller: CertificateController
-) -> None:
-    obj, _ = make_request("s", SERVER, request.SERVING_SIGNER)
-    options = WriteOptions(subject="system:node:n")
-    made = registry.create(node_caller("n"), REQUESTS, obj, options=options)
-    first, _ = make_request("later", NODE, request.CLIENT_SIGNER)
-    registry.create(JOINING, REQUESTS, first)
-    await decided(registry, "later")
-    assert not made["status"]
-    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
-    registry.update(ADMIN, REQUESTS, approved, name="s", subresource="approval")
-    found = await decided(registry, "s")
-    certificate = x509.read_certificate(base64.b64decode(found["status"]["certificate"]))
-    assert certificate.names == SERVER
-
-
-async def test_requests_against_the_signers_rules_fail(
-    registry: Registry, controller: CertificateController
-) -> None:
-    obj, _ = make_request("bad", Names("admin", ("system:masters",)), request.CLIENT_SIGNER)
-    made = registry.create(JOINING, REQUESTS, obj)
-    approved = csr_rules.with_condition(made, "Approved", "Test", "", format_time(NOW))
-    registry.update(ADMIN, REQUESTS, approved, name="bad", subresource="approval")
-    found = await decided(registry, "bad")
-    assert csr_rules.conditions(found) == {"Approved", "Failed"}
-    assert "certificate" not in found["status"]
-
-
 @pytest.mark.parametrize("subject", HIDDEN.values(), ids=HIDDEN)
 async def test_nobody_becomes_an_administrator_by_the_form_of_a_name(
     registry: Registry, controller: CertificateController, subject: Name
