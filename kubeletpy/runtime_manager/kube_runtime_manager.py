@@ -203,6 +203,7 @@ class KubeRuntimeManager(Component):
                 self.mutations,
                 self.start_slots,
                 recorder=self.recorder,
+                metrics=self.metrics,
                 settings=self.settings,
                 runtime_handler=self.runtime_handler,
                 cgroup_parent=self.cgroup_parent,

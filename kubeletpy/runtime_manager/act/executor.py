@@ -18,7 +18,7 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, po
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
-from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar, volume_groups
+from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import (
     PodRuntimeStatus,
     PodSyncResult,
@@ -34,14 +34,10 @@ from kubeletpy.runtime_manager.act.garbage_collection import Remover
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.resize_pod import Resizer, ResourcesInEffect
-from kubeletpy.runtime_manager.act.run_pod_sandbox import (
-    NotDesired,
-    SandboxFailed,
-    SandboxMaker,
-    SandboxUnchecked,
-)
+from kubeletpy.runtime_manager.act.run_pod_sandbox import SandboxMaker
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter
 from kubeletpy.runtime_manager.act.sync_run import (
+    NotDesired,
     StartFailed,
     StatusDraft,
     StopSync,
@@ -93,7 +89,7 @@ class Executor(Component):
             self._kill_containers,
             self._reset_containers,
             self._prune_init_containers,
-            self._create_sandbox,
+            self.sandboxes.prepare,
             self.resizer.resize,
             self._start_ephemeral_containers,
             self._start_init_containers,
@@ -240,50 +236,6 @@ class Executor(Component):
         """Keep only the newest ended record of each init container: retries would pile up."""
         await self.remover.ended_init_containers(run, keep=1)
 
-    async def _create_sandbox(self, run: SyncRun) -> None:
-        """Make the sandbox that the plan contains, or use the config of the existing one."""
-        pod, plan, why = run.pod, run.plan, run.plan.kill_pod_reason
-        if not plan.create_sandbox and not plan.starts:
-            return
-        groups = await _sandbox_groups(run)
-        if not plan.create_sandbox:
-            try:
-                run.sandbox_config = self.sandboxes.config(pod, plan.attempt, groups, exists=True)
-            except SandboxFailed as failure:
-                run.sync_error = failure.error
-                raise StopSync from failure
-            return
-        self.metrics.started_pods.inc()
-        try:
-            sandbox = await self.sandboxes.create(
-                pod, plan.attempt, groups, run.request.is_terminating
-            )
-        except SandboxFailed as failure:
-            if run.request.is_terminating():
-                raise StopSync from failure  # the pod's end is the cause
-            self.metrics.started_pods_errors.inc()
-            self._pod_warning(
-                run,
-                Reason.FAILED_CREATE_POD_SANDBOX,
-                f"Failed to create pod sandbox: {failure.reported}",
-            )
-            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, failure.error, why)
-            raise StopSync from failure
-        except SandboxUnchecked as failure:
-            run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, why)
-            message = f"Unable to get pod sandbox status: {failure}"
-            self._pod_warning(run, Reason.FAILED_POD_SANDBOX_STATUS, message)
-            run.sync_error = StartError("PodSandboxStatusError", message)
-            raise StopSync from failure
-        run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, why)
-        run.sandbox_id = sandbox.status.id
-        run.sandbox_config = sandbox.config
-        run.draft.sandbox_ready(sandbox.status)
-        if not pod.host_network:
-            run.pod_ips = sandbox.status.ips
-        if run.request.on_sandbox_ready is not None:
-            run.request.on_sandbox_ready(run.draft.now(self.source.now()))
-
     async def _start_ephemeral_containers(self, run: SyncRun) -> None:
         """Start ephemeral containers; a failure does not hold anything up."""
         for action in run.plan.ephemeral_to_start:
@@ -348,9 +300,6 @@ class Executor(Component):
         _started(run, action, None)
         return True
 
-    def _pod_warning(self, run: SyncRun, reason: Reason, message: str) -> None:
-        self.recorder.event(pod_reference(run.pod), WARNING, reason, message)
-
 
 def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> None:
     step = (
@@ -361,16 +310,3 @@ def _started(run: SyncRun, action: StartContainer, error: StartError | None) -> 
     run.add(step, action.name, error, action.reason)
     if error is not None:
         run.start_errors[action.name] = error
-
-
-async def _sandbox_groups(run: SyncRun) -> list[int]:
-    """The groups that the volumes of a pod add to its sandbox.
-
-    Mounts are made when they are read, up to a thousand for a container: other work of the event
-    loop gets its turn between two containers.
-    """
-    found: dict[int, None] = {}
-    for mounts in run.request.volume_mounts.values():
-        found.update(dict.fromkeys(volume_groups(run.pod, mounts)))
-        await asyncio.sleep(0)
-    return list(found)

@@ -24,8 +24,13 @@ from kubeletpy.runtime_manager.act.container_files import remove_logs, remove_te
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations
 from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
-from kubeletpy.runtime_manager.act.sync_run import CREATE_ERROR, StatusDraft, SyncRun, fail
+from kubeletpy.runtime_manager.act.sync_run import (
+    CREATE_ERROR,
+    NotDesired,
+    StatusDraft,
+    SyncRun,
+    fail,
+)
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.names import POD_UID, UnsafeName, log_link, read_labels
 from kubeletpy.runtime_manager.plan import gc_selection

@@ -26,8 +26,7 @@ from kubeletpy.pods.runtime_status import PodRuntimeStatus, StartError, SyncActi
 from kubeletpy.remote.errors import Code, CRIError, NotFound, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.mutations import Mutations
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
-from kubeletpy.runtime_manager.act.sync_run import SyncRun
+from kubeletpy.runtime_manager.act.sync_run import NotDesired, SyncRun
 from kubeletpy.runtime_manager.config.resources import NO_QUOTA, container_resources
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import (

@@ -5,20 +5,25 @@ Must never start a container, and never lose a sandbox that the runtime has made
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
 
 from kubeletpy.base.host.errors import cause_of
-from kubeletpy.base.structs import Component, Struct
+from kubeletpy.base.structs import Component
+from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
+from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
-from kubeletpy.pods.pod import Pod
-from kubeletpy.pods.runtime_status import SandboxConfigError, SandboxStatus, StartError
+from kubeletpy.pods.pod import Pod, volume_groups
+from kubeletpy.pods.runtime_status import SandboxConfigError, StartError, SyncAction
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import make_log_directory
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
+from kubeletpy.runtime_manager.act.sync_run import NotDesired, StopSync, SyncRun
 from kubeletpy.runtime_manager.config.sandbox_config import (
     ResolvConfError,
     ResolverConfig,
@@ -35,41 +40,15 @@ CREATE_SANDBOX_ERROR = "CreatePodSandboxError"
 CONFIG_SANDBOX_ERROR = "ConfigPodSandboxError"
 
 
-class SandboxFailed(Exception):
-    """There is no sandbox that containers could start in."""
-
-    def __init__(self, code: str, message: str, error: Exception | str) -> None:
-        """``message`` goes to the pod's sync result, ``error`` into the event."""
-        super().__init__(message)
-        self.error = StartError(
-            code, message, cause=None if isinstance(error, str) else cause_of(error)
-        )
-        self.reported = str(error)
-
-
-class SandboxUnchecked(Exception):
-    """The sandbox was created, but its state is not known; the next sync checks again."""
-
-
-class NotDesired(Exception):
-    """The pod is to end: nothing was created."""
-
-
-class SandboxWithConfig(Struct, frozen=True):
-    """A sandbox and the config that CreateContainer needs with it."""
-
-    config: cri.PodSandboxConfig
-    status: SandboxStatus
-
-
 class SandboxMaker(Component):
-    """Makes the sandboxes of pods, and returns each only once the runtime reports it."""
+    """Makes the sandboxes of pods; each counts only once the runtime reports it."""
 
     runtime: RuntimeService
     source: StatusSource
     mutations: Mutations
     slots: StartSlots
     recorder: EventRecorder
+    metrics: PodStartMetrics
     settings: RuntimeSettings
     # The CRI handler of a pod's RuntimeClass, "" for the default one; raises SandboxConfigError.
     runtime_handler: Callable[[Pod], Awaitable[str]]
@@ -82,34 +61,54 @@ class SandboxMaker(Component):
     # Notified of each sandbox, if there is one.
     watch: SandboxWatch | None
 
-    def config(
-        self, pod: Pod, attempt: int, groups: Sequence[int], *, exists: bool
-    ) -> cri.PodSandboxConfig:
+    async def prepare(self, run: SyncRun) -> None:
+        """Make the sandbox that the plan contains, or take the config of the existing one.
+
+        Raises:
+            StopSync: there is no sandbox that containers could start in; the run has the reason.
+            NotDesired: the pod is to end, and the runtime was not called.
+        """
+        pod, plan = run.pod, run.plan
+        if not plan.create_sandbox and not plan.starts:
+            return
+        groups = await _sandbox_groups(run)
+        if plan.create_sandbox:
+            self.metrics.started_pods.inc()
+        try:
+            config = self._config(run, groups)
+        except SandboxConfigError as error:
+            message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
+            note(TraceCall.RUN_POD_SANDBOX, f"attempt {plan.attempt}", error=str(error))
+            failure = StartError(CONFIG_SANDBOX_ERROR, message, cause=cause_of(error))
+            if plan.create_sandbox:
+                self._fail(run, failure, str(error))
+            run.sync_error = failure
+            raise StopSync from error
+        if plan.create_sandbox:
+            await self._create(run, config)
+        run.sandbox_config = config
+
+    def _config(self, run: SyncRun, groups: Sequence[int]) -> cri.PodSandboxConfig:
         """The config of a sandbox, for its creation or for containers that start in it.
 
         Records what had to be cut from the DNS settings of a new one. Those of one that the runtime
-        has (``exists``) are in effect, whatever has become of the host's file. ``groups`` are
-        supplemental groups of the pod's volumes.
+        has are in effect, whatever has become of the host's file. ``groups`` are supplemental
+        groups of the pod's volumes.
 
-        Raises:
-            SandboxFailed: the spec requests something impossible, or a file of the host that it
-                needs cannot be used.
+        Raises SandboxConfigError: the spec requests something impossible, or a file of the host
+        that it needs cannot be used.
         """
-        try:
-            dns, warnings = pod_dns(pod, self.settings, self._read_host_dns(pod, exists))
-            config = build_pod_sandbox_config(
-                pod,
-                attempt,
-                self.settings,
-                dns,
-                cgroup_parent=self.cgroup_parent(pod),
-                extra_groups=groups,
-                userns=self.user_namespace(pod),
-            )
-        except SandboxConfigError as error:
-            message = f'Failed to generate sandbox config for pod "{pod.description}": {error}'
-            note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
-            raise SandboxFailed(CONFIG_SANDBOX_ERROR, message, error) from error
+        pod, exists = run.pod, not run.plan.create_sandbox
+        dns, warnings = pod_dns(pod, self.settings, self._read_host_dns(pod, exists))
+        config = build_pod_sandbox_config(
+            pod,
+            run.plan.attempt,
+            self.settings,
+            dns,
+            cgroup_parent=self.cgroup_parent(pod),
+            extra_groups=groups,
+            userns=self.user_namespace(pod),
+        )
         if not exists:
             for warning in warnings:
                 self.recorder.event(pod_reference(pod), WARNING, warning.reason, warning.message)
@@ -126,43 +125,71 @@ class SandboxMaker(Component):
                 raise
             return ResolverConfig()
 
-    async def create(
-        self, pod: Pod, attempt: int, groups: Sequence[int], is_terminating: Callable[[], bool]
-    ) -> SandboxWithConfig:
-        """Make a sandbox and verify that it exists; ``groups`` are those of the pod's volumes.
-
-        Raises:
-            SandboxFailed: there is none.
-            SandboxUnchecked: there is one, but the runtime does not show its status.
-            NotDesired: ``is_terminating()`` became true before the runtime was called.
-        """
-        config = self.config(pod, attempt, groups, exists=False)
+    async def _create(self, run: SyncRun, config: cri.PodSandboxConfig) -> None:
+        """Make a sandbox and verify that it exists. Raises as :meth:`prepare`."""
+        pod, attempt, why = run.pod, f"attempt {run.plan.attempt}", run.plan.kill_pod_reason
+        failed = f'Failed to create sandbox for pod "{pod.description}"'
         try:
             handler = await self.runtime_handler(pod)
             make_log_directory(config.log_directory)
         except (SandboxConfigError, OSError) as error:
-            message = f'Failed to create sandbox for pod "{pod.description}": {error}'
-            note(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", error=str(error))
-            raise SandboxFailed(CREATE_SANDBOX_ERROR, message, error) from error
+            note(TraceCall.RUN_POD_SANDBOX, attempt, error=str(error))
+            message = f"{failed}: {error}"
+            failure = StartError(CREATE_SANDBOX_ERROR, message, cause=cause_of(error))
+            self._fail(run, failure, str(error))
         async with self.slots.slot(StartKind.SANDBOX):
-            if is_terminating():
+            if run.request.is_terminating():
                 raise NotDesired
             try:
-                with span(TraceCall.RUN_POD_SANDBOX, f"attempt {attempt}", milestone=True):
-                    sandbox_id = await self.mutations.finish(
+                with span(TraceCall.RUN_POD_SANDBOX, attempt, milestone=True):
+                    run.sandbox_id = await self.mutations.finish(
                         pod.uid, self.runtime.run_pod_sandbox(config, handler)
                     )
             except CRIError as error:
                 cause = error.details or str(error.code)
                 if self.watch is not None:
                     self.watch.refused(pod, handler, cause)
-                message = f'Failed to create sandbox for pod "{pod.description}": {cause}'
-                raise SandboxFailed(CREATE_SANDBOX_ERROR, message, cause) from error
+                self._fail(run, StartError(CREATE_SANDBOX_ERROR, f"{failed}: {cause}"), cause)
         if self.watch is not None:
-            await self.watch.made(pod, sandbox_id, handler)
+            await self.watch.made(pod, run.sandbox_id, handler)
+        run.add(SyncAction.CREATE_POD_SANDBOX, pod.description, None, why)
         try:
             with span(TraceCall.POD_SANDBOX_STATUS):
-                status = await self.source.read_sandbox(sandbox_id)
+                status = sandbox_from_cri(await self.source.read_sandbox(run.sandbox_id))
         except CRIError as error:
-            raise SandboxUnchecked(error.details or str(error.code)) from error
-        return SandboxWithConfig(config, sandbox_from_cri(status))
+            message = f"Unable to get pod sandbox status: {error.details or error.code}"
+            self._warn(pod, Reason.FAILED_POD_SANDBOX_STATUS, message)
+            run.sync_error = StartError("PodSandboxStatusError", message)
+            raise StopSync from error
+        run.draft.sandbox_ready(status)
+        if not pod.host_network:
+            run.pod_ips = status.ips
+        if run.request.on_sandbox_ready is not None:
+            run.request.on_sandbox_ready(run.draft.now(self.source.now()))
+
+    def _fail(self, run: SyncRun, error: StartError, reported: str) -> NoReturn:
+        """Record that there is no sandbox, unless the pod's end is the cause; ``reported`` is the
+        event's text."""
+        if not run.request.is_terminating():
+            self.metrics.started_pods_errors.inc()
+            message = f"Failed to create pod sandbox: {reported}"
+            self._warn(run.pod, Reason.FAILED_CREATE_POD_SANDBOX, message)
+            why = run.plan.kill_pod_reason
+            run.add(SyncAction.CREATE_POD_SANDBOX, run.pod.description, error, why)
+        raise StopSync
+
+    def _warn(self, pod: Pod, reason: Reason, message: str) -> None:
+        self.recorder.event(pod_reference(pod), WARNING, reason, message)
+
+
+async def _sandbox_groups(run: SyncRun) -> list[int]:
+    """The groups that the volumes of a pod add to its sandbox.
+
+    Mounts are made when they are read, up to a thousand for a container: other work of the event
+    loop gets its turn between two containers.
+    """
+    found: dict[int, None] = {}
+    for mounts in run.request.volume_mounts.values():
+        found.update(dict.fromkeys(volume_groups(run.pod, mounts)))
+        await asyncio.sleep(0)
+    return list(found)

@@ -42,7 +42,6 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.kill_pod import Killer
 from kubeletpy.runtime_manager.act.mutations import Mutations, StartKind, StartSlots
 from kubeletpy.runtime_manager.act.resize_pod import record_supplied
-from kubeletpy.runtime_manager.act.run_pod_sandbox import NotDesired
 from kubeletpy.runtime_manager.config.container_config import (
     ContainerInputs,
     build_container_config,
@@ -129,7 +128,7 @@ class ContainerStarter(Component):
             supplied = await self._gather_additions(run, action, mounts)
             async with self.slots.slot(StartKind.CONTAINER):
                 if run.request.is_terminating():
-                    raise NotDesired
+                    raise sync_run.NotDesired
                 config = await self._config(run, action, image, supplied)
                 container_id = await self.mutations.finish(
                     run.pod.uid, self._create_and_start(run, action, config, turn)
@@ -307,7 +306,7 @@ class ContainerStarter(Component):
         turn.created.set()
         self.recorder.event(run.reference(action), NORMAL, Reason.CREATED, "Container created")
         if run.request.is_terminating():
-            raise NotDesired
+            raise sync_run.NotDesired
         try:
             with span(TraceCall.START_CONTAINER, action.name, milestone=True):
                 await self.runtime.start_container(container_id)

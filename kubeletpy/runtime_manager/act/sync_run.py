@@ -127,6 +127,10 @@ class StopSync(Exception):
     """The rest of this sync must not happen; the results state why."""
 
 
+class NotDesired(Exception):
+    """The pod is to end: nothing was created."""
+
+
 class SyncRun(Struct):
     """One sync in progress."""
 
