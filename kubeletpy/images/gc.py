@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.host.files import write_private
+from kubeletpy.base.host.state_file import read_state
 from kubeletpy.base.structs import Component, field
 from kubeletpy.images import gc_selection
 from kubeletpy.images.uses import ImageUses
@@ -312,16 +313,10 @@ class ImageAges(Component):
     def load(self, now: float) -> Ages:
         """Return the known ages; empty if unreadable. No time is later than ``now``."""
         try:
-            with self._path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
+            return read_ages(read_state(self._path, MOST_BYTES), now)
         except FileNotFoundError:
             return {}
-        except OSError as error:
-            logger.warning("ages of images not read: all count as new", extra={"why": str(error)})
-            return {}
-        try:
-            return read_ages(data, now)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
             logger.warning(
                 "ages of images not read: all count as new",
                 extra={"path": str(self._path), "why": str(error)},
@@ -341,8 +336,6 @@ def read_ages(data: bytes, now: float) -> Ages:
 
     A future time, left by a clock that was set back, is treated as ``now``.
     """
-    if len(data) > MOST_BYTES:
-        raise ValueError("it is too long")
     try:
         document = json.loads(data)
         entries = list(document["images"].items())

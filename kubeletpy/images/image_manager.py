@@ -1,8 +1,8 @@
 """Ensures that a container's image is on the node and its pod may use it, or states why not.
 
 :mod:`policy` decides, :mod:`records` has who may use what, and :class:`ImageManager` reports the
-outcome. Where a pull is needed, :class:`ImagePuller` waits for a slot, tries the credentials and
-records who may use the image. Must never put a credential into an event, an error or the log.
+outcome. Where a pull is needed, it waits for a slot, tries the credentials and records who may use
+the image. Must never put a credential into an event, an error or the log.
 """
 
 from __future__ import annotations
@@ -98,18 +98,36 @@ class DesiredImage(Struct, frozen=True):
         return f"{self.reference.get('fieldPath', '')} {self.image}"
 
 
-class ImagePuller(Component):
-    """Pulls, within the node's limits and with memory of failures."""
+def _auth_config(credential: Credential) -> cri.AuthConfig:
+    return cri.AuthConfig(
+        username=credential.username,
+        password=credential.password,
+        identity_token=credential.identity_token,
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    """A duration, truncated to whole milliseconds as in the kubelet."""
+    return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
+
+
+class ImageManager(Component):
+    """Ensures images, within the node's pull limits and with memory of failures."""
 
     service: ImageService
     recorder: EventRecorder
     clock: Clock
     metrics: ImageMetrics
-    settings: PullSettings
-    records: PullRecords | None
-    pull_times: images_policy.PullTimes
-    pulled: Callable[[str], None]
-    uses: ImageUses
+    settings: PullSettings = field(default_factory=PullSettings)
+    node_credentials: NodeCredentials = field(default_factory=NodeCredentials)
+    providers: CredentialProviders | None = None
+    records: PullRecords | None = None
+    """None if any image on the node may be used, no matter who pulled it."""
+    pull_times: images_policy.PullTimes = field(default_factory=images_policy.NoPullTimes)
+    pulled: Callable[[str], None] = lambda image_id: None
+    """Called with the id of each image that arrives."""
+    uses: ImageUses = field(default_factory=ImageUses)
+    """Keeps the images of starts from being removed."""
 
     def __post_init__(self) -> None:
         self._backoff = images_policy.PullBackoff()
@@ -117,7 +135,111 @@ class ImagePuller(Component):
             parallel=self.settings.parallel, qps=self.settings.qps, burst=self.settings.burst
         )
 
-    async def pull(
+    def pulls(self, uid: str) -> dict[str, images_policy.PullPosition]:
+        """Image -> where its pull for a pod (by uid) stands."""
+        found = self._queue.positions()
+        return {ticket.what: position for ticket, position in found if ticket.pod == uid}
+
+    def release(self, pod: Pod, name: str) -> None:
+        """A container has been created, or will not be: its images may be removed if unused."""
+        self.uses.release((pod.uid, name))
+
+    async def ensure_image_exists(
+        self,
+        pod: Pod,
+        container: api.Container,
+        kind: ContainerKind,
+        secrets: Sequence[PullSecret] = (),
+        sandbox_config: cri.PodSandboxConfig | None = None,
+    ) -> LocalImage:
+        """Get the container's image onto the node, recording the kubelet's events.
+
+        It is not removed until :meth:`release`. Cancelling it abandons a pull; the runtime keeps
+        the layers pulled so far.
+
+        Raises:
+            ImageError: with the container's waiting reason and message.
+        """
+        image = container.get("image") or ""
+        desired_policy = container.get("imagePullPolicy") or default_pull_policy(image)
+        reference = pod_reference(pod, field_path(kind, container["name"]))
+        try:
+            full = with_default_tag(image)
+        except InvalidReference as error:
+            message = f'Failed to apply default image tag "{reported_image(image)}": {error}'
+            self.metrics.image_requested(desired_policy, None, None)
+            note(TraceCall.CHECK_UP_IMAGE, reported_image(image), error=message)
+            raise self._reported(
+                reference, Reason.INSPECT_FAILED, images_policy.ImageErrorCode.INVALID_NAME, message
+            ) from error
+        spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
+        start = pod.uid, container["name"]
+        desired = DesiredImage(pod, image, spec, reference, desired_policy, start)
+        credentials = PodCredentials(self.node_credentials, self.providers, pod, full, secrets)
+        found: LocalImage | None = None
+        present: bool | None = None
+        if images_policy.needs_lookup(desired_policy):
+            found = await self._find_local_image(desired)
+            present = found is not None
+        accessible = True
+        if found is not None and self.records is not None:
+            accessible = await self.records.may_use(image, found.ref, credentials.get)
+        action = images_policy.decide(desired_policy, present=bool(present), accessible=accessible)
+        self.metrics.image_requested(
+            desired_policy, present, _pull_required(action, present=bool(present))
+        )
+        if action is images_policy.ImageAction.REFUSE:
+            message = images_policy.never_pulled(
+                image, present=bool(present), policy=desired_policy
+            )
+            note(TraceCall.CHECK_UP_IMAGE, image, error=message)
+            raise self._reported(
+                reference,
+                Reason.ERR_IMAGE_NEVER_PULL,
+                images_policy.ImageErrorCode.NEVER_PULL,
+                message,
+                Cause(CauseKind.NOT_VERIFIED) if present else None,
+            )
+        if action is images_policy.ImageAction.USE and found is not None:
+            message = (
+                f'Container image "{image}" already present on machine and can be accessed by '
+                "the pod"
+            )
+            self.recorder.event(reference, NORMAL, Reason.PULLED, message)
+            self.pull_times.image_present(pod.uid, desired.purpose)
+            return found
+        return await self._pull(desired, credentials, sandbox_config)
+
+    async def _find_local_image(self, desired: DesiredImage) -> LocalImage | None:
+        try:
+            with span(TraceCall.CHECK_UP_IMAGE, desired.image):
+                while True:
+                    since = self.uses.removals
+                    found = local_image(await self.service.image_status(desired.spec))
+                    if found is None or await self.uses.hold(desired.start, found.ref, since):
+                        return found
+        except CRIError as error:
+            message = f'Failed to inspect image "": {images_policy.runtime_text(error)}'
+            self.metrics.image_requested(desired.policy, None, None)
+            raise self._reported(
+                desired.reference,
+                Reason.INSPECT_FAILED,
+                images_policy.ImageErrorCode.INSPECT,
+                message,
+            ) from error
+
+    def _reported(
+        self,
+        reference: api.ObjectReference,
+        reason: Reason,
+        code: images_policy.ImageErrorCode,
+        message: str,
+        cause: Cause | None = None,
+    ) -> images_policy.ImageError:
+        self.recorder.event(reference, WARNING, reason, message)
+        return images_policy.ImageError(code, message, cause=cause)
+
+    async def _pull(
         self,
         desired: DesiredImage,
         pod_credentials: PodCredentials,
@@ -170,17 +292,12 @@ class ImagePuller(Component):
             desired.reference,
             NORMAL,
             Reason.PULLED,
-            f'Successfully pulled image "{desired.image}" in {_reported(pulled)} '
-            f"({_reported(waited)} including waiting). Image size: {size} bytes.",
+            f'Successfully pulled image "{desired.image}" in {_milliseconds(pulled)} '
+            f"({_milliseconds(waited)} including waiting). Image size: {size} bytes.",
         )
         self.metrics.image_pulled(waited, size)
         self._backoff.forget_expired(steady_now())
         return image
-
-    def positions(self, uid: str) -> dict[str, images_policy.PullPosition]:
-        """Image -> where its pull for a pod (by uid) stands."""
-        found = self._queue.positions()
-        return {ticket.what: position for ticket, position in found if ticket.pod == uid}
 
     @asynccontextmanager
     async def _recorded(self, desired: DesiredImage) -> AsyncIterator[PullInProgress | None]:
@@ -270,154 +387,6 @@ class ImagePuller(Component):
         if found is None:
             return LocalImage(ref), ref, 0
         return LocalImage(ref, found.uid, found.username), found.ref, answer.image.size
-
-
-def _auth_config(credential: Credential) -> cri.AuthConfig:
-    return cri.AuthConfig(
-        username=credential.username,
-        password=credential.password,
-        identity_token=credential.identity_token,
-    )
-
-
-def _reported(seconds: float) -> str:
-    """A duration, truncated to whole milliseconds as in the kubelet."""
-    return format_duration(max(0, int(seconds * 1000 + 1e-6)) / 1000)
-
-
-class ImageManager(Component):
-    """Ensures images, within the node's pull limits and with memory of failures."""
-
-    service: ImageService
-    recorder: EventRecorder
-    clock: Clock
-    metrics: ImageMetrics
-    settings: PullSettings = field(default_factory=PullSettings)
-    node_credentials: NodeCredentials = field(default_factory=NodeCredentials)
-    providers: CredentialProviders | None = None
-    records: PullRecords | None = None
-    """None if any image on the node may be used, no matter who pulled it."""
-    pull_times: images_policy.PullTimes = field(default_factory=images_policy.NoPullTimes)
-    pulled: Callable[[str], None] = lambda image_id: None
-    """Called with the id of each image that arrives."""
-    uses: ImageUses = field(default_factory=ImageUses)
-    """Keeps the images of starts from being removed."""
-
-    def __post_init__(self) -> None:
-        self._puller = ImagePuller(
-            self.service,
-            self.recorder,
-            self.clock,
-            self.metrics,
-            settings=self.settings,
-            records=self.records,
-            pull_times=self.pull_times,
-            pulled=self.pulled,
-            uses=self.uses,
-        )
-
-    def pulls(self, uid: str) -> dict[str, images_policy.PullPosition]:
-        """Image -> where its pull for a pod (by uid) stands."""
-        return self._puller.positions(uid)
-
-    def release(self, pod: Pod, name: str) -> None:
-        """A container has been created, or will not be: its images may be removed if unused."""
-        self.uses.release((pod.uid, name))
-
-    async def ensure_image_exists(
-        self,
-        pod: Pod,
-        container: api.Container,
-        kind: ContainerKind,
-        secrets: Sequence[PullSecret] = (),
-        sandbox_config: cri.PodSandboxConfig | None = None,
-    ) -> LocalImage:
-        """Get the container's image onto the node, recording the kubelet's events.
-
-        It is not removed until :meth:`release`. Cancelling it abandons a pull; the runtime keeps
-        the layers pulled so far.
-
-        Raises:
-            ImageError: with the container's waiting reason and message.
-        """
-        image = container.get("image") or ""
-        desired_policy = container.get("imagePullPolicy") or default_pull_policy(image)
-        reference = pod_reference(pod, field_path(kind, container["name"]))
-        try:
-            full = with_default_tag(image)
-        except InvalidReference as error:
-            message = f'Failed to apply default image tag "{reported_image(image)}": {error}'
-            self.metrics.image_requested(desired_policy, None, None)
-            note(TraceCall.CHECK_UP_IMAGE, reported_image(image), error=message)
-            raise self._reported(
-                reference, Reason.INSPECT_FAILED, images_policy.ImageErrorCode.INVALID_NAME, message
-            ) from error
-        spec = cri.ImageSpec(image=full, annotations=_text_only(pod.annotations))
-        start = pod.uid, container["name"]
-        desired = DesiredImage(pod, image, spec, reference, desired_policy, start)
-        credentials = PodCredentials(self.node_credentials, self.providers, pod, full, secrets)
-        found: LocalImage | None = None
-        present: bool | None = None
-        if images_policy.needs_lookup(desired_policy):
-            found = await self._find_local_image(desired)
-            present = found is not None
-        accessible = True
-        if found is not None and self.records is not None:
-            accessible = await self.records.may_use(image, found.ref, credentials.get)
-        action = images_policy.decide(desired_policy, present=bool(present), accessible=accessible)
-        self.metrics.image_requested(
-            desired_policy, present, _pull_required(action, present=bool(present))
-        )
-        if action is images_policy.ImageAction.REFUSE:
-            message = images_policy.never_pulled(
-                image, present=bool(present), policy=desired_policy
-            )
-            note(TraceCall.CHECK_UP_IMAGE, image, error=message)
-            raise self._reported(
-                reference,
-                Reason.ERR_IMAGE_NEVER_PULL,
-                images_policy.ImageErrorCode.NEVER_PULL,
-                message,
-                Cause(CauseKind.NOT_VERIFIED) if present else None,
-            )
-        if action is images_policy.ImageAction.USE and found is not None:
-            message = (
-                f'Container image "{image}" already present on machine and can be accessed by '
-                "the pod"
-            )
-            self.recorder.event(reference, NORMAL, Reason.PULLED, message)
-            self.pull_times.image_present(pod.uid, desired.purpose)
-            return found
-        return await self._puller.pull(desired, credentials, sandbox_config)
-
-    async def _find_local_image(self, desired: DesiredImage) -> LocalImage | None:
-        try:
-            with span(TraceCall.CHECK_UP_IMAGE, desired.image):
-                while True:
-                    since = self.uses.removals
-                    found = local_image(await self.service.image_status(desired.spec))
-                    if found is None or await self.uses.hold(desired.start, found.ref, since):
-                        return found
-        except CRIError as error:
-            message = f'Failed to inspect image "": {images_policy.runtime_text(error)}'
-            self.metrics.image_requested(desired.policy, None, None)
-            raise self._reported(
-                desired.reference,
-                Reason.INSPECT_FAILED,
-                images_policy.ImageErrorCode.INSPECT,
-                message,
-            ) from error
-
-    def _reported(
-        self,
-        reference: api.ObjectReference,
-        reason: Reason,
-        code: images_policy.ImageErrorCode,
-        message: str,
-        cause: Cause | None = None,
-    ) -> images_policy.ImageError:
-        self.recorder.event(reference, WARNING, reason, message)
-        return images_policy.ImageError(code, message, cause=cause)
 
 
 def _pull_required(action: images_policy.ImageAction, *, present: bool) -> bool | None:

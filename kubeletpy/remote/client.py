@@ -10,16 +10,9 @@ import logging
 from collections.abc import Callable
 
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
-from kubeletpy.remote import verify
+from kubeletpy.remote import errors, verify
 from kubeletpy.remote.calls import CallMetrics, NoMetrics, RemoteServices, ServiceCalls
 from kubeletpy.remote.connection import GrpcChannel, Listener, dial_target
-from kubeletpy.remote.errors import (
-    DEFAULT_REQUEST_TIMEOUT,
-    CRIError,
-    IncompatibleRuntime,
-    Unavailable,
-    Unimplemented,
-)
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.lists import PodSelectors, RemoteLists
 from kubeletpy.remote.protocol import RuntimeService
@@ -42,7 +35,7 @@ class RemoteRuntime(RemoteLists, RemoteServices):
         endpoint: str,
         *,
         image_endpoint: str = "",
-        request_timeout: float = DEFAULT_REQUEST_TIMEOUT,
+        request_timeout: float = errors.DEFAULT_REQUEST_TIMEOUT,
         metrics: CallMetrics | None = None,
         pod_selectors: PodSelectors | None = None,
         tracer: Tracer = NO_TRACER,
@@ -86,10 +79,10 @@ class RemoteRuntime(RemoteLists, RemoteServices):
             await _wait_for(connection, timeout or self._calls.request_timeout)
         try:
             answer = await self.version()
-        except Unimplemented as error:
+        except errors.Unimplemented as error:
             raise _foreign(self.connection, "RuntimeService", error) from error
         if answer.runtime_api_version != verify.API_VERSION:
-            raise IncompatibleRuntime(
+            raise errors.IncompatibleRuntime(
                 "Version",
                 f"{answer.runtime_name} {answer.runtime_version} speaks CRI "
                 f"{answer.runtime_api_version}, we speak {verify.API_VERSION}: upgrade the runtime",
@@ -97,9 +90,9 @@ class RemoteRuntime(RemoteLists, RemoteServices):
             )
         try:
             await self.image_fs_info()
-        except Unimplemented as error:
+        except errors.Unimplemented as error:
             raise _foreign(self.image_connection, "ImageService", error) from error
-        except CRIError as error:
+        except errors.CRIError as error:
             # The service is there; that it can't measure its disk yet is no reason not to start.
             log.warning("image filesystem unknown", extra={"error": str(error)})
         return answer
@@ -116,7 +109,7 @@ async def _wait_for(connection: GrpcChannel, timeout: float) -> None:
         async with asyncio.timeout(timeout):
             await connection.wait_ready()
     except TimeoutError:
-        raise Unavailable(
+        raise errors.Unavailable(
             "Version",
             f"no container runtime answers after {timeout:g} s: is it running, and is this its "
             "socket?",
@@ -124,9 +117,11 @@ async def _wait_for(connection: GrpcChannel, timeout: float) -> None:
         ) from None
 
 
-def _foreign(connection: GrpcChannel, service: str, error: CRIError) -> IncompatibleRuntime:
+def _foreign(
+    connection: GrpcChannel, service: str, error: errors.CRIError
+) -> errors.IncompatibleRuntime:
     """The error for a listener without that service."""
-    return IncompatibleRuntime(
+    return errors.IncompatibleRuntime(
         error.method,
         f"it does not offer runtime.v1.{service} ({error.details}): is this a CRI v1 runtime, and "
         "is its CRI plugin enabled?",
@@ -156,10 +151,10 @@ async def cgroup_driver(
         try:
             answer = await runtime.runtime_config()
             break
-        except Unimplemented:
+        except errors.Unimplemented:
             losing_support()
             return None
-        except CRIError:
+        except errors.CRIError:
             tries += 1
             if tries == TRIES:
                 raise

@@ -15,19 +15,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Turns
-from kubeletpy.base.wire.http2 import (
-    BOUNDS,
-    Bounds,
-    Exchange,
-    ExchangeFailed,
-    ExchangeFailure,
-)
+from kubeletpy.base.wire import http2
 from kubeletpy.remote import grpc_message
 from kubeletpy.remote.errors import Code
 
 
 async def carry_out(
-    exchange: Exchange,
+    exchange: http2.Exchange,
     connected: socket.socket,
     turns: Turns,
     *,
@@ -62,7 +56,7 @@ async def carry_out(
 class _Protocol(Component, asyncio.Protocol):
     """Feeds an exchange until it is done or has failed."""
 
-    exchange: Exchange
+    exchange: http2.Exchange
     loop: asyncio.AbstractEventLoop
     turns: Turns
 
@@ -96,7 +90,7 @@ class _Protocol(Component, asyncio.Protocol):
             return
         try:
             reply = self.exchange.feed(data)
-        except ExchangeFailed as error:
+        except http2.ExchangeFailed as error:
             self._end(error)
             return
         if self.exchange.done:
@@ -167,7 +161,7 @@ class UnaryCall(Component):
     user_agent: str
     turns: Turns
     """Shared by all calls of the event loop."""
-    bounds: Bounds = BOUNDS
+    bounds: http2.Bounds = http2.BOUNDS
     tls: Sequence[ssl.SSLContext | None] = (None,)
     """Contexts for attempts to connect, one after another, which offer ``h2`` by ALPN; None is in
     the clear."""
@@ -197,7 +191,7 @@ class UnaryCall(Component):
                 deadline - loop.time(),
                 tls=tls is not None,
             )
-            exchange = Exchange(
+            exchange = http2.Exchange(
                 request, grpc_message.framed(message), self.bounds, greeting=self._now_connected
             )
             try:
@@ -212,8 +206,8 @@ class UnaryCall(Component):
                         Code.UNAVAILABLE, f"connection lost: {error}"
                     ) from None
                 self.problem = error.strerror or str(error)
-            except ExchangeFailed as error:
-                if exchange.greeted or error.cause is not ExchangeFailure.CLOSED:
+            except http2.ExchangeFailed as error:
+                if exchange.greeted or error.cause is not http2.ExchangeFailure.CLOSED:
                     raise _failure(error) from None
                 self.problem = str(error)
             if tls is self.tls[-1]:
@@ -226,12 +220,12 @@ class UnaryCall(Component):
         self.greeted()
 
 
-def _failure(error: ExchangeFailed) -> grpc_message.CallFailed:
+def _failure(error: http2.ExchangeFailed) -> grpc_message.CallFailed:
     match error.cause:
-        case ExchangeFailure.RESET:
+        case http2.ExchangeFailure.RESET:
             text = f"stream terminated by RST_STREAM with error code: {error.reset}"
             return grpc_message.CallFailed(grpc_message.reset_code(error.reset), text)
-        case ExchangeFailure.BOUNDS:
+        case http2.ExchangeFailure.BOUNDS:
             text = f"{error} in answer to one call; it was disconnected"
             return grpc_message.CallFailed(Code.RESOURCE_EXHAUSTED, text)
         case _:

@@ -7,7 +7,6 @@ it is never canceled, because a thread goes on. Must never decide who may use an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Collection, Iterator
@@ -15,11 +14,13 @@ from pathlib import Path
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.disk_errors import complete_errors
+from kubeletpy.base.host.files import remove_unfinished, write_private
 from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.images.records import model as records_model
 from kubeletpy.metrics.resources import PullRecordMetrics
 
 TEMPORARY = ".tmp"
+"""Ends the names of files that the kubelet has not finished."""
 MAX_FILE = 1 << 20
 """Longest file read, in bytes."""
 
@@ -52,6 +53,7 @@ class RecordFiles(Component):
         """Read everything; unfinished files are removed. Raises OSError."""
         for directory in (self._pulling.parent, self._pulling, self._pulled):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_unfinished(directory)
         found = LoadedRecords()
         for path in self._list(self._pulling):
             try:
@@ -149,24 +151,13 @@ def _why(error: Exception) -> str:
 
 def _replace(path: Path, data: bytes) -> None:
     """Durable before a pull goes on: after a power cut a pulled image must not seem preloaded."""
-    temporary = path.with_name(path.name + TEMPORARY)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    try:
-        with complete_errors(path, replace_path=True):
-            with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    write_private(path, data)
+    with complete_errors(path.parent):
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 logger = logging.getLogger(__name__)

@@ -512,13 +512,15 @@ def test_foreign_and_half_written_files_are_ignored(node: Node) -> None:
     async def scenario() -> None:
         await pull(node.agent())
         pulled = node.root / "image_manager" / "pulled"
-        (pulled / f"{file_name('x')}.tmp").write_text("half")
+        unfinished = {f"{file_name('x')}.tmp", f".{file_name('x')}.0a1b2c3d"}
+        for name in unfinished:
+            (pulled / name).write_text("half")
         (pulled / file_name("renamed")).write_bytes((pulled / file_name(REF)).read_bytes())
         (pulled / "README").write_text("not ours")
         (pulled / file_name("link")).symlink_to("/etc/passwd")
         agent = node.agent()
         assert await node.may_use(agent, LOGIN)
-        assert f"{file_name('x')}.tmp" not in node.files("pulled")
+        assert not unfinished & set(node.files("pulled"))
         assert "README" in node.files("pulled")
 
     scenario()
