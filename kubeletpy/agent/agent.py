@@ -31,13 +31,14 @@ READY_S = 2.0
 T = TypeVar("T")
 
 
-class Agent:
+class Agent(structs.Component):
     """A node agent, which :func:`kubeletpy.agent.build.build` builds."""
 
-    def __init__(self, components: Sequence[Component], ready: asyncio.Event | None = None) -> None:
-        """``ready``: set when the API shows the node as Ready; None: there is no API."""
-        self.components = tuple(components)
-        self._ready = ready
+    components: Sequence[Component]
+    # Set when the API shows the node as Ready; None: there is no API.
+    ready: asyncio.Event | None = None
+
+    def __post_init__(self) -> None:
         self._closed = False
 
     @property
@@ -84,10 +85,10 @@ class Agent:
             await self.close()
 
     async def _until_ready(self) -> None:
-        if self._ready is not None:
+        if self.ready is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(READY_S):
-                    await self._ready.wait()
+                    await self.ready.wait()
 
     async def close(self) -> None:
         """Shut down within STOP_S; the next start picks up whatever is unfinished.

@@ -16,7 +16,7 @@ from typing import Any
 
 from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.host.files import write_private
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.text import lines, number
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerConfigError, SandboxConfigError
@@ -68,41 +68,29 @@ class SubordinateIds(Struct, frozen=True):
     source: str
 
 
-class UserNamespaceRanges:
+class UserNamespaceRanges(Component):
     """Assigns, remembers and releases the ranges of the pods of a node."""
 
-    def __init__(
-        self,
-        pods_dir: Path,
-        *,
-        supporting: Callable[[], Collection[str]],
-        max_pods: int,
-        ids_per_pod: int = IDS_PER_POD,
-        owned: SubordinateIds | None = None,
-    ) -> None:
-        """Read the recorded ranges; a record that cannot be read makes its pod's range unknown.
+    # ``{root}/pods``; a record there that cannot be read makes its pod's range unknown.
+    pods_dir: Path
+    # Names of the runtime handlers that support user namespaces now; "" is the default one.
+    supporting: Callable[[], Collection[str]]
+    max_pods: int
+    ids_per_pod: int = IDS_PER_POD
+    # The ids set aside for pods, or None for those after the node's own. UnusableIds is raised if
+    # pods can't have ranges of them.
+    owned: SubordinateIds | None = None
 
-        Args:
-            pods_dir: ``{root}/pods``.
-            supporting: names of the runtime handlers that support user namespaces now; "" is the
-                default one.
-            owned: the ids set aside for pods, or None for those after the node's own.
-
-        Raises:
-            UnusableIds: pods can't have ranges of these ids.
-        """
+    def __post_init__(self) -> None:
+        owned, length = self.owned, self.ids_per_pod
         if owned is None:
-            source = f"userNamespaces.idsPerPod {ids_per_pod} with maxPods {max_pods}"
-            owned = SubordinateIds(ids_per_pod, ids_per_pod * max_pods, source)
-        _check_owned(owned, ids_per_pod)
-        self._pods_dir = pods_dir
-        self._supporting = supporting
-        self._length = ids_per_pod
-        end = owned.first + owned.count
-        self._ranges = range(owned.first, end - ids_per_pod + 1, ids_per_pod)
+            source = f"userNamespaces.idsPerPod {length} with maxPods {self.max_pods}"
+            owned = SubordinateIds(length, length * self.max_pods, source)
+        _check_owned(owned, length)
+        self._ranges = range(owned.first, owned.first + owned.count - length + 1, length)
         self._used: dict[str, UserNamespaceRange] = {}
         self._unknown: set[str] = set()
-        for file in pods_dir.glob(f"*/{FILE}"):
+        for file in self.pods_dir.glob(f"*/{FILE}"):
             self._remember(file)
 
     def _remember(self, file: Path) -> None:
@@ -136,7 +124,7 @@ class UserNamespaceRanges:
         """
         try:
             if found is None or found.first_host_id + found.length - 1 > LAST_ID:
-                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+                (self.pods_dir / uid / FILE).unlink(missing_ok=True)
                 self._used.pop(uid, None)
             else:
                 self._write(uid, _sound(found))
@@ -156,10 +144,10 @@ class UserNamespaceRanges:
         """
         if not requests_user_namespace(pod):
             return None
-        if not self._supporting():
+        if not self.supporting():
             raise _unsupported("")
         if pod.uid in self._unknown:
-            file = self._pods_dir / pod.uid / FILE
+            file = self.pods_dir / pod.uid / FILE
             raise UserNamespaceError(f"the record of the pod's user namespace is broken: {file}")
         return self._used.get(pod.uid) or self._choose(pod)
 
@@ -168,7 +156,7 @@ class UserNamespaceRanges:
 
         async def lookup(pod: Pod) -> str:
             name = await handler(pod)
-            if requests_user_namespace(pod) and name not in self._supporting():
+            if requests_user_namespace(pod) and name not in self.supporting():
                 raise _unsupported(name)
             return name
 
@@ -178,7 +166,7 @@ class UserNamespaceRanges:
         """Give back the ranges of all other pods."""
         for uid in self._unknown.union(self._used).difference(uids):
             try:
-                (self._pods_dir / uid / FILE).unlink(missing_ok=True)
+                (self.pods_dir / uid / FILE).unlink(missing_ok=True)
             except OSError as error:
                 # while the file exists the range counts as given
                 log.warning(
@@ -196,7 +184,7 @@ class UserNamespaceRanges:
                 f"has: {', '.join(sorted(self._unknown)[:MAX_NAMED])}; their records are broken"
             )
         taken = self._used.values()
-        candidates = (UserNamespaceRange(first, self._length) for first in self._ranges)
+        candidates = (UserNamespaceRange(first, self.ids_per_pod) for first in self._ranges)
         chosen = next((c for c in candidates if not any(_overlap(c, t) for t in taken)), None)
         if chosen is None:
             raise UserNamespaceError("could not find an empty slot to allocate a user namespace")
@@ -210,7 +198,7 @@ class UserNamespaceRanges:
     def _write(self, uid: str, chosen: UserNamespaceRange) -> None:
         mapping = [{"hostId": chosen.first_host_id, "containerId": 0, "length": chosen.length}]
         text = json.dumps({"uidMappings": mapping, "gidMappings": mapping})
-        write_private(self._pods_dir / uid / FILE, text)
+        write_private(self.pods_dir / uid / FILE, text)
 
 
 def _read_range(file: Path) -> UserNamespaceRange:

@@ -251,10 +251,10 @@ async def test_runtime_features_are_read_from_the_newest_version(tmp_path: Path)
     )
     assert isinstance(upkeep, RuntimeUpkeep)
     assert isinstance(user_namespaces, UserNamespaceRanges)
-    assert not user_namespaces._supporting()
+    assert not user_namespaces.supporting()
     features: Any = {"name": "", "features": {"userNamespaces": True}}
     upkeep.known = RuntimeInfo("containerd", "2.2.0", [features])
-    assert user_namespaces._supporting() == {""}
+    assert user_namespaces.supporting() == {""}
 
 
 async def test_ids_that_no_kernel_maps_end_the_start_by_name(tmp_path: Path) -> None:
