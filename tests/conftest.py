@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
+import pytest
+
 from kubeletpy.podworkers.state_machine import WorkerMachine
 from tests.garbage import set_aside
+from tests.virtual_time import on_virtual_time
 
 WorkerMachine.validate = True
 
@@ -11,3 +17,15 @@ WorkerMachine.validate = True
 def pytest_collection_finish() -> None:
     """Keep collections during tests short."""
     set_aside()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: Any) -> Any:
+    """Run the coroutines of modules with the mark ``virtual_time`` on virtual time."""
+    if not inspect.iscoroutinefunction(obj) or not name.startswith("test_"):
+        return None
+    if not isinstance(collector, pytest.Module) or not collector.get_closest_marker("virtual_time"):
+        return None
+    test = on_virtual_time(obj)
+    setattr(collector.obj, name, test)
+    return collector.ihook.pytest_pycollect_makeitem(collector=collector, name=name, obj=test)

@@ -132,7 +132,10 @@ def close_at_the_end(close: Callable[[], Awaitable[None]]) -> None:
 
 
 def on_virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make a coroutine function a plain test that runs on virtual time."""
+    """Make a coroutine function a plain test that runs on virtual time.
+
+    ``pytestmark = pytest.mark.virtual_time`` does so for all coroutines of a module.
+    """
 
     @functools.wraps(test)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:

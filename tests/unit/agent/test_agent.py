@@ -8,7 +8,9 @@ import pytest
 
 from kubeletpy.agent.agent import READY_S, STOP_S, Agent
 from kubeletpy.agent.context import AgentSignal, Component, Task, after
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Notes:
@@ -32,7 +34,6 @@ class Notes:
         return Component(name, (Task(name, run),), start=start, close=close)
 
 
-@on_virtual_time
 async def test_components_start_in_order_and_close_in_reverse() -> None:
     notes = Notes()
     agent = Agent(
@@ -55,7 +56,6 @@ async def test_components_start_in_order_and_close_in_reverse() -> None:
     [(0.0, 0.0), (0.5, 0.5), (60.0, READY_S), (None, 0.0)],
     ids=["at once", "soon", "not yet", "no API"],
 )
-@on_virtual_time
 async def test_late_tasks_begin_when_the_node_is_ready_or_soon_after(
     ready_at: float | None, begins_at: float
 ) -> None:
@@ -74,7 +74,6 @@ async def test_late_tasks_begin_when_the_node_is_ready_or_soon_after(
     assert list(seen.items()) == [("early", 0.0), ("late", begins_at)]
 
 
-@on_virtual_time
 async def test_a_component_that_does_not_close_delays_the_exit_by_a_bounded_time() -> None:
     notes = Notes()
     agent = Agent([notes.component("cellar"), notes.component("roof", closes_in=60)])
@@ -83,7 +82,6 @@ async def test_a_component_that_does_not_close_delays_the_exit_by_a_bounded_time
     assert notes.seen == []
 
 
-@on_virtual_time
 async def test_components_after_one_that_does_not_close_begin_to_close() -> None:
     notes = Notes()
 
@@ -98,7 +96,6 @@ async def test_components_after_one_that_does_not_close_begin_to_close() -> None
     assert notes.seen == ["idle closes", "server begins"]
 
 
-@on_virtual_time
 async def test_a_task_that_fails_ends_the_agent() -> None:
     async def broken() -> None:
         raise ValueError("broken")
@@ -110,7 +107,6 @@ async def test_a_task_that_fails_ends_the_agent() -> None:
     assert notes.seen == ["cellar runs", "cellar closes"]
 
 
-@on_virtual_time
 async def test_a_task_may_wait_for_an_event() -> None:
     seen, event = [], asyncio.Event()
 

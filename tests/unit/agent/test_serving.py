@@ -16,7 +16,8 @@ import pytest
 
 from kubeletpy.agent import served
 from kubeletpy.agent.served import RETRY_S, Serving
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 NO_FILE = OSError(errno.EMFILE, "Too many open files")
 Noted = list[tuple[float, str]]
@@ -49,7 +50,6 @@ class Loading:
             raise self._errors.pop(0)
 
 
-@on_virtual_time
 async def test_servers_answer_in_order_once_their_code_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -59,7 +59,6 @@ async def test_servers_answer_in_order_once_their_code_is_loaded(
     assert loading.requested == [["code of a", "code of b"]]
 
 
-@on_virtual_time
 async def test_a_failed_import_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,8 @@ from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import Internal
 from tests.unit.metrics.trace.recording import Recording
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 PODS = ("runs", "ended", "reported")
 
@@ -50,7 +51,6 @@ def upkeep(rounds: Rounds, tracer: Tracer = NO_TRACER) -> Upkeep:
     )
 
 
-@on_virtual_time
 async def test_soon_after_the_start_and_then_by_the_period() -> None:
     rounds = Rounds()
     task = asyncio.create_task(upkeep(rounds).collect_containers())
@@ -59,7 +59,6 @@ async def test_soon_after_the_start_and_then_by_the_period() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_rounds_are_spans_with_the_kubelets_name() -> None:
     tracer, rounds = Recording(), Rounds()
     kept = upkeep(rounds, tracer)
@@ -73,7 +72,6 @@ async def test_rounds_are_spans_with_the_kubelets_name() -> None:
     ]
 
 
-@on_virtual_time
 async def test_pods_that_end_during_a_round_share_the_next_one() -> None:
     rounds = Rounds()
     of = upkeep(rounds)
@@ -94,7 +92,6 @@ async def test_pods_that_end_during_a_round_share_the_next_one() -> None:
 
 
 @pytest.mark.parametrize(("left", "cleared"), [(False, True), (True, False), (None, False)])
-@on_virtual_time
 async def test_whether_a_pod_has_left_something(left: bool | None, cleared: bool) -> None:
     rounds = Rounds()
 
@@ -124,7 +121,6 @@ def under_pressure(rounds: Rounds) -> Upkeep:
 
 
 @pytest.mark.parametrize("removed", [0, 2])
-@on_virtual_time
 async def test_removing_dead_containers_reclaims_layers(removed: int) -> None:
     rounds = Rounds()
     rounds.removed = removed
@@ -137,7 +133,6 @@ async def test_removing_dead_containers_reclaims_layers(removed: int) -> None:
 
 
 @pytest.mark.parametrize("unreported", [False, True])
-@on_virtual_time
 async def test_only_one_pod_loses_unreported_containers(unreported: bool) -> None:
     rounds = Rounds()
 

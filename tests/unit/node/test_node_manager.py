@@ -19,9 +19,11 @@ from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
 from kubeletpy.node.own_node import OwnNode
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
 
 from .test_build import FACTS
+
+pytestmark = pytest.mark.virtual_time
 
 
 def _keyed(key: str) -> Any:
@@ -122,7 +124,6 @@ def ready(api: NodeApi) -> str:
     return str(found["status"])
 
 
-@on_virtual_time
 async def test_a_new_node_is_ready_with_its_first_write() -> None:
     api, recorder = NodeApi(), Recorder()
     task = asyncio.create_task(manager(api, NodeHealth, recorder).run())
@@ -165,7 +166,6 @@ def test_leases_of_nodes_that_began_together_drift_apart(
     assert until_renewal(10, chance, in_step=in_step) == pytest.approx(seconds)
 
 
-@on_virtual_time
 async def test_after_an_outage_a_fleet_spreads_its_status_and_leases() -> None:
     """A hundred nodes lost the same server; their later writes do not come in waves."""
     apis = [NodeApi() for _ in range(100)]
@@ -187,7 +187,6 @@ async def test_after_an_outage_a_fleet_spreads_its_status_and_leases() -> None:
         assert busiest <= 30, f"{what}: {busiest} of 100 within {width} s"
 
 
-@on_virtual_time
 async def test_a_change_of_health_is_written_at_once() -> None:
     api, health = NodeApi(), [NodeHealth()]
     recorder = Recorder()
@@ -202,7 +201,6 @@ async def test_a_change_of_health_is_written_at_once() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_node_that_another_program_has_just_created_is_taken_over() -> None:
     class Late(NodeApi):
         async def get(self, resource: Any, name: str, namespace: Any = None) -> Any:
@@ -220,7 +218,6 @@ async def test_a_node_that_another_program_has_just_created_is_taken_over() -> N
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_known_node_is_taken_over_and_a_reboot_is_reported() -> None:
     api, recorder = NodeApi(), Recorder()
     api.node = {
@@ -257,7 +254,6 @@ def _written(api: NodeApi) -> list[float]:
     return [when for when, what in api.log if what == "patch nodes status"]
 
 
-@on_virtual_time
 async def test_a_restart_alone_does_not_show_a_ready_node_as_not_ready() -> None:
     health = [SILENT]
     api, recorder, of, task = await _restarted(health)
@@ -273,7 +269,6 @@ async def test_a_restart_alone_does_not_show_a_ready_node_as_not_ready() -> None
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_silent_component_is_reported_after_one_period() -> None:
     api, recorder, _, task = await _restarted([SILENT], status_update_s=7.0)
     await asyncio.sleep(6.9)
@@ -283,7 +278,6 @@ async def test_a_silent_component_is_reported_after_one_period() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_problem_known_after_a_restart_is_reported_at_once() -> None:
     api, recorder, _, task = await _restarted([NodeHealth(runtime_error="it is down")])
     await asyncio.sleep(0.001)
@@ -291,7 +285,6 @@ async def test_a_problem_known_after_a_restart_is_reported_at_once() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_problem_found_meanwhile_is_reported_at_once() -> None:
     health = [SILENT]
     api, recorder, of, task = await _restarted(health)
@@ -303,7 +296,6 @@ async def test_a_problem_found_meanwhile_is_reported_at_once() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_registration_outlives_an_outage() -> None:
     api = NodeApi()
     api.down = True
@@ -317,7 +309,6 @@ async def test_registration_outlives_an_outage() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_deleted_node_is_not_registered_again_before_the_next_start(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -336,7 +327,6 @@ async def test_a_deleted_node_is_not_registered_again_before_the_next_start(
     again.cancel()
 
 
-@on_virtual_time
 async def test_a_write_whose_response_was_lost_is_repeated_in_full() -> None:
     """The API may have applied it while a lagging watch still shows the previous status."""
     api, listed, written = NodeApi(), ["a"], []
@@ -371,7 +361,6 @@ async def test_a_write_whose_response_was_lost_is_repeated_in_full() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     api, back = NodeApi(), list[float]()
     keeper = LeaseKeeper(
@@ -405,7 +394,6 @@ async def test_the_lease_is_renewed_every_quarter_of_its_life() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_an_outage_cancels_the_list_of_images_which_is_requested_again() -> None:
     api = NodeApi()
     api.down = True
@@ -426,7 +414,6 @@ async def test_an_outage_cancels_the_list_of_images_which_is_requested_again() -
     await cancel_tasks((task,))
 
 
-@on_virtual_time
 async def test_a_lease_follows_its_node() -> None:
     class Leases(NodeApi):
         async def patch(self, resource: Any, name: str, patch: Any, *_: Any, **options: Any) -> Any:
@@ -459,7 +446,6 @@ async def test_a_lease_follows_its_node() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_hanging_list_of_images_does_not_delay_the_status() -> None:
     api, health = NodeApi(), {"now": NodeHealth()}
     of = manager(api, lambda: health["now"], Recorder())
@@ -488,7 +474,6 @@ def startup_of(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-@on_virtual_time
 async def test_how_long_a_node_took_to_register_and_to_be_ready() -> None:
     api, health, metrics = NodeApi(), [NodeHealth(runtime_error="not yet")], Metrics()
     api.down = True
@@ -513,7 +498,6 @@ async def test_how_long_a_node_took_to_register_and_to_be_ready() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_a_known_node_has_no_startup_metrics() -> None:
     api, metrics = NodeApi(), Metrics()
     api.node = {"metadata": {"name": "n", "uid": "node-uid"}, "status": {}}
@@ -524,7 +508,6 @@ async def test_a_known_node_has_no_startup_metrics() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_allocatable_has_the_extended_resources_of_capacity_and_no_others() -> None:
     api = NodeApi()
     old = {"cpu": "2", "ephemeral-storage": "9Gi", "vendor.example/gpu": "2"}
@@ -545,7 +528,6 @@ async def test_allocatable_has_the_extended_resources_of_capacity_and_no_others(
     task.cancel()
 
 
-@on_virtual_time
 async def test_system_and_architecture_are_put_right_within_an_update_period() -> None:
     api = NodeApi()
     of = manager(api, NodeHealth, Recorder())
@@ -589,7 +571,6 @@ def _as_in_the_agent(api: NodeApi, **options: Any) -> tuple[NodeManager, OwnNode
     return of, own
 
 
-@on_virtual_time
 async def test_other_reservations_are_in_the_api_with_the_first_status_after_a_restart() -> None:
     api = Watched()
     reserved = {"max_pods": 20, "kube_reserved": {"cpu": "1"}, "declared_features": ("A",)}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.node.own_node import OwnNode
 from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 def node(version: str, name: str = "n", **fields: Any) -> Any:
@@ -47,7 +51,6 @@ def listed(*nodes: Any) -> Any:
     return {"metadata": {"resourceVersion": "1"}, "items": list(nodes)}
 
 
-@on_virtual_time
 async def test_the_watch_keeps_up_with_an_administrator() -> None:
     events = Events()
     api = Api(
@@ -82,7 +85,6 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
     await settle()
 
 
-@on_virtual_time
 async def test_the_newest_known_object_counts() -> None:
     written: list[Any] = [node("7")]
     api = Api()
@@ -98,7 +100,6 @@ async def test_the_newest_known_object_counts() -> None:
     assert own.current()["metadata"]["labels"] == {"v": "9"}
 
 
-@on_virtual_time
 async def test_without_an_api_or_an_answer() -> None:
     alone = OwnNode("n", None, Events(), LoopClock(), initial=INITIAL)
     await alone.wait_synced(within=5)
@@ -118,7 +119,6 @@ def of_uid(uid: str, version: str) -> Any:
     return found
 
 
-@on_virtual_time
 async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
     reported: list[str] = []
     written: list[Any] = [of_uid("a", "3")]
@@ -164,7 +164,6 @@ async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
     await settle()
 
 
-@on_virtual_time
 async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
     written: list[Any] = [None]
     own = OwnNode("n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: written[0])
@@ -182,7 +181,6 @@ async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
     assert own.deleted()
 
 
-@on_virtual_time
 async def test_the_node_of_a_restored_cluster_counts_although_its_revision_is_older() -> None:
     own = OwnNode(
         "n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: of_uid("a", "900")

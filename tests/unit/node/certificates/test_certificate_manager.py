@@ -27,7 +27,8 @@ from kubeletpy.node.certificates.request import CLIENT_LOST_S
 from kubeletpy.node.certificates.store import CertificateStore
 from tests.unit.node.certificates.csr_api import CsrApi
 from tests.unit.node.certificates.signer import Signer
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 START = 1_800_000_000
 HOUR = 3600.0
@@ -108,7 +109,6 @@ class World:
             await asyncio.wait([task])
 
 
-@on_virtual_time
 async def test_renewed_at_seventy_to_ninety_percent_each_time(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
@@ -125,7 +125,6 @@ async def test_renewed_at_seventy_to_ninety_percent_each_time(tmp_path: Path) ->
     assert not world.store.key_path.exists()
 
 
-@on_virtual_time
 async def test_a_clock_that_is_set_ahead_is_noticed_within_a_minute(tmp_path: Path) -> None:
     world = World(tmp_path, life=1000 * HOUR)
     world.api.decide = world.sign
@@ -138,7 +137,6 @@ async def test_a_clock_that_is_set_ahead_is_noticed_within_a_minute(tmp_path: Pa
     assert len(world.api.created) == 2
 
 
-@on_virtual_time
 async def test_an_unreachable_api_only_delays_renewal(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
@@ -154,7 +152,6 @@ async def test_an_unreachable_api_only_delays_renewal(tmp_path: Path) -> None:
         assert world.manager.current not in (first, None)
 
 
-@on_virtual_time
 async def test_late_approval(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
@@ -169,7 +166,6 @@ async def test_late_approval(tmp_path: Path) -> None:
         assert world.manager.current is not None
 
 
-@on_virtual_time
 async def test_a_denial_is_reported_and_another_key_is_tried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,7 +188,6 @@ async def test_a_denial_is_reported_and_another_key_is_tried(
         assert world.manager.current is not None
 
 
-@on_virtual_time
 async def test_a_request_that_is_deleted_is_made_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
@@ -202,7 +197,6 @@ async def test_a_request_that_is_deleted_is_made_again(tmp_path: Path) -> None:
         assert world.api.created == [world.api.created[0]] * 2
 
 
-@on_virtual_time
 async def test_changed_names_make_a_new_request(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
@@ -223,7 +217,6 @@ async def test_changed_names_make_a_new_request(tmp_path: Path) -> None:
         assert len(world.api.created) == 2
 
 
-@on_virtual_time
 async def test_without_names_no_request_is_made(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.names = None
@@ -237,7 +230,6 @@ async def test_without_names_no_request_is_made(tmp_path: Path) -> None:
         assert world.manager.current is not None
 
 
-@on_virtual_time
 async def test_a_signer_that_omits_names_gets_one_request(tmp_path: Path) -> None:
     world = World(tmp_path)
 
@@ -259,7 +251,6 @@ async def test_a_signer_that_omits_names_gets_one_request(tmp_path: Path) -> Non
         assert len(world.api.created) == 1
 
 
-@on_virtual_time
 async def test_expired_certificates_are_not_accepted(tmp_path: Path) -> None:
     world = World(tmp_path, life=-10.0)
     world.api.decide = world.sign
@@ -269,7 +260,6 @@ async def test_expired_certificates_are_not_accepted(tmp_path: Path) -> None:
         assert len(world.api.created) < 10
 
 
-@on_virtual_time
 async def test_refusals_by_the_api_lose_the_certificate(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
@@ -283,7 +273,6 @@ async def test_refusals_by_the_api_lose_the_certificate(tmp_path: Path) -> None:
         assert isinstance(task.exception(), CertificateLost)
 
 
-@on_virtual_time
 async def test_no_loss_while_the_api_is_unreachable_or_if_not_vital(tmp_path: Path) -> None:
     for vital, error in [(True, None), (False, Unauthorized("no", code=401))]:
         world = World(tmp_path / str(vital), vital=vital)
@@ -295,7 +284,6 @@ async def test_no_loss_while_the_api_is_unreachable_or_if_not_vital(tmp_path: Pa
             assert not task.done()
 
 
-@on_virtual_time
 async def test_after_a_kill_the_same_request_continues(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world.running():
@@ -314,7 +302,6 @@ async def test_after_a_kill_the_same_request_continues(tmp_path: Path) -> None:
     assert len(world.api.created) == 1
 
 
-@on_virtual_time
 async def test_another_program_renews(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.api.decide = world.sign
@@ -337,7 +324,6 @@ async def test_another_program_renews(tmp_path: Path) -> None:
         assert world.manager.current is not None
 
 
-@on_virtual_time
 async def test_a_backdated_certificate_is_not_renewed_at_once(tmp_path: Path) -> None:
     world = World(tmp_path)
 

@@ -12,7 +12,8 @@ from kubeletpy.node.eviction.endings import CLEANUP_S, STOPPING_S, Ending, Endin
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 MEMORY, DISK, PIDS = Condition.MEMORY, Condition.DISK, Condition.PID
 
@@ -55,7 +56,6 @@ class Pods:
     ("condition", "memory", "disk", "pids"),
     [(MEMORY, 1, 1, 1), (DISK, 1, 5, 1), (PIDS, 1, 1, 1), (None, 1, 5, 1)],
 )
-@on_virtual_time
 async def test_all_conditions_wait_for_what_an_ending_pod_frees(
     condition: Condition | None, memory: float, disk: float, pids: float
 ) -> None:
@@ -67,7 +67,6 @@ async def test_all_conditions_wait_for_what_an_ending_pod_frees(
 
 
 @pytest.mark.parametrize(("condition", "until"), [(MEMORY, 8), (DISK, STOPPING_S), (None, 3)])
-@on_virtual_time
 async def test_memory_does_not_wait_long_for_another_condition(
     condition: Condition | None, until: float
 ) -> None:
@@ -76,7 +75,6 @@ async def test_memory_does_not_wait_long_for_another_condition(
     assert await pods.busy_until(MEMORY) == until
 
 
-@on_virtual_time
 async def test_a_hard_threshold_does_not_wait_for_a_soft_grace() -> None:
     pods = Pods(stops_s=8, gone_s=8)
     pods.endings.begin(Ending(make_pod("a"), MEMORY, KillOptions(), hard=False))
@@ -87,7 +85,6 @@ async def test_a_hard_threshold_does_not_wait_for_a_soft_grace() -> None:
 @pytest.mark.parametrize(
     ("condition", "memory", "disk"), [(MEMORY, CLEANUP_S, CLEANUP_S), (DISK, STOPPING_S, CLEANUP_S)]
 )
-@on_virtual_time
 async def test_a_pod_that_cannot_be_killed_is_awaited_like_any_other(
     condition: Condition, memory: float, disk: float
 ) -> None:

@@ -15,7 +15,8 @@ from kubeletpy.podworkers.records import KillOptions
 from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, MI, rules
 from tests.unit.podworkers.builders import make_pod, make_static
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 HARD = rules(
     evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi", "pid.available": "1000"},
@@ -31,7 +32,6 @@ SOFT = rules(
 
 
 @pytest.mark.parametrize("a_second", [10 * MI, 256 * MI, GI, 2 * GI])
-@on_virtual_time
 async def test_the_growing_pod_is_evicted_within_a_second_of_the_crossing(a_second: int) -> None:
     machine = Machine(HARD, [eater("calm", memory=GI), eater("eater", memory_a_second=a_second)])
     crossed = (MEMORY - 2 * GI) / a_second
@@ -52,14 +52,12 @@ async def test_the_growing_pod_is_evicted_within_a_second_of_the_crossing(a_seco
     }
 
 
-@on_virtual_time
 async def test_a_quiet_node_is_measured_every_ten_seconds() -> None:
     machine = Machine(rules(), [eater("calm", memory=GI)])
     await machine.runs(601)
     assert len(machine.looks) <= 62
 
 
-@on_virtual_time
 async def test_the_condition_is_reported_and_held() -> None:
     machine = Machine(HARD, [eater("eater", memory=MEMORY - GI + 1)])
     await machine.runs(310)
@@ -69,7 +67,6 @@ async def test_the_condition_is_reported_and_held() -> None:
     assert 300 <= ended - raised < 303
 
 
-@on_virtual_time
 async def test_disk_is_reclaimed_before_any_eviction() -> None:
     machine = Machine(HARD, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(60)
@@ -81,7 +78,6 @@ async def test_disk_is_reclaimed_before_any_eviction() -> None:
     assert done.pod is None
 
 
-@on_virtual_time
 async def test_a_pod_is_evicted_when_reclaiming_does_not_help() -> None:
     machine = Machine(
         HARD, [eater("writer", disk=85 * GI), eater("other", disk=5 * GI + 1)], garbage=GI
@@ -91,7 +87,6 @@ async def test_a_pod_is_evicted_when_reclaiming_does_not_help() -> None:
     assert len(machine.reclaims) == 2
 
 
-@on_virtual_time
 async def test_memory_is_not_kept_waiting_by_a_reclaim_of_disk() -> None:
     machine = Machine(
         HARD, [eater("writer", disk=91 * GI), eater("eater", memory_a_second=GI)], garbage=GI
@@ -107,7 +102,6 @@ async def test_memory_is_not_kept_waiting_by_a_reclaim_of_disk() -> None:
     assert machine.evicted == ["eater"]
 
 
-@on_virtual_time
 async def test_the_keeper_ends_after_its_reclaim_has() -> None:
     machine = Machine(HARD, [eater("writer", disk=91 * GI)], garbage=GI)
     saved: list[float] = []
@@ -126,7 +120,6 @@ async def test_the_keeper_ends_after_its_reclaim_has() -> None:
     assert saved == [machine.now()]
 
 
-@on_virtual_time
 async def test_disks_of_unknown_layout_cause_no_eviction() -> None:
     machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=None)
     await machine.runs(60)
@@ -134,7 +127,6 @@ async def test_disks_of_unknown_layout_cause_no_eviction() -> None:
     assert machine.notified[0][1] == ("DiskPressure",)
 
 
-@on_virtual_time
 async def test_with_images_apart_nothing_is_reclaimed_for_the_node() -> None:
     machine = Machine(HARD, [eater("writer", disk=95 * GI)], where=Layout.APART)
     await machine.runs(30)
@@ -142,7 +134,6 @@ async def test_with_images_apart_nothing_is_reclaimed_for_the_node() -> None:
     assert machine.reclaims == []
 
 
-@on_virtual_time
 async def test_process_numbers() -> None:
     machine = Machine(HARD, [eater("calm", tasks=50), eater("forker", tasks_a_second=900)])
     await machine.runs(60)
@@ -150,7 +141,6 @@ async def test_process_numbers() -> None:
     assert machine.notified[0][1] == ("PIDPressure",)
 
 
-@on_virtual_time
 async def test_never_a_static_or_critical_pod() -> None:
     critical = eater("critical", priority=2_000_000_000, memory=15 * GI)
     static = Eater(make_static("static"), memory=GI)
@@ -159,7 +149,6 @@ async def test_never_a_static_or_critical_pod() -> None:
     assert machine.evicted == []
 
 
-@on_virtual_time
 async def test_no_second_eviction_while_the_first_pod_ends() -> None:
     first = eater("first", memory=10 * GI, ends_after=1.0)
     machine = Machine(HARD, [first, eater("second", memory=5 * GI + 1)])
@@ -167,7 +156,6 @@ async def test_no_second_eviction_while_the_first_pod_ends() -> None:
     assert machine.evicted == ["first"]
 
 
-@on_virtual_time
 async def test_after_a_pod_that_does_not_end_the_next_is_evicted() -> None:
     stuck = eater("stuck", memory=10 * GI, ends_after=1e6)
     machine = Machine(HARD, [stuck, eater("second", memory=6 * GI)])
@@ -176,7 +164,6 @@ async def test_after_a_pod_that_does_not_end_the_next_is_evicted() -> None:
     assert machine.evictions[1].at - machine.evictions[0].at >= 30
 
 
-@on_virtual_time
 async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
     machine = Machine(SOFT, [eater("eater", memory=15 * GI, ends_after=20)])
     await machine.runs(100)
@@ -186,7 +173,6 @@ async def test_a_soft_threshold_gives_a_pod_its_grace() -> None:
     assert machine.notified[0][0] < 1, "the condition is reported at once"
 
 
-@on_virtual_time
 async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
     growing = eater("eater", memory=14 * GI + 100 * MI, ends_after=30)
     growing.memory_a_second = 40 * MI
@@ -197,7 +183,6 @@ async def test_a_hard_threshold_shortens_the_grace_of_a_soft_one() -> None:
     assert growing.stopped_at - machine.evictions[1].at == pytest.approx(1.0)
 
 
-@on_virtual_time
 async def test_jumping_or_impossible_numbers_cause_no_eviction() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
     chance = random.Random(7)
@@ -224,7 +209,6 @@ async def test_jumping_or_impossible_numbers_cause_no_eviction() -> None:
     assert len(lie_before) > 300
 
 
-@on_virtual_time
 async def test_a_failed_round_is_not_the_last() -> None:
     machine = Machine(HARD, [eater("eater", memory=MEMORY)])
     failures = [OSError("proc"), OSError("proc")]
@@ -241,7 +225,6 @@ async def test_a_failed_round_is_not_the_last() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-@on_virtual_time
 async def test_any_machine(seed: int) -> None:
     """Invariants for pods of all kinds on a machine whose agent is killed now and then."""
     chance = random.Random(seed)
@@ -312,7 +295,6 @@ def reported(*conditions: str) -> Any:
     }
 
 
-@on_virtual_time
 async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
     machine.keeper.node_reported(reported("DiskPressure"))
@@ -323,7 +305,6 @@ async def test_a_condition_outlives_the_agent_by_a_transition_period() -> None:
     assert 300 <= ended < 302
 
 
-@on_virtual_time
 async def test_only_conditions_of_the_last_agent_are_restored() -> None:
     machine = Machine(HARD, [eater("calm", memory=GI)])
     machine.keeper.node_reported(reported())
@@ -331,7 +312,6 @@ async def test_only_conditions_of_the_last_agent_are_restored() -> None:
     assert machine.keeper.conditions == ()
 
 
-@on_virtual_time
 async def test_layers_of_an_evicted_pod_are_awaited_before_the_next_eviction() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=20.0
@@ -342,7 +322,6 @@ async def test_layers_of_an_evicted_pod_are_awaited_before_the_next_eviction() -
     assert machine.evicted == ["first"]
 
 
-@on_virtual_time
 async def test_waiting_for_layers_of_an_evicted_pod_is_bounded() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI), eater("second", disk=45 * GI)], layers_go_at=1e9
@@ -353,7 +332,6 @@ async def test_waiting_for_layers_of_an_evicted_pod_is_bounded() -> None:
     assert machine.evictions[1].at - machine.evictions[0].at >= 30
 
 
-@on_virtual_time
 @pytest.mark.parametrize(("every", "first"), [(10.0, "fills"), (1000.0, "calm")])
 async def test_old_layer_sizes_delay_evictions_for_a_while(every: float, first: str) -> None:
     """A runtime that no longer measures must not keep the node full permanently."""
@@ -366,7 +344,6 @@ async def test_old_layer_sizes_delay_evictions_for_a_while(every: float, first: 
     assert 5 < waited < 11 if first == "fills" else 12 <= waited < 16
 
 
-@on_virtual_time
 async def test_a_pod_larger_than_the_recent_growth_is_evicted_at_once() -> None:
     heavy = eater("heavy", disk=60 * GI, counted_every=1000.0)
     fills = eater("fills", disk_a_second=4 * GI, counted_every=1000.0)
@@ -392,7 +369,6 @@ def leaves(machine: Machine, seconds: float) -> None:
 
 @pytest.mark.parametrize("where", [Layout.ONE, Layout.SPLIT])
 @pytest.mark.parametrize("seconds", [0.0, 0.3, 2.0, 9.0])
-@on_virtual_time
 async def test_a_layer_removed_after_its_container_is_awaited(
     seconds: float, where: Layout
 ) -> None:
@@ -406,7 +382,6 @@ async def test_a_layer_removed_after_its_container_is_awaited(
     assert machine.evicted == ["first"]
 
 
-@on_virtual_time
 async def test_waiting_for_a_layer_that_is_never_removed_is_bounded() -> None:
     machine = Machine(
         HARD, [eater("first", disk=50 * GI, counted_every=1.0), eater("second", disk=45 * GI)]
@@ -418,7 +393,6 @@ async def test_waiting_for_a_layer_that_is_never_removed_is_bounded() -> None:
     assert 15 <= between < 16, "its second of grace, ten of patience, two reclaims"
 
 
-@on_virtual_time
 async def test_a_layer_that_frees_too_little_is_not_awaited() -> None:
     """The layer frees too little: the next eviction need not wait for it."""
     machine = Machine(
@@ -440,7 +414,6 @@ async def test_a_layer_that_frees_too_little_is_not_awaited() -> None:
         (False, 0, []),  # an earlier agent may have evicted a pod: no eviction at the start
     ],
 )
-@on_virtual_time
 async def test_garbage_that_is_freed_late(
     freed_later: bool, begins: float, evicted: list[str]
 ) -> None:
@@ -454,7 +427,6 @@ async def test_garbage_that_is_freed_late(
     assert machine.evicted == evicted
 
 
-@on_virtual_time
 async def test_the_api_is_not_awaited_while_the_disk_is_full() -> None:
     """No other pod is evicted, because the first pod's files are removed unreported in the end."""
     machine = Machine(
@@ -471,7 +443,6 @@ async def test_the_api_is_not_awaited_while_the_disk_is_full() -> None:
     assert 5 <= waited < 6.5
 
 
-@on_virtual_time
 async def test_the_disk_waits_for_a_pod_evicted_for_memory() -> None:
     both = eater(
         "both", memory=8 * GI, memory_a_second=GI, disk=9 * GI, disk_a_second=GI, started=12
@@ -599,7 +570,6 @@ def test_the_first_pods_and_the_requested_one_are_named() -> None:
 ORDER_HARD = rules(evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi"})
 
 
-@on_virtual_time
 async def test_the_first_of_the_order_is_evicted() -> None:
     eaters = [
         eater("calm", memory=GI),
@@ -616,7 +586,6 @@ async def test_the_first_of_the_order_is_evicted() -> None:
     assert machine.evicted == ["eater"]
 
 
-@on_virtual_time
 async def test_an_order_with_a_pod_more_and_others_removed() -> None:
     machine = Machine(ORDER_HARD, [eater("calm", memory=GI), eater("low", memory=2 * GI)])
     low = next(each.pod for each in machine.eaters if each.pod.name == "low")
@@ -624,7 +593,6 @@ async def test_an_order_with_a_pod_more_and_others_removed() -> None:
     assert names(found[0]) == ["1 calm", "2 new"]
 
 
-@on_virtual_time
 async def test_a_crossed_threshold_is_marked() -> None:
     machine = Machine(ORDER_HARD, [Eater(make_static("only"), memory=MEMORY - GI // 2)])
     await machine.runs(30)

@@ -37,7 +37,9 @@ from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import EPOCH, on_virtual_time
+from tests.virtual_time import EPOCH
+
+pytestmark = pytest.mark.virtual_time
 
 FULL = PodStorage({"v": 2 << 20})
 
@@ -139,7 +141,6 @@ class Node:
             assert self.closed
 
 
-@on_virtual_time
 async def test_no_timer_without_limits() -> None:
     node = Node(make_pod("plain"))
     async with node.running():
@@ -150,7 +151,6 @@ async def test_no_timer_without_limits() -> None:
     assert node.looks == []
 
 
-@on_virtual_time
 async def test_a_limit_exceeded_between_two_measurements() -> None:
     node = Node(limited("a"), limited("b"), make_pod("plain"))
     async with node.running():
@@ -174,7 +174,6 @@ async def test_a_limit_exceeded_between_two_measurements() -> None:
         assert node.looks[-1][1] == {"uid-b": False}
 
 
-@on_virtual_time
 async def test_the_timer_ends_with_the_last_pod_that_has_a_limit() -> None:
     node = Node(limited("a"))
     async with node.running():
@@ -189,7 +188,6 @@ async def test_the_timer_ends_with_the_last_pod_that_has_a_limit() -> None:
         assert node.looks[1:] == [(625, {"uid-b": False})]
 
 
-@on_virtual_time
 async def test_a_pod_removed_during_its_measurement() -> None:
     node = Node(limited("gone"), limited("over"))
     node.uses = {"uid-gone": FULL, "uid-over": FULL}
@@ -205,7 +203,6 @@ async def test_a_pod_removed_during_its_measurement() -> None:
     assert node.events == []
 
 
-@on_virtual_time
 async def test_unmeasured_pods_are_measured_again() -> None:
     node = Node(limited("a"))
     async with node.running():
@@ -217,7 +214,6 @@ async def test_unmeasured_pods_are_measured_again() -> None:
         assert len(node.killed) == 1
 
 
-@on_virtual_time
 async def test_a_pod_that_does_not_end_is_reported_once_and_blocks_no_other() -> None:
     node = Node(limited("a"), limited("b"))
     node.uses["uid-a"] = FULL
@@ -230,7 +226,6 @@ async def test_a_pod_that_does_not_end_is_reported_once_and_blocks_no_other() ->
     assert len(node.events) == 2
 
 
-@on_virtual_time
 async def test_many_pods_are_ended_a_few_at_a_time() -> None:
     node = Node(*(limited(f"p{n}") for n in range(2 * AT_ONCE + 1)))
     node.uses = dict.fromkeys(node.pods, FULL)
@@ -240,7 +235,6 @@ async def test_many_pods_are_ended_a_few_at_a_time() -> None:
     assert Counter(at for at, _, _ in node.killed) == {10: AT_ONCE, 13: AT_ONCE, 16: 1}
 
 
-@on_virtual_time
 async def test_a_pod_may_be_removed_while_its_eviction_is_queued() -> None:
     node = Node(*(limited(f"p{n}") for n in range(AT_ONCE + 1)))
     node.uses = dict.fromkeys(node.pods, FULL)
@@ -254,7 +248,6 @@ async def test_a_pod_may_be_removed_while_its_eviction_is_queued() -> None:
     assert len(node.killed) == len(node.events) == AT_ONCE
 
 
-@on_virtual_time
 async def test_a_failed_eviction_is_retried_and_blocks_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -275,7 +268,6 @@ async def test_a_failed_eviction_is_retried_and_blocks_no_other(
     assert "exception was never retrieved" not in caplog.text
 
 
-@on_virtual_time
 async def test_a_failed_measurement_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
     node = Node(limited("a"))
     node.uses["uid-a"] = FULL
@@ -286,7 +278,6 @@ async def test_a_failed_measurement_is_not_the_last(caplog: pytest.LogCaptureFix
     assert caplog.text.count("local storage could not be measured") == 2
 
 
-@on_virtual_time
 async def test_a_uid_that_returns_is_watched_again() -> None:
     node = Node(limited("a"))
     node.uses["uid-a"] = FULL
@@ -299,7 +290,6 @@ async def test_a_uid_that_returns_is_watched_again() -> None:
     assert len(node.killed) == 2
 
 
-@on_virtual_time
 async def test_layers_are_measured_where_they_count() -> None:
     resources: Any = {"limits": {"ephemeral-storage": "1Mi"}}
     pod = make_pod("a", containers=[{"name": "main", "image": "i", "resources": resources}])
@@ -311,7 +301,6 @@ async def test_layers_are_measured_where_they_count() -> None:
     assert node.evicted == {"ephemeralcontainerfs.limit": 1}
 
 
-@on_virtual_time
 async def test_the_record_of_evicted_pods() -> None:
     node = Node(limited("a"), limited("b"), limited("c"), limited("d"))
     node.uses = {"uid-a": FULL, "uid-b": PodStorage({"v": 100}), "uid-c": PodStorage({"v": 900})}
@@ -323,7 +312,6 @@ async def test_the_record_of_evicted_pods() -> None:
     assert [(each.name, each.share.used) for each in eviction.ranking] == [("c", 900), ("b", 100)]
 
 
-@on_virtual_time
 async def test_a_critical_pod_over_its_limit_is_kept_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -343,7 +331,6 @@ async def test_a_critical_pod_over_its_limit_is_kept_and_named(
         assert node.keeper.excluded("uid-critical") is None
 
 
-@on_virtual_time
 async def test_a_critical_pod_is_never_next() -> None:
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
     node = Node(limited("a"), make_pod("critical", volumes=volumes, priority=2_000_000_000))

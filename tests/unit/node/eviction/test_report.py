@@ -38,7 +38,9 @@ from kubeletpy.observe.explain import render
 from tests.unit.node.eviction.machine import DISK, MEMORY, Eater, Machine, eater
 from tests.unit.node.eviction.rules import GI, rules
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import EPOCH, on_virtual_time
+from tests.virtual_time import EPOCH
+
+pytestmark = pytest.mark.virtual_time
 
 RULES = rules(
     evictionHard={"memory.available": "1Gi", "nodefs.available": "10Gi", "pid.available": "1000"},
@@ -53,7 +55,6 @@ def as_json(machine: Machine) -> Any:
     return json.loads(json.dumps(to_builtins(machine.keeper.report())))
 
 
-@on_virtual_time
 async def test_a_healthy_node() -> None:
     machine = Machine(RULES, [eater("calm", memory=GI)])
     await machine.runs(5)
@@ -73,7 +74,6 @@ async def test_a_healthy_node() -> None:
     assert f"  evictionSoft.memory.available: {line}\n" in text
 
 
-@on_virtual_time
 async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     machine = Machine(
         RULES,
@@ -117,7 +117,6 @@ async def test_an_eviction_with_its_ranking_and_who_is_next() -> None:
     assert notified.endswith("  next would have been default/big")
 
 
-@on_virtual_time
 async def test_reclaims_and_remedies() -> None:
     machine = Machine(RULES, [eater("critical", disk=93 * GI, priority=2_000_000_000)], garbage=GI)
     await machine.runs(20)
@@ -130,7 +129,6 @@ async def test_reclaims_and_remedies() -> None:
     assert ", crossed for " in text
 
 
-@on_virtual_time
 async def test_a_reclaim_that_was_enough() -> None:
     machine = Machine(RULES, [eater("writer", disk=80 * GI)], garbage=15 * GI)
     await machine.runs(20)
@@ -150,7 +148,6 @@ def test_a_node_that_is_not_watched() -> None:
     assert render.node(None).startswith("this node is not watched")
 
 
-@on_virtual_time
 async def test_the_reason_for_no_eviction_is_logged_once(caplog: Any) -> None:
     machine = Machine(RULES, [eater("critical", memory=16 * GI, priority=2_000_000_000)])
     await machine.runs(100)
@@ -290,7 +287,6 @@ class Node(Machine):
         await super().runs(seconds)
 
 
-@on_virtual_time
 async def test_a_pod_over_its_limit_is_evicted_before_the_largest() -> None:
     node = Node(ROUND_HARD, [eater("large", disk=89 * GI), limited("over", "1Gi", 0, later=GI)])
     await node.runs(60)
@@ -302,7 +298,6 @@ async def test_a_pod_over_its_limit_is_evicted_before_the_largest() -> None:
     assert eviction.pod.name == "over"
 
 
-@on_virtual_time
 async def test_another_pod_is_evicted_when_that_is_not_enough() -> None:
     node = Node(
         ROUND_HARD,
@@ -319,7 +314,6 @@ async def test_another_pod_is_evicted_when_that_is_not_enough() -> None:
     assert large.at >= 30 > over.at, "what the first has left is waited for"
 
 
-@on_virtual_time
 async def test_memory_does_not_wait_for_pods_over_their_limit() -> None:
     node = Node(
         ROUND_HARD,
@@ -334,7 +328,6 @@ async def test_memory_does_not_wait_for_pods_over_their_limit() -> None:
 
 
 @pytest.mark.parametrize("measuring_s", [0.5, 3600.0])
-@on_virtual_time
 async def test_waiting_for_a_measurement_is_bounded(measuring_s: float) -> None:
     node = Node(ROUND_HARD, [eater("large", disk=89 * GI), limited("small", "90Gi", 0, later=GI)])
     node.measuring_s = measuring_s
@@ -345,7 +338,6 @@ async def test_waiting_for_a_measurement_is_bounded(measuring_s: float) -> None:
     assert first.at - crossed < (LAYERS_S + 3 if measuring_s > 60 else 8)
 
 
-@on_virtual_time
 async def test_pods_within_their_limits_are_not_measured_more_often() -> None:
     node = Node(ROUND_HARD, [eater("calm", disk=GI), limited("small", "30Gi", GI)])
     await node.runs(601)

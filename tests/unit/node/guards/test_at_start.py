@@ -29,6 +29,8 @@ from kubeletpy.resources.cgroups.values import CgroupError
 from tests.unit.node.guards.test_kernel_settings import RIGHT, look_alike
 from tests.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
+
 OWN = 500
 
 
@@ -77,7 +79,6 @@ def test_when_kernel_settings_are_set(fields: dict[str, object], keep: bool, set
 
 
 @pytest.mark.parametrize("sets", [True, False])
-@on_virtual_time
 async def test_the_start(tmp_path: Path, sets: bool, caplog: pytest.LogCaptureFixture) -> None:
     node = Node(tmp_path, StartSettings(-998, 0, sets))
     await node.guards.start()
@@ -87,7 +88,6 @@ async def test_the_start(tmp_path: Path, sets: bool, caplog: pytest.LogCaptureFi
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@on_virtual_time
 async def test_refused_changes_are_reported_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -280,7 +280,6 @@ def test_an_unknown_namespace_is_an_error(tmp_path: Path) -> None:
     assert groups.made == []
 
 
-@on_virtual_time
 async def test_each_minute_with_one_report_per_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,6 +17,8 @@ from kubeletpy.node.guards.oom_watch import MARK, Kill, OOMWatch
 from tests.unit.node.guards.test_kernel_log import BEGIN, IN_GROUP, KILLED
 from tests.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
+
 
 class KernelLog:
     """A log in which each record is one read."""
@@ -63,7 +65,6 @@ class KernelLog:
             self.writers.clear()
 
 
-@on_virtual_time
 async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     kernel.write(BEGIN, KILLED, "later")
@@ -74,7 +75,6 @@ async def test_kills_before_the_first_start_are_ignored(tmp_path: Path) -> None:
     assert kernel.mark() == {"bootID": "b1", "sequence": 8}
 
 
-@on_virtual_time
 async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     async with kernel.watched():
@@ -87,7 +87,6 @@ async def test_kills_are_reported_once_over_restarts_even_late(tmp_path: Path) -
     assert [kill.sequence for kill in kernel.notified] == [1, 3]
 
 
-@on_virtual_time
 async def test_another_boot_starts_anew(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     kernel.write(*["x"] * 40)
@@ -115,7 +114,6 @@ def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
     follow()
 
 
-@on_virtual_time
 async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
     kernel = KernelLog(tmp_path)
     async with kernel.watched():
@@ -129,7 +127,6 @@ async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:
     assert [kill.process for kill in kernel.notified] == ["stress"]
 
 
-@on_virtual_time
 async def test_overwritten_records_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +145,6 @@ async def test_overwritten_records_are_skipped(
     assert not lost
 
 
-@on_virtual_time
 async def test_a_missing_log_is_reported_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,7 +18,9 @@ from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, eventually, on_virtual_time
+from tests.virtual_time import LoopClock, eventually
+
+pytestmark = pytest.mark.virtual_time
 
 PERIODS = (Period(0, 20), Period(1000, 10))
 
@@ -135,7 +137,6 @@ async def during(node: Node, work: Callable[[], Any]) -> None:
     assert not node.logind.held()
 
 
-@on_virtual_time
 async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path) -> None:
     node = Node(tmp_path, {"a": (0, 3), "b": (0, 5), "critical": (2000, 1)})
 
@@ -160,7 +161,6 @@ async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path)
     assert [at for _, at in booted.times] == pytest.approx([0, 6], abs=0.01)
 
 
-@on_virtual_time
 async def test_a_stop_waits_until_no_pod_is_being_ended(tmp_path: Path) -> None:
     node, ended = Node(tmp_path, {"a": (0, 3)}), []
 
@@ -181,7 +181,6 @@ async def test_a_stop_waits_until_no_pod_is_being_ended(tmp_path: Path) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@on_virtual_time
 async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
     tmp_path: Path,
 ) -> None:
@@ -196,7 +195,6 @@ async def test_a_pod_that_does_not_end_holds_up_its_group_for_its_period_only(
     assert [(at, name) for at, name, _ in node.killed] == [(0, "deaf"), (20, "critical")]
 
 
-@on_virtual_time
 async def test_a_canceled_shutdown_ends_no_more_pods_and_takes_the_lock_again(
     tmp_path: Path,
 ) -> None:
@@ -216,7 +214,6 @@ async def test_a_canceled_shutdown_ends_no_more_pods_and_takes_the_lock_again(
     assert node.events[1:] == ["Shutdown: Shutdown manager detected shutdown cancellation"]
 
 
-@on_virtual_time
 async def test_the_delay_of_logind_is_raised_before_the_lock_is_taken(tmp_path: Path) -> None:
     node = Node(tmp_path, {})
     node.logind.delay = 5.0
@@ -225,7 +222,6 @@ async def test_the_delay_of_logind_is_raised_before_the_lock_is_taken(tmp_path: 
     assert node.logind.delay == 30
 
 
-@on_virtual_time
 async def test_a_logind_that_refuses_a_longer_delay_is_used_anyway(
     tmp_path: Path, caplog: Any
 ) -> None:
@@ -235,7 +231,6 @@ async def test_a_logind_that_refuses_a_longer_delay_is_used_anyway(
     assert "will not delay" in caplog.text
 
 
-@on_virtual_time
 async def test_a_lost_bus_is_found_again_and_nothing_is_forgotten(tmp_path: Path) -> None:
     node = Node(tmp_path, {"a": (0, 3)})
 
@@ -251,7 +246,6 @@ async def test_a_lost_bus_is_found_again_and_nothing_is_forgotten(tmp_path: Path
     assert [name for _, name, _ in node.killed] == ["a"]
 
 
-@on_virtual_time
 async def test_an_agent_that_starts_during_a_shutdown_ends_the_pods(tmp_path: Path) -> None:
     node = Node(tmp_path, {"a": (0, 3)})
     node.logind.under_way = True
@@ -259,7 +253,6 @@ async def test_an_agent_that_starts_during_a_shutdown_ends_the_pods(tmp_path: Pa
     assert node.manager.shutting_down
 
 
-@on_virtual_time
 async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplog: Any) -> None:
     node = Node(tmp_path, {})
 
@@ -271,7 +264,6 @@ async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplo
     assert caplog.text.count("graceful node shutdown is off") == 1
 
 
-@on_virtual_time
 async def test_without_periods_logind_is_not_contacted(tmp_path: Path) -> None:
     node = Node(tmp_path, {})
     node.manager._periods = ()

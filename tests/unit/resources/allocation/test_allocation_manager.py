@@ -18,7 +18,9 @@ from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import Infeasible, ResizeRules
 from tests.unit.resources.allocation.pods import needs, pod
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 SMALL, BIG = needs("cpu=1"), needs("cpu=2")
 NO_ROOM = Rejection(AdmissionReason("OutOfcpu"), "no room")
@@ -83,7 +85,6 @@ class Node:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-@on_virtual_time
 async def test_a_pod_is_allocated_the_resources_it_was_admitted_with() -> None:
     node = Node()
     first = pod(a=SMALL)
@@ -94,14 +95,12 @@ async def test_a_pod_is_allocated_the_resources_it_was_admitted_with() -> None:
     assert node.conditions() == {}
 
 
-@on_virtual_time
 async def test_a_pod_without_requests_is_not_recorded() -> None:
     node = Node()
     node.admit(pod(a={}))
     assert node.state.uids() == []
 
 
-@on_virtual_time
 async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -133,7 +132,6 @@ async def test_a_resize_that_fits_is_allocated_and_carried_out() -> None:
     assert node.notified == ["allocate the resize"]
 
 
-@on_virtual_time
 async def test_the_result_of_a_resize_before_it_is_requested() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -147,7 +145,6 @@ async def test_the_result_of_a_resize_before_it_is_requested() -> None:
     )
 
 
-@on_virtual_time
 async def test_a_resize_that_does_not_fit_is_deferred_and_retried() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))
@@ -182,7 +179,6 @@ async def test_a_resize_that_does_not_fit_is_deferred_and_retried() -> None:
     assert len(node.judged) == 3, "nothing waits any more"
 
 
-@on_virtual_time
 async def test_an_infeasible_resize_is_reported_and_dropped() -> None:
     node = Node(rules=ResizeRules(in_place=False))
     node.admit(pod(a=SMALL))
@@ -199,7 +195,6 @@ async def test_an_infeasible_resize_is_reported_and_dropped() -> None:
     assert node.counted(name, reason_detail="feature_gate_off") == 1
 
 
-@on_virtual_time
 async def test_a_reverted_resize_is_dropped() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -212,7 +207,6 @@ async def test_a_reverted_resize_is_dropped() -> None:
     assert len(node.judged) == 1
 
 
-@on_virtual_time
 async def test_another_update_does_not_retry() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -225,7 +219,6 @@ async def test_another_update_does_not_retry() -> None:
     assert node.manager.conditions("u1")[0]["observedGeneration"] == 3
 
 
-@on_virtual_time
 async def test_nothing_is_allocated_until_all_sources_are_ready() -> None:
     node = Node()
     node.ready = False
@@ -240,7 +233,6 @@ async def test_nothing_is_allocated_until_all_sources_are_ready() -> None:
     assert node.woken == ["u1"]
 
 
-@on_virtual_time
 async def test_decreases_are_allocated_before_increases() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
@@ -270,7 +262,6 @@ def has(actual: str, supplied: str) -> dict[str, Any]:
         ({"phase": "Pending"}, {"phase": "Running"}, ""),
     ],
 )
-@on_virtual_time
 async def test_a_status_that_frees_resources_retries_deferred_resizes(
     before: dict[str, Any], after: dict[str, Any], trigger: str
 ) -> None:
@@ -286,7 +277,6 @@ async def test_a_status_that_frees_resources_retries_deferred_resizes(
     assert node.counted(name, retry_trigger=trigger or "pod_resized") == bool(trigger)
 
 
-@on_virtual_time
 async def test_a_failure_is_reported_and_then_the_success() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -303,7 +293,6 @@ async def test_a_failure_is_reported_and_then_the_success() -> None:
     assert node.events[1][0] == "Warning"
 
 
-@on_virtual_time
 async def test_an_older_sync_does_not_complete_a_newer_resize() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -315,7 +304,6 @@ async def test_an_older_sync_does_not_complete_a_newer_resize() -> None:
     assert node.manager.conditions("u1")[0]["observedGeneration"] == 3
 
 
-@on_virtual_time
 async def test_a_restart_keeps_allocations_and_retries_deferred_resizes(tmp_path: Path) -> None:
     node = Node(tmp_path / "state")
     node.admit(pod(a=SMALL))
@@ -345,7 +333,6 @@ async def test_a_restart_keeps_allocations_and_retries_deferred_resizes(tmp_path
     await again.state.close()
 
 
-@on_virtual_time
 async def test_a_restart_in_the_middle_of_a_resize_continues_it(tmp_path: Path) -> None:
     """The resize was allocated; the API still shows it as pending."""
     node = Node(tmp_path / "state")
@@ -363,7 +350,6 @@ async def test_a_restart_in_the_middle_of_a_resize_continues_it(tmp_path: Path) 
     await again.state.close()
 
 
-@on_virtual_time
 async def test_without_a_state_file_the_allocation_comes_from_the_api() -> None:
     node = Node()
     node.room = False
@@ -372,7 +358,6 @@ async def test_without_a_state_file_the_allocation_comes_from_the_api() -> None:
     assert node.conditions() == {"PodResizePending": "Deferred"}
 
 
-@on_virtual_time
 async def test_a_removed_or_refused_pod_leaves_nothing() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL), pod("u3", a=SMALL))
@@ -391,7 +376,6 @@ async def test_a_removed_or_refused_pod_leaves_nothing() -> None:
     assert len(node.judged) == judged
 
 
-@on_virtual_time
 async def test_a_pod_that_has_ended_is_not_resized() -> None:
     node = Node()
     node.admit(pod(a=SMALL))
@@ -403,7 +387,6 @@ async def test_a_pod_that_has_ended_is_not_resized() -> None:
     assert len(node.judged) == 1
 
 
-@on_virtual_time
 async def test_an_invalid_quantity_does_not_block_other_pods() -> None:
     node = Node()
     node.admit(pod("u1", a=SMALL), pod("u2", a=SMALL))

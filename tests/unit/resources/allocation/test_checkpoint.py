@@ -17,7 +17,8 @@ from kubeletpy.resources.allocation.checkpoint_file import checksum, read_snapsh
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.placement.state import StateError
 from tests.unit.resources.allocation.pods import needs
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 KUBELETS = (
     '{"data":"{\\"entries\\":{\\"pod1\\":{\\"ContainerResources\\":{\\"container1\\":{'
@@ -117,7 +118,6 @@ def files(path: Path) -> list[str]:
     return sorted(each.name for each in path.parent.iterdir())
 
 
-@on_virtual_time
 async def test_records_survive_an_immediate_crash(tmp_path: Path) -> None:
     path = tmp_path / "allocated_pods_state"
     state = ResourceState(path)
@@ -141,7 +141,6 @@ async def test_records_survive_an_immediate_crash(tmp_path: Path) -> None:
     await state.close()
 
 
-@on_virtual_time
 async def test_a_snapshot_is_soon_written_and_the_journal_emptied(tmp_path: Path) -> None:
     path = tmp_path / "state"
     state = ResourceState(path)
@@ -157,7 +156,6 @@ async def test_a_snapshot_is_soon_written_and_the_journal_emptied(tmp_path: Path
     assert ResourceState(path).get("u1", "a") == needs("cpu=2")
 
 
-@on_virtual_time
 async def test_records_made_during_a_snapshot_stay_in_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +183,6 @@ async def test_records_made_during_a_snapshot_stay_in_the_journal(
     await state.close()
 
 
-@on_virtual_time
 async def test_unchanged_records_are_not_written(tmp_path: Path) -> None:
     state = ResourceState(tmp_path / "state")
     state.set("u1", "a", needs("cpu=1"))
@@ -200,7 +197,6 @@ async def test_unchanged_records_are_not_written(tmp_path: Path) -> None:
     await state.close()
 
 
-@on_virtual_time
 async def test_a_torn_last_line_never_took_effect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,7 +217,6 @@ async def test_a_torn_last_line_never_took_effect(
 
 
 @pytest.mark.parametrize("broken", ["snapshot", "journal", "directory"])
-@on_virtual_time
 async def test_a_corrupt_file_is_reported_once_and_fixed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
@@ -246,7 +241,6 @@ async def test_a_corrupt_file_is_reported_once_and_fixed(
     await state.close()
 
 
-@on_virtual_time
 async def test_a_failing_disk_does_not_stop_the_agent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -265,7 +259,6 @@ async def test_a_failing_disk_does_not_stop_the_agent(
     await state.close()
 
 
-@on_virtual_time
 async def test_a_half_written_line_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +278,6 @@ async def test_a_half_written_line_hides_no_other(
     await state.close()
 
 
-@on_virtual_time
 async def test_without_a_path_records_stay_in_memory(tmp_path: Path) -> None:
     state = ResourceState()
     state.set("u1", "a", needs("cpu=1"))
@@ -294,7 +286,6 @@ async def test_without_a_path_records_stay_in_memory(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
-@on_virtual_time
 async def test_sizes_of_volumes_are_kept_beside_the_resources(tmp_path: Path) -> None:
     path = tmp_path / "state"
     state = ResourceState(path)

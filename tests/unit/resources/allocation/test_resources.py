@@ -35,7 +35,8 @@ from kubeletpy.resources.allocation.resources import (
 )
 from tests.unit.resources.allocation.pods import needs, pod
 from tests.unit.resources.allocation.test_allocation_manager import SMALL, Node
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(
@@ -553,7 +554,6 @@ def test_sizes_can_be_changed_on_cgroup_v2_only(
     assert infeasible(new, sized("1Mi"), rules) == verdict
 
 
-@on_virtual_time
 async def test_a_size_is_allocated_and_reported() -> None:
     node = Node(rules=ON)
     node.admit(sized("1Mi"))
@@ -564,7 +564,6 @@ async def test_a_size_is_allocated_and_reported() -> None:
     assert node.state.volumes("u1") == {"v": "2Mi"}
 
 
-@on_virtual_time
 async def test_a_size_is_deferred_with_its_resize() -> None:
     node = Node(rules=ON)
     node.admit(sized("1Mi"))
@@ -577,7 +576,6 @@ async def test_a_size_is_deferred_with_its_resize() -> None:
     assert (size(node), node.cpu()) == ("2Mi", "2")
 
 
-@on_virtual_time
 async def test_on_cgroup_v1_a_size_is_infeasible_and_counted() -> None:
     node = Node(rules=ON_V1)
     node.admit(sized("1Mi"))
@@ -588,7 +586,6 @@ async def test_on_cgroup_v1_a_size_is_infeasible_and_counted() -> None:
     assert node.counted(name, reason_detail="cgroups_v1_unsupported") == 1
 
 
-@on_virtual_time
 async def test_a_pod_without_cpu_and_memory_can_resize_its_volumes() -> None:
     node = Node(rules=ON)
     node.admit(sized("1Mi", ""))
@@ -597,7 +594,6 @@ async def test_a_pod_without_cpu_and_memory_can_resize_its_volumes() -> None:
     assert size(node) == "2Mi"
 
 
-@on_virtual_time
 async def test_a_record_older_than_the_gate_gets_sizes() -> None:
     node = Node(rules=ON)
     node.state.put("u1", PodResources({"a": SMALL}))
@@ -605,7 +601,6 @@ async def test_a_record_older_than_the_gate_gets_sizes() -> None:
     assert node.state.find("u1") == PodResources({"a": SMALL}, None, {"v": "1Mi"})
 
 
-@on_virtual_time
 async def test_without_the_gate_sizes_are_neither_recorded_nor_a_resize() -> None:
     node = Node()
     node.admit(sized("1Mi"))

@@ -28,7 +28,8 @@ from kubeletpy.resources.devices.model import AwaitedPlugins, RegistrationRefuse
 from kubeletpy.resources.placement.model import AllocationRefused, Hint
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.devices.plugins import SimPlugin, failed, hang
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 GPU = "vendor.example/gpu"
 ANY = Hint(None, True)
@@ -114,7 +115,6 @@ def provide(agent: DeviceManager, requests: Pod) -> Any:
     return agent.provide(requests, requests.containers[0], (), supplied)
 
 
-@on_virtual_time
 async def test_a_pod_gets_devices_that_are_on_the_disk(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2"))
@@ -130,7 +130,6 @@ async def test_a_pod_gets_devices_that_are_on_the_disk(node: Node) -> None:
         assert ids(agent, "two") == {"d0", "d1", "d2"}
 
 
-@on_virtual_time
 async def test_preferred_devices(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "x")))
@@ -143,7 +142,6 @@ async def test_preferred_devices(node: Node) -> None:
         assert not ids(agent, "two")
 
 
-@on_virtual_time
 async def test_pods_keep_the_devices_of_a_dead_plugin(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
@@ -162,7 +160,6 @@ async def test_pods_keep_the_devices_of_a_dead_plugin(node: Node) -> None:
         assert node.node_told >= 3
 
 
-@on_virtual_time
 async def test_a_dead_plugin_is_forgotten_after_five_minutes(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
@@ -175,7 +172,6 @@ async def test_a_dead_plugin_is_forgotten_after_five_minutes(node: Node) -> None
         assert agent.counts({GPU: "7"}).capacity == {}
 
 
-@on_virtual_time
 async def test_the_end_of_an_old_stream_does_not_end_the_new_plugin(node: Node) -> None:
     async with node.agent() as agent:
         old = await node.plugin(agent, "a", SimPlugin("d0"))
@@ -189,7 +185,6 @@ async def test_the_end_of_an_old_stream_does_not_end_the_new_plugin(node: Node) 
         assert agent.counts({}).allocatable == {GPU: 0}
 
 
-@on_virtual_time
 async def test_kubelet_sock_cannot_be_created(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +215,6 @@ async def test_kubelet_sock_cannot_be_created(
     assert caplog.text.count("device plugins can't register; trying again") == 1
 
 
-@on_virtual_time
 async def test_refused_registrations(node: Node) -> None:
     async with node.agent() as agent:
         node.plugins["dead"] = SimPlugin("d0")
@@ -237,7 +231,6 @@ async def test_refused_registrations(node: Node) -> None:
         assert agent.counts({}).capacity == {}
 
 
-@on_virtual_time
 async def test_a_plugin_that_never_lists_devices_is_shown_without_any(node: Node) -> None:
     async with node.agent() as agent:
         node.plugins["mute"] = SimPlugin()
@@ -251,7 +244,6 @@ async def test_a_plugin_that_never_lists_devices_is_shown_without_any(node: Node
         assert agent.counts({GPU: "0"}).capacity == {}
 
 
-@on_virtual_time
 async def test_a_hanging_plugin_blocks_no_other(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
@@ -281,7 +273,6 @@ async def test_a_hanging_plugin_blocks_no_other(node: Node) -> None:
         (pb.AllocateResponse, "no containers return in allocation response"),
     ],
 )
-@on_virtual_time
 async def test_devices_that_a_plugin_refuses_are_not_booked(
     node: Node, answer: Callable[[], Any], why: str
 ) -> None:
@@ -294,7 +285,6 @@ async def test_devices_that_a_plugin_refuses_are_not_booked(
         assert not agent.state.held_ids(GPU)
 
 
-@on_virtual_time
 async def test_a_checkpoint_that_cannot_be_written(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0"))
@@ -306,7 +296,6 @@ async def test_a_checkpoint_that_cannot_be_written(node: Node) -> None:
         assert not agent.state.bookings
 
 
-@on_virtual_time
 async def test_a_plugin_is_called_before_each_start(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
@@ -325,7 +314,6 @@ async def test_a_plugin_is_called_before_each_start(node: Node) -> None:
         assert len(plugin.allocated) == 1
 
 
-@on_virtual_time
 async def test_a_container_without_recorded_devices_gets_some(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", pre_start=True))
@@ -343,7 +331,6 @@ def with_init(uid: str, init: int, app: int) -> Pod:
     return Pod(cast(Any, {**made.object, "spec": spec}))
 
 
-@on_virtual_time
 async def test_devices_reserved_for_an_init_container_are_reused(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1", "d2", prefers=("d2", "d1")))
@@ -361,7 +348,6 @@ async def test_devices_reserved_for_an_init_container_are_reused(node: Node) -> 
         assert ids(agent, "three") == {"d0", "d1", "d2"}
 
 
-@on_virtual_time
 async def test_a_pod_removed_during_the_call_of_its_plugin(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
@@ -378,7 +364,6 @@ async def test_a_pod_removed_during_the_call_of_its_plugin(node: Node) -> None:
         assert not agent.state.held_ids(GPU)
 
 
-@on_virtual_time
 async def test_a_plugin_that_dies_during_its_call(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
@@ -391,7 +376,6 @@ async def test_a_plugin_that_dies_during_its_call(node: Node) -> None:
         assert not agent.state.held_ids(GPU)
 
 
-@on_virtual_time
 async def test_a_pod_that_runs_has_no_preferences(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0", "d1", nodes={"d0": 0, "d1": 1}))
@@ -402,7 +386,6 @@ async def test_a_pod_that_runs_has_no_preferences(node: Node) -> None:
         assert agent.hints(requests, requests.containers[0]) == {}
 
 
-@on_virtual_time
 async def test_health_reaches_the_pods(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0", "d1"))
@@ -420,7 +403,6 @@ async def test_health_reaches_the_pods(node: Node) -> None:
         assert node.notified == ["one"], "an id that vanishes is no news"
 
 
-@on_virtual_time
 async def test_a_plugin_that_floods(node: Node) -> None:
     async with node.agent() as agent:
         plugin = await node.plugin(agent, "a", SimPlugin("d0"))
@@ -431,7 +413,6 @@ async def test_a_plugin_that_floods(node: Node) -> None:
         assert node.node_told - before <= 12, "once a second at most"
 
 
-@on_virtual_time
 async def test_an_agent_continues_after_a_killed_one(node: Node) -> None:
     async with node.agent() as agent:
         await node.plugin(agent, "a", SimPlugin("d0", "d1"))
@@ -452,7 +433,6 @@ async def test_an_agent_continues_after_a_killed_one(node: Node) -> None:
         assert ids(agent, "two") == {"d1"}
 
 
-@on_virtual_time
 async def test_a_corrupt_checkpoint(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     empty: dict[str, Any] = {"PodDeviceEntries": None, "RegisteredDevices": {}}
     (node.directory / FILE).write_text(json.dumps({"Data": empty, "Checksum": 1}))
@@ -462,7 +442,6 @@ async def test_a_corrupt_checkpoint(node: Node, caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("seed", range(25))
-@on_virtual_time
 async def test_no_device_is_allocated_twice(node: Node, seed: int) -> None:
     """Pods start and end, plugins die, lie and hang, and the agent is killed at any instant."""
     rng = random.Random(seed)
@@ -516,7 +495,6 @@ async def test_no_device_is_allocated_twice(node: Node, seed: int) -> None:
                 assert result is None or isinstance(result, asyncio.CancelledError), result
 
 
-@on_virtual_time
 async def test_a_pod_waits_for_the_plugin_that_an_earlier_agent_had(node: Node) -> None:
     """After a reboot the plugin registers ten seconds after the agent."""
     loop = asyncio.get_running_loop()
@@ -548,7 +526,6 @@ async def test_a_pod_waits_for_the_plugin_that_an_earlier_agent_had(node: Node) 
         assert ids(agent, "new") == {"d0", "d1"} - before
 
 
-@on_virtual_time
 async def test_waiting_for_a_plugin_is_bounded(node: Node) -> None:
     loop = asyncio.get_running_loop()
     async with node.agent() as agent:

@@ -25,7 +25,8 @@ from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from tests.unit.resources.devices.plugins import SimPlugin, failed
 from tests.unit.resources.placement.machines import machine, pod_of, sized
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 GPU = "vendor.example/gpu"
 SHAPE = machine(sockets=2, nodes=1, cores=4)
@@ -108,7 +109,6 @@ def four() -> SimPlugin:
     return SimPlugin("a0", "b0", "c1", "d1", nodes={"a0": 0, "b0": 0, "c1": 1, "d1": 1})
 
 
-@on_virtual_time
 async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
     async with agent(tmp_path, four()) as of:
         await of.admit(pod_of(requesting(4, 1)))
@@ -124,7 +124,6 @@ async def test_cpus_are_where_the_devices_are(tmp_path: Path) -> None:
         assert of.has("uid-2") == (["a0", "b0"], [1, 2])
 
 
-@on_virtual_time
 async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path: Path) -> None:
     async with agent(tmp_path, four()) as of:
         await of.admit(pod_of(requesting(1, 2)))
@@ -143,7 +142,6 @@ async def test_resources_on_different_nodes_are_refused_with_both_sides(tmp_path
 
 
 @pytest.mark.parametrize("policy", [Policy.NONE, Policy.BEST_EFFORT])
-@on_virtual_time
 async def test_other_policies_allow_different_nodes(tmp_path: Path, policy: Policy) -> None:
     async with agent(tmp_path, four(), policy) as of:
         await of.admit(pod_of(requesting(4, 3)))
@@ -151,7 +149,6 @@ async def test_other_policies_allow_different_nodes(tmp_path: Path, policy: Poli
         assert (len(devices), len(cpus)) == (3, 4)
 
 
-@on_virtual_time
 async def test_a_pod_scope_holds_during_concurrent_admissions(tmp_path: Path) -> None:
     plugin = four()
     plugin.faults["Allocate"] = lambda: asyncio.sleep(5)
@@ -166,7 +163,6 @@ async def test_a_pod_scope_holds_during_concurrent_admissions(tmp_path: Path) ->
         assert of.has("uid-3") == (["c1", "d1"], [4, 5, 6])
 
 
-@on_virtual_time
 async def test_cpus_are_released_when_a_plugin_fails(tmp_path: Path) -> None:
     plugin = four()
     async with agent(tmp_path, plugin) as of:

@@ -17,7 +17,8 @@ from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.dra_driver.services import Given
 from tests.unit.resources.dra.node import DriverInProcess, Node, user
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 A, B = "a.example.com", "b.example.com"
 
@@ -38,7 +39,6 @@ async def a_node(root: Path, *names: str) -> Node:
     return node
 
 
-@on_virtual_time
 async def test_devices_of_a_pod_are_prepared_and_unprepared(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("one", ["uid-p"], A)
@@ -63,7 +63,6 @@ async def test_devices_of_a_pod_are_prepared_and_unprepared(tmp_path: Path) -> N
     assert not node.manager.holds("uid-p")
 
 
-@on_virtual_time
 async def test_a_container_gets_the_devices_of_its_request(tmp_path: Path) -> None:
     devices = [Given("big", ["r0"]), Given("small", ["r1"]), Given("all")]
     node = Node(tmp_path, DriverInProcess(A, allocation=lambda claim: devices))
@@ -77,7 +76,6 @@ async def test_a_container_gets_the_devices_of_its_request(tmp_path: Path) -> No
     assert await supplied(node, pod) == ()
 
 
-@on_virtual_time
 async def test_a_shared_claim_is_prepared_once_and_unprepared_by_the_last(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p", "uid-q"], A)
@@ -93,7 +91,6 @@ async def test_a_shared_claim_is_prepared_once_and_unprepared_by_the_last(tmp_pa
     assert node.calls() == [("prepare", ("c",)), ("unprepare", ("c",))]
 
 
-@on_virtual_time
 async def test_a_partly_failed_prepare_yields_each_device_once(tmp_path: Path) -> None:
     """behaviour.md, u: ka65. The driver that succeeded is called again, and answers the same."""
     node = await a_node(tmp_path, A, B)
@@ -108,7 +105,6 @@ async def test_a_partly_failed_prepare_yields_each_device_once(tmp_path: Path) -
     assert {driver: len(devices) for driver, devices in claim.drivers.items()} == {A: 1, B: 1}
 
 
-@on_virtual_time
 async def test_a_pod_that_was_never_prepared_unprepares_nothing(tmp_path: Path) -> None:
     """behaviour.md, u: ka66. Its claims may be in use by others."""
     node = await a_node(tmp_path)
@@ -120,7 +116,6 @@ async def test_a_pod_that_was_never_prepared_unprepares_nothing(tmp_path: Path) 
     assert on_disk(node) == {"c": {"uid-p"}}
 
 
-@on_virtual_time
 async def test_a_prepare_waits_for_an_unprepare_of_the_same_claim(tmp_path: Path) -> None:
     """behaviour.md, u: ka66. The devices that the second pod gets are prepared for it."""
     node = await a_node(tmp_path)
@@ -159,7 +154,6 @@ def skipped(node: Node) -> dict[str, float | None]:
     return {f"{call} {driver}": value for (call, driver), value in found.items() if value}
 
 
-@on_virtual_time
 async def test_a_driver_that_the_allocation_exempts_is_not_called(tmp_path: Path) -> None:
     """It need not be registered. Source: docs/reference/behaviour-resources.md, ru."""
     node = await a_node(tmp_path, A)
@@ -174,7 +168,6 @@ async def test_a_driver_that_the_allocation_exempts_is_not_called(tmp_path: Path
     assert skipped(node) == {f"prepare {B}": 1, f"unprepare {B}": 1}
 
 
-@on_virtual_time
 async def test_a_claim_without_calls_needs_no_driver(tmp_path: Path) -> None:
     node = Node(tmp_path)
     both = ["NodePrepareResources", "NodeUnprepareResources"]
@@ -187,7 +180,6 @@ async def test_a_claim_without_calls_needs_no_driver(tmp_path: Path) -> None:
     assert skipped(node) == {f"prepare {A}": 1, f"unprepare {A}": 1}
 
 
-@on_virtual_time
 async def test_only_unprepare_is_skipped(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A)
     node.api.allocate("c", ["uid-p"], A, skips={A: ["NodeUnprepareResources"]})
@@ -197,7 +189,6 @@ async def test_only_unprepare_is_skipped(tmp_path: Path) -> None:
     assert on_disk(node) == {}
 
 
-@on_virtual_time
 async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_released(
     tmp_path: Path,
 ) -> None:
@@ -214,7 +205,6 @@ async def test_without_the_gate_such_a_claim_is_refused_and_one_in_use_released(
     assert not node.manager.holds("uid-q")
 
 
-@on_virtual_time
 async def test_without_its_driver_nothing_is_recorded_and_the_driver_wakes_the_pod(
     tmp_path: Path,
 ) -> None:
@@ -239,7 +229,6 @@ async def test_without_its_driver_nothing_is_recorded_and_the_driver_wakes_the_p
         ("lies", "no name of a CDI device"),
     ],
 )
-@on_virtual_time
 async def test_a_failed_prepare_is_unprepared(tmp_path: Path, fault: str, why: str) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
@@ -286,7 +275,6 @@ async def test_a_failed_prepare_is_unprepared(tmp_path: Path, fault: str, why: s
     assert services.prepared == {}
 
 
-@on_virtual_time
 async def test_after_a_restart_containers_have_their_devices_and_a_sandbox_prepares_again(
     tmp_path: Path,
 ) -> None:
@@ -302,7 +290,6 @@ async def test_after_a_restart_containers_have_their_devices_and_a_sandbox_prepa
     assert await supplied(node, pod) == (f"{A}/claim=c-uid-d0",)
 
 
-@on_virtual_time
 async def test_an_older_claim_of_the_name_is_unprepared_first(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
@@ -314,7 +301,6 @@ async def test_an_older_claim_of_the_name_is_unprepared_first(tmp_path: Path) ->
     assert await node.problem(user("q", "c")) == ""
 
 
-@on_virtual_time
 async def test_a_claim_is_kept_until_all_its_drivers_unprepared_it(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
@@ -331,7 +317,6 @@ async def test_a_claim_is_kept_until_all_its_drivers_unprepared_it(tmp_path: Pat
     assert on_disk(node) == {}
 
 
-@on_virtual_time
 async def test_claims_of_removed_pods_are_unprepared(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)
@@ -351,7 +336,6 @@ async def test_claims_of_removed_pods_are_unprepared(tmp_path: Path) -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_which_claims_a_container_has(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
@@ -370,7 +354,6 @@ async def test_which_claims_a_container_has(tmp_path: Path) -> None:
     assert node.manager.container_claims(pod, container) == ()
 
 
-@on_virtual_time
 async def test_a_pod_newer_than_the_last_pod_list_keeps_its_claims(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     running = asyncio.create_task(node.manager.run())
@@ -386,7 +369,6 @@ async def test_a_pod_newer_than_the_last_pod_list_keeps_its_claims(tmp_path: Pat
     running.cancel()
 
 
-@on_virtual_time
 async def test_progress_and_devices_of_a_pod(tmp_path: Path) -> None:
     node = await a_node(tmp_path, A, B)
     node.api.allocate("c", ["uid-p"], A, B)
@@ -413,7 +395,6 @@ async def test_progress_and_devices_of_a_pod(tmp_path: Path) -> None:
     await ending
 
 
-@on_virtual_time
 async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"])
@@ -424,13 +405,11 @@ async def test_a_claim_without_devices_of_drivers(tmp_path: Path) -> None:
     assert on_disk(node) == {}
 
 
-@on_virtual_time
 async def test_a_claim_that_is_absent(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     assert "cannot be read" in await node.problem(user("p", "c"))
 
 
-@on_virtual_time
 async def test_metrics(tmp_path: Path) -> None:
     node = await a_node(tmp_path)
     node.api.allocate("c", ["uid-p"], A)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.health import HEALTHY, UNHEALTHY, UNKNOWN
 from kubeletpy.resources.dra.health_state import HealthState
 from tests.unit.resources.dra.node import DriverInProcess, _Calls
 from tests.unit.resources.dra.test_health import A, health_report, key
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Watched:
@@ -42,7 +46,6 @@ class Watched:
         await self.state.close()
 
 
-@on_virtual_time
 async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
@@ -59,7 +62,6 @@ async def test_a_device_becomes_unknown_when_its_driver_is_silent(tmp_path: Path
     await node.close()
 
 
-@on_virtual_time
 async def test_a_driver_that_returns_in_time_changes_nothing(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
@@ -75,7 +77,6 @@ async def test_a_driver_that_returns_in_time_changes_nothing(tmp_path: Path) -> 
     await node.close()
 
 
-@on_virtual_time
 async def test_a_driver_without_health_is_called_once(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     node.driver.tells_health = False
@@ -85,7 +86,6 @@ async def test_a_driver_without_health_is_called_once(tmp_path: Path) -> None:
     await node.close()
 
 
-@on_virtual_time
 async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
@@ -96,7 +96,6 @@ async def test_a_driver_that_talks_without_end_is_read_slowly(tmp_path: Path) ->
     await node.close()
 
 
-@on_virtual_time
 async def test_reports_outlive_the_agent(tmp_path: Path) -> None:
     node = Watched(tmp_path)
     await node.start()
@@ -110,7 +109,6 @@ async def test_reports_outlive_the_agent(tmp_path: Path) -> None:
     await again.close()
 
 
-@on_virtual_time
 async def test_a_failing_disk_is_ignored(tmp_path: Path) -> None:
     node = Watched(tmp_path / "nowhere")
     await node.start()

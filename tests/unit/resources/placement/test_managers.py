@@ -37,6 +37,8 @@ from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.placement.machines import machine, pod_of, sized, write_sysfs
 from tests.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
+
 POLICY = StaticCpus(machine(cores=4), parse_ids("0"), CpuOptions())
 
 
@@ -55,7 +57,6 @@ async def allocate(of: CpuManager, pod: Pod) -> None:
         await of.settle(pod)
 
 
-@on_virtual_time
 async def test_allocations_outlive_the_agent(tmp_path: Path) -> None:
     first = manager(tmp_path)
     await first.start()
@@ -73,7 +74,6 @@ async def test_allocations_outlive_the_agent(tmp_path: Path) -> None:
     assert on_disk(tmp_path)["defaultCpuSet"] == "0-3"
 
 
-@on_virtual_time
 async def test_an_allocation_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     of = manager(tmp_path / "root")
     await of.start()
@@ -95,7 +95,6 @@ async def test_an_allocation_that_cannot_be_written_is_refused(tmp_path: Path) -
         ('{"policyName":"static","defaultCpuSet":"0-3","checksum":7}', POLICY, "checksum is 7"),
     ],
 )
-@on_virtual_time
 async def test_states_the_agent_does_not_start_with(
     tmp_path: Path, text: str, policy: StaticCpus | None, why: str
 ) -> None:
@@ -131,7 +130,6 @@ def test_a_start_on_a_full_disk(
     run()
 
 
-@on_virtual_time
 async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
     of = manager(tmp_path)
     await of.start()
@@ -149,7 +147,6 @@ async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
     assert not (await limited.provide(pod, pod.containers[0], (), nothing)).placement.no_cfs_quota
 
 
-@on_virtual_time
 async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> None:
     of = manager(tmp_path, None)
     await of.start()
@@ -173,7 +170,6 @@ class Runtime:
             raise self.error
 
 
-@on_virtual_time
 async def test_running_containers_are_moved_once() -> None:
     runtime: Any = Runtime()
     cpus = {"a": parse_ids("0-3"), "b": parse_ids("")}
@@ -241,7 +237,6 @@ TWO = pod_of(sized("c"), sized("d"), initContainers=[sized("i")])
 LEFT, RIGHT = {"cpu": [Hint(1, True)]}, {"dev": [Hint(2, True)]}
 
 
-@on_virtual_time
 async def test_each_container_has_its_own_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, stated = topology_manager(cpu)
@@ -251,7 +246,6 @@ async def test_each_container_has_its_own_numa_nodes() -> None:
     assert stated[0] == Decision("container i goes to NUMA node 0", "cpu (cpu) could come from 0")
 
 
-@on_virtual_time
 async def test_the_containers_of_a_pod_share_numa_nodes() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, scope="pod")
@@ -259,7 +253,6 @@ async def test_the_containers_of_a_pod_share_numa_nodes() -> None:
     assert cpu.requested == [("", NOT_PREFERRED), *((name, Hint(1, True)) for name in "icd")]
 
 
-@on_virtual_time
 async def test_without_a_policy_no_provider_gives_hints() -> None:
     cpu = Provider("cpu", LEFT)
     of, _ = topology_manager(cpu, policy=Policy.NONE, scope="pod")
@@ -267,7 +260,6 @@ async def test_without_a_policy_no_provider_gives_hints() -> None:
     assert cpu.requested == [(name, NOT_PREFERRED) for name in "icd"]
 
 
-@on_virtual_time
 async def test_a_refusal_names_the_providers_that_disagree() -> None:
     cpu, devices = Provider("cpu", LEFT), Provider("devices", RIGHT)
     of, stated = topology_manager(devices, cpu)
@@ -316,7 +308,6 @@ def test_a_preview_of_a_refusal_names_the_providers_that_disagree() -> None:
     assert of.preview(TWO) == []
 
 
-@on_virtual_time
 async def test_an_exhausted_provider_refuses_the_pod() -> None:
     of, stated = topology_manager(Provider("memory", {}, "none left"), policy=Policy.BEST_EFFORT)
     with pytest.raises(AllocationRefused, match="none left") as refused:
@@ -325,7 +316,6 @@ async def test_an_exhausted_provider_refuses_the_pod() -> None:
     assert stated == [Decision("refused: no memory for container i", "none left")]
 
 
-@on_virtual_time
 async def test_only_providers_with_work_left_settle_later() -> None:
     devices, cpu = Provider("devices", {}, later="yes"), Provider("cpu", {})
     of, _ = topology_manager(devices, cpu, policy=Policy.NONE)
@@ -336,7 +326,6 @@ async def test_only_providers_with_work_left_settle_later() -> None:
     assert (devices.settled, cpu.settled) == (["uid-1"], []), "once for all containers"
 
 
-@on_virtual_time
 async def test_a_later_refusal_is_reported_too() -> None:
     of, stated = topology_manager(Provider("devices", {}, later="it is broken"), policy=Policy.NONE)
     settle = of.admit(TWO)
@@ -346,7 +335,6 @@ async def test_a_later_refusal_is_reported_too() -> None:
     assert stated == [Decision("refused: no devices for container i", "it is broken")]
 
 
-@on_virtual_time
 async def test_an_invalid_quantity_is_refused(tmp_path: Path) -> None:
     cpus = manager(tmp_path)
     of = TopologyManager([cpus], (), Policy.NONE, Metrics().placement)
@@ -354,7 +342,6 @@ async def test_an_invalid_quantity_is_refused(tmp_path: Path) -> None:
         of.admit(pod_of(sized("c", "much")))
 
 
-@on_virtual_time
 async def test_nothing_is_taken_back_before_all_pods_are_known() -> None:
     cpu = Provider("cpu", LEFT)
     users: list[Any] = [None, {"uid-1"}]

@@ -42,7 +42,8 @@ from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_memory import StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from tests.unit.resources.placement.machines import pod_of, sized
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 NOTHING, CONTAINERS, POOL = PodLevelPlacement
 TWO_SOCKETS = CpuTopology({i: Cpu(i, i % 6, i % 2, i % 2, i % 2) for i in range(12)})
@@ -345,7 +346,6 @@ class Node:
 MIXED = pod("3", own("a"), own("b"), sharing("s"), init=(own("i", "2"),))
 
 
-@on_virtual_time
 async def test_a_pod_is_placed_at_pod_level(tmp_path: Path) -> None:
     node = await Node(tmp_path).start()
     await node.admit(MIXED)
@@ -379,7 +379,6 @@ async def test_a_pod_is_placed_at_pod_level(tmp_path: Path) -> None:
     assert node.counted("kubelet_cpu_manager_exclusive_cpu_allocation_count") == {(): 3}
 
 
-@on_virtual_time
 async def test_a_restart_keeps_what_a_pod_has(tmp_path: Path) -> None:
     node = await Node(tmp_path).start()
     await node.admit(MIXED)
@@ -398,14 +397,12 @@ async def test_a_restart_keeps_what_a_pod_has(tmp_path: Path) -> None:
         assert not {"data", "entries", "podEntries"} & found.keys(), "as without the gate"
 
 
-@on_virtual_time
 async def test_without_the_gate_nothing_is_booked(tmp_path: Path) -> None:
     node = await Node(tmp_path, NOTHING).start()
     await node.admit(MIXED)
     assert (node.cpus.state, node.memory.state) == (cpus().initial(), memory().initial())
 
 
-@on_virtual_time
 async def test_in_container_scope_containers_get_theirs_from_the_node(tmp_path: Path) -> None:
     node = await Node(tmp_path, CONTAINERS).start()
     placed = pod("2", own("a"), own("b"), sharing("s"))
@@ -430,7 +427,6 @@ async def test_in_container_scope_containers_get_theirs_from_the_node(tmp_path: 
         (POOL, "Pod Scope pod with pod-level resources failed admission under pod-scope topology"),
     ],
 )
-@on_virtual_time
 async def test_a_pod_that_is_refused_has_its_own_text(
     tmp_path: Path, pod_level: PodLevelPlacement, text: str
 ) -> None:
@@ -444,7 +440,6 @@ async def test_a_pod_that_is_refused_has_its_own_text(
         await node.admit(pod_of(own("a", "9"), uid="other"))
 
 
-@on_virtual_time
 async def test_a_refused_pool_is_counted(tmp_path: Path) -> None:
     node = await Node(tmp_path).start()
     for manager, placed in (
@@ -459,7 +454,6 @@ async def test_a_refused_pool_is_counted(tmp_path: Path) -> None:
     }
 
 
-@on_virtual_time
 async def test_a_pool_that_cannot_be_written_is_released(tmp_path: Path) -> None:
     root = tmp_path / "root"
     node = await Node(root).start()

@@ -35,7 +35,8 @@ from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.static_memory import StaticMemory, shrunk
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.placement.machines import pod_of, sized
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 ALWAYS = {"restartPolicy": "Always"}
 
@@ -296,7 +297,6 @@ def test_names_of_huge_pages() -> None:
     ]
 
 
-@on_virtual_time
 async def test_bookings_outlive_the_agent(tmp_path: Path) -> None:
     metrics = Metrics().placement
     first = MemoryManager(TWO, tmp_path, metrics)
@@ -321,7 +321,6 @@ async def test_bookings_outlive_the_agent(tmp_path: Path) -> None:
         await MemoryManager(of_nodes(1), tmp_path, metrics).start()
 
 
-@on_virtual_time
 async def test_a_booking_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     of = MemoryManager(TWO, tmp_path / "root", Metrics().placement)
     await of.start()

@@ -40,7 +40,9 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.cli.adopt import DEPLOYED
 from kubeletpy.cli.deploy_files import deploy_files
-from tests.virtual_time import EPOCH, LoopClock, on_virtual_time
+from tests.virtual_time import EPOCH, LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 POD = PodSeen("ns/a", ready=True, deleting=False, containers={"app": ContainerSeen("c", 0, 1.0)})
 WATCH_S = 600.0
@@ -211,7 +213,6 @@ def test_plans() -> None:
     assert AdoptionStep.RESTART in plan_give_back(left)
 
 
-@on_virtual_time
 async def test_a_node_that_stays_healthy_is_kept(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     assert await machine.adopt() is WatchOutcome.CONFIRM
@@ -227,7 +228,6 @@ async def test_a_node_that_stays_healthy_is_kept(tmp_path: Path) -> None:
     assert any("give back (why asked" in each for each in text)
 
 
-@on_virtual_time
 async def test_an_unhealthy_node_is_returned_to_the_kubelet(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     restarted = replace(POD, containers={"app": ContainerSeen("d", 1, 2.0)})
@@ -244,7 +244,6 @@ async def test_an_unhealthy_node_is_returned_to_the_kubelet(tmp_path: Path) -> N
     assert machine.journal.entries()[-1]["why"] == "container app of pod ns/a was restarted"
 
 
-@on_virtual_time
 async def test_an_agent_that_exits_returns_the_node_within_seconds(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.host.exits = UnitProgram.AGENT
@@ -259,7 +258,6 @@ async def test_an_agent_that_exits_returns_the_node_within_seconds(tmp_path: Pat
 @pytest.mark.parametrize(
     "step", ["arm", f"write {TRIAL}", "reload", "restart", f"write {KEPT}", f"remove {TRIAL}"]
 )
-@on_virtual_time
 async def test_a_failed_step_leaves_the_node_unchanged(tmp_path: Path, step: str) -> None:
     machine = Machine(tmp_path)
     machine.host.fails[step] = f"{step}: no space left on device"
@@ -274,7 +272,6 @@ async def test_a_failed_step_leaves_the_node_unchanged(tmp_path: Path, step: str
     assert (host.running, host.files, host.timer) == (UnitProgram.KUBELET, {}, None)
 
 
-@on_virtual_time
 async def test_an_interruption_returns_the_node(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     task = asyncio.create_task(machine.adopt())
@@ -292,7 +289,6 @@ HALF_STEPS = range(1, 17)
 
 @pytest.mark.parametrize("kill_at", HALF_STEPS)
 @pytest.mark.parametrize("then", ["adopt", "give back", "power cut", "timer"])
-@on_virtual_time
 async def test_after_a_kill_at_any_moment_kubelet_or_agent_runs(
     tmp_path: Path, kill_at: int, then: str
 ) -> None:
@@ -320,7 +316,6 @@ async def test_after_a_kill_at_any_moment_kubelet_or_agent_runs(
 
 
 @pytest.mark.parametrize("kill_at", range(1, 9))
-@on_virtual_time
 async def test_returning_the_node_survives_a_kill_at_any_moment(
     tmp_path: Path, kill_at: int
 ) -> None:
