@@ -91,8 +91,7 @@ _PRIORITIES = d.list_of(
 )
 _MEMORY = d.list_of(
     d.struct_of(
-        MemoryReservation,
-        {"numaNode": (d.int32, 0), "limits": (d.map_of(d.quantity_text), ...)},
+        MemoryReservation, {"numaNode": (d.int32, 0), "limits": (d.map_of(d.quantity_text), ...)}
     )
 )
 

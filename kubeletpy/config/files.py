@@ -20,9 +20,7 @@ VERSION_RECORD = "kubernetes-version"
 
 
 def load_files(
-    flag_values: FlagValues,
-    check: Check | None = None,
-    version: KubernetesVersion | None = None,
+    flag_values: FlagValues, check: Check | None = None, version: KubernetesVersion | None = None
 ) -> LoadedConfig:
     """Settings from the files that ``--config`` and ``--config-dir`` name, and from all flags.
 

@@ -358,11 +358,7 @@ def load(
         load, file_text, dropins, flag_values, file_name=file_name, base_dir=base_dir, check=check
     )
     return LoadedConfig(
-        settings,
-        flag_values.node,
-        stated,
-        lambda version: again(version=version),
-        notices,
+        settings, flag_values.node, stated, lambda version: again(version=version), notices
     )
 
 
@@ -393,12 +389,7 @@ def load_document(
     if problems:
         raise ConfigError(problems)
     return load(
-        json.dumps(plain),
-        (),
-        flag_values,
-        file_name=file_name,
-        version=version,
-        strict=strict,
+        json.dumps(plain), (), flag_values, file_name=file_name, version=version, strict=strict
     )
 
 

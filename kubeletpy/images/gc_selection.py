@@ -126,9 +126,7 @@ def may_free_space(image: ImageRecord, policy: ImageGCPolicy, now: float) -> boo
 
 
 def used_image_ids(
-    containers: Iterable[cri.Container],
-    images: Iterable[cri.Image],
-    named: Iterable[str] = (),
+    containers: Iterable[cri.Container], images: Iterable[cri.Image], named: Iterable[str] = ()
 ) -> frozenset[str]:
     """Ids of the images in use, referenced by id, digest or tag: runtimes differ.
 

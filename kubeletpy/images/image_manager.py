@@ -22,11 +22,7 @@ from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images import policy as images_policy
 from kubeletpy.images.credentials import Credential, distinct
-from kubeletpy.images.pod_credentials import (
-    CredentialProviders,
-    NodeCredentials,
-    PodCredentials,
-)
+from kubeletpy.images.pod_credentials import CredentialProviders, NodeCredentials, PodCredentials
 from kubeletpy.images.records.ledger import (
     UNCERTAIN,
     IntentNotRecorded,
@@ -379,8 +375,7 @@ class ImageManager(Component):
             answer = await self.service.image_status(spec)
         except CRIError as error:
             logger.warning(
-                "image was pulled but not found",
-                extra={"image": spec.image, "error": str(error)},
+                "image was pulled but not found", extra={"image": spec.image, "error": str(error)}
             )
             return LocalImage(ref), ref, 0
         found = local_image(answer)

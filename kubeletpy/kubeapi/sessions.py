@@ -273,11 +273,7 @@ class Sessions(Component):
     def apart(self) -> Sessions:
         """Another one to the same server, with the same credentials and its own connections."""
         return Sessions(
-            self.connection,
-            self.reconnect,
-            self.observer,
-            self.tracer,
-            open_transport=self._open,
+            self.connection, self.reconnect, self.observer, self.tracer, open_transport=self._open
         )
 
     @asynccontextmanager

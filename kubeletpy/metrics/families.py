@@ -133,12 +133,7 @@ class Families(Component):
         return summed
 
     def histogram(
-        self,
-        name: str,
-        help: str,
-        *labels: str,
-        buckets: Sequence[float],
-        **terms: Unpack[Terms],
+        self, name: str, help: str, *labels: str, buckets: Sequence[float], **terms: Unpack[Terms]
     ) -> Histogram:
         """A histogram with the given upper bounds."""
         name, text, registry = self._declared(name, help, terms)

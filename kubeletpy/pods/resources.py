@@ -437,11 +437,7 @@ def _with_requests(pod: Pod, *, actual: bool) -> Pod:
 
 
 def _overlaid(
-    resources: Mapping[str, Any],
-    status: Mapping[str, Any],
-    *,
-    actual: bool,
-    names: Any = COMPUTE,
+    resources: Mapping[str, Any], status: Mapping[str, Any], *, actual: bool, names: Any = COMPUTE
 ) -> Mapping[str, Any]:
     """Resources with the compute requests of a status instead; the same object if they are the
     same, or the status has none."""
@@ -589,12 +585,7 @@ def memory_protection(qos: MemoryQoS | None, quality: QoSClass, request: int) ->
 
 
 def container_files(
-    qos: MemoryQoS | None,
-    quality: QoSClass,
-    request: int,
-    limit: int,
-    *,
-    pod_limit: int = 0,
+    qos: MemoryQoS | None, quality: QoSClass, request: int, limit: int, *, pod_limit: int = 0
 ) -> Mapping[str, str]:
     """Files of a container's cgroup and their contents, on cgroup v2.
 

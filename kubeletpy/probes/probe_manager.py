@@ -208,11 +208,7 @@ class KubeProbeManager(Component):
             probe.pod = pod
             probe.pod_ip = status.get("podIP") or (LOOPBACK if pod.host_network else "")
             seen = schedule.container_state(
-                pod,
-                probe.container,
-                status,
-                now=wall,
-                agent_started_at=self.agent_started_at(),
+                pod, probe.container, status, now=wall, agent_started_at=self.agent_started_at()
             )
             self._set(
                 probe,

@@ -369,9 +369,7 @@ class RemoteServices(RuntimeService, ImageService):
     stop_container = unary(RuntimeService.stop_container, target="container_id", own="timeout")
     remove_container = unary(RuntimeService.remove_container, target="container_id")
     container_status = unary(
-        RuntimeService.container_status,
-        target="container_id",
-        check=verify.wrong_container_status,
+        RuntimeService.container_status, target="container_id", check=verify.wrong_container_status
     )
     update_container_resources = unary(
         RuntimeService.update_container_resources, target="container_id"
@@ -440,10 +438,7 @@ class RemoteServices(RuntimeService, ImageService):
             self._sandbox_metrics.sandbox_done(runtime_handler, loop.time() - start, failed)
 
     async def create_container(
-        self,
-        pod_sandbox_id: str,
-        config: cri.ContainerConfig,
-        sandbox_config: cri.PodSandboxConfig,
+        self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
     ) -> str:
         answer = await self._calls.unary(
             "CreateContainer",

@@ -60,10 +60,7 @@ class RuntimeService(Protocol):
         raise missing("StreamPodSandboxes")
 
     async def create_container(
-        self,
-        pod_sandbox_id: str,
-        config: cri.ContainerConfig,
-        sandbox_config: cri.PodSandboxConfig,
+        self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
     ) -> str:
         """Create a container in a sandbox, without starting it; its id."""
         raise missing("CreateContainer")

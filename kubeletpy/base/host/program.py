@@ -60,11 +60,7 @@ class RunProgram(Protocol):
 
 
 async def run_program(
-    program: Program,
-    request: bytes,
-    *,
-    hidden: Sequence[str] = (),
-    timeout: float | None = None,
+    program: Program, request: bytes, *, hidden: Sequence[str] = (), timeout: float | None = None
 ) -> bytes:
     """Run a program and return what it wrote to stdout.
 

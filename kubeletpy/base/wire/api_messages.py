@@ -112,9 +112,7 @@ class ApiMessages:
     """The messages of a table; ``group/Kind`` names one."""
 
     def __init__(
-        self,
-        table: Table,
-        others: Mapping[str, tuple[MessageField, ...]] | None = None,
+        self, table: Table, others: Mapping[str, tuple[MessageField, ...]] | None = None
     ) -> None:
         """``others``: messages besides those of the table, by name."""
         self.fields = {

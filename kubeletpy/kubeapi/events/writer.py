@@ -216,8 +216,7 @@ class KeptEvents(Component):
             now = self.clock.now()
             path = involved.get("fieldPath", "")
             self._add_event(
-                uid,
-                KeptEvent(now, event_type, str(reason), message[:MAX_MESSAGE], path, 1, now),
+                uid, KeptEvent(now, event_type, str(reason), message[:MAX_MESSAGE], path, 1, now)
             )
         self.to.event(involved, event_type, reason, message, annotations=annotations)
 

@@ -82,10 +82,7 @@ class HttpRequest(Struct, frozen=True):
 
 
 def request_for(
-    action: api.HTTPGetAction,
-    ports: Iterable[api.ContainerPort],
-    pod_ip: str,
-    agent: str,
+    action: api.HTTPGetAction, ports: Iterable[api.ContainerPort], pod_ip: str, agent: str
 ) -> HttpRequest:
     """The request of an action; ``agent`` is the User-Agent unless the action has one.
 

@@ -141,10 +141,7 @@ def test_problems_of_a_provider(change: dict[str, Any], problem: str) -> None:
         ({"cacheType": "Pod"}, '.cacheType is "Pod": must be one of ServiceAccount, Token'),
         ({"requireServiceAccount": None}, ".requireServiceAccount: is required"),
         (
-            {
-                "requireServiceAccount": False,
-                "requiredServiceAccountAnnotationKeys": ["a"],
-            },
+            {"requireServiceAccount": False, "requiredServiceAccountAnnotationKeys": ["a"]},
             '.requiredServiceAccountAnnotationKeys is ["a"]: needs requireServiceAccount: true',
         ),
         (

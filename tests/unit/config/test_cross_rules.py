@@ -95,26 +95,11 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": "/k"}, []),
     ({"systemCgroups": "/system"}, ['systemCgroups is "/system": needs cgroupRoot']),
     ({"systemCgroups": "/system", "cgroupRoot": "/"}, []),
-    (
-        {"systemCgroups": "/", "cgroupRoot": "/"},
-        [f'systemCgroups is "/": {PATH}'],
-    ),
-    (
-        {"kubeletCgroups": "//"},
-        [f'kubeletCgroups is "//": {PATH}'],
-    ),
-    (
-        {"kubeletCgroups": "/a/./b"},
-        [f'kubeletCgroups is "/a/./b": {PATH}'],
-    ),
-    (
-        {"kubeletCgroups": "/a/../b"},
-        [f'kubeletCgroups is "/a/../b": {PATH}'],
-    ),
-    (
-        {"kubeletCgroups": "/a\0"},
-        [f'kubeletCgroups is "/a\\u0000": {PATH}'],
-    ),
+    ({"systemCgroups": "/", "cgroupRoot": "/"}, [f'systemCgroups is "/": {PATH}']),
+    ({"kubeletCgroups": "//"}, [f'kubeletCgroups is "//": {PATH}']),
+    ({"kubeletCgroups": "/a/./b"}, [f'kubeletCgroups is "/a/./b": {PATH}']),
+    ({"kubeletCgroups": "/a/../b"}, [f'kubeletCgroups is "/a/../b": {PATH}']),
+    ({"kubeletCgroups": "/a\0"}, [f'kubeletCgroups is "/a\\u0000": {PATH}']),
     ({"kubeletCgroups": "/kube.slice"}, []),
     ({"kubeletCgroups": ""}, []),
     ({"reservedSystemCPUs": "0-1"}, []),
@@ -247,10 +232,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"featureGates": OFF, "shutdownGracePeriodCriticalPods": "1s"},
-        [
-            'shutdownGracePeriodCriticalPods is "1s": must not be more than '
-            "shutdownGracePeriod (0s)",
-        ],
+        ['shutdownGracePeriodCriticalPods is "1s": must not be more than shutdownGracePeriod (0s)'],
     ),
     (
         {"featureGates": OFF, **PRIORITY},

@@ -57,12 +57,7 @@ def test_other_errors_of_the_scanner_are_not_reported_as_depth(loader: object) -
 
 def test_a_zero_is_set_only_where_it_has_a_meaning() -> None:
     """It is set where absence means null, and where zero is the default: its type is checked."""
-    zeros = {
-        "port": 0,
-        "syncFrequency": "0s",
-        "hairpinMode": "",
-        "maxPods": "0",
-    }
+    zeros = {"port": 0, "syncFrequency": "0s", "hairpinMode": "", "maxPods": "0"}
     kept = {
         "healthzPort": 0,
         "readOnlyPort": "0",

@@ -113,10 +113,7 @@ def test_without_a_directory_a_path_stays_relative() -> None:
             ["--kubeconfig=/k", "--eviction-hard=pid.available<5%"],
             {"evictionHard": {"pid.available": "5%"}},
         ),
-        (
-            ["--authorization-mode=Webhook", "--authentication-token-webhook"],
-            {"evictionHard": {}},
-        ),
+        (["--authorization-mode=Webhook", "--authentication-token-webhook"], {"evictionHard": {}}),
     ],
 )
 def test_no_file(flags: list[str], difference: dict[str, Any]) -> None:
@@ -318,15 +315,7 @@ def test_problems_as_text() -> None:
     assert str(Problem("f", "", "is required")) == "f: is required"
     assert show("f", "x" * 98) == f'"{"x" * 98}"'
     assert show("f", "x" * 99) == f'"{"x" * 98}…'
-    assert (
-        show(
-            "f",
-            {
-                1,
-            },
-        )
-        == "{1}"
-    )
+    assert show("f", {1}) == "{1}"
 
 
 HOST = {"cgroup_version": 1, "swap_on": True, "online_cpus": frozenset({0, 2})}

@@ -292,9 +292,7 @@ async def test_without_credentials_a_request_fails_with_the_reason(tmp_path: Pat
     await api.close()
 
 
-async def test_a_certificate_of_our_own_replaces_the_files_credentials(
-    certificates: Path,
-) -> None:
+async def test_a_certificate_of_our_own_replaces_the_files_credentials(certificates: Path) -> None:
     path = kubeconfig(certificates, "{token: abc}", "https://127.0.0.1:1")
     pair = KeyPair.named(certificates, "node")
     connection = await connect_kubeconfig(path, pair)

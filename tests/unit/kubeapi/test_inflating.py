@@ -116,9 +116,7 @@ async def test_other_encodings_are_refused(encoding: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [gzip.compress(bytes(64 * MIB)), member(b"\n") * 30_000],
-    ids=["bomb", "tiny members"],
+    "body", [gzip.compress(bytes(64 * MIB)), member(b"\n") * 30_000], ids=["bomb", "tiny members"]
 )
 async def test_the_loop_runs_between_pieces(body: bytes) -> None:
     """A megabyte that inflates to much more, or to 30,000 members, takes many turns of the loop."""

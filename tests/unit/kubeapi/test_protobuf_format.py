@@ -28,13 +28,7 @@ OBJECTS = ApiObjects(load_table())
 FORMAT = ProtobufFormat(OBJECTS)
 WATCH = f"{MEDIA_TYPE};stream=watch"
 METADATA = field(1, field(1, "p"))
-POD = {
-    "kind": "Pod",
-    "apiVersion": "v1",
-    "metadata": {"name": "p"},
-    "spec": {},
-    "status": {},
-}
+POD = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": {}, "status": {}}
 STATUS = field(2, "Failure") + field(3, "too old") + field(4, "Expired") + field(6, 410)
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",

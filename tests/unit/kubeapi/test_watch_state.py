@@ -219,12 +219,7 @@ BROKEN = Unavailable("watch of services: the answer is no gzip")
 FAILING_WATCHES_ACCEPTED = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
 WHOLE = WatchEvent(
     "BOOKMARK",
-    {
-        "metadata": {
-            "resourceVersion": "7",
-            "annotations": {"k8s.io/initial-events-end": "true"},
-        }
-    },
+    {"metadata": {"resourceVersion": "7", "annotations": {"k8s.io/initial-events-end": "true"}}},
 )
 
 

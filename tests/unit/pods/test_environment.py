@@ -33,10 +33,9 @@ class Objects:
     """Config maps, secrets and files that exist."""
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
-        return {
-            "settings": {"COLOR": "blue", "SIZE": "L"},
-            "large": {"KEY": "x" * 1_000_000},
-        }.get(name)
+        return {"settings": {"COLOR": "blue", "SIZE": "L"}, "large": {"KEY": "x" * 1_000_000}}.get(
+            name
+        )
 
     def secret(self, name: str) -> Mapping[str, str] | None:
         return {"token": {"TOKEN": "hunter2", "COLOR": "secret-blue"}}.get(name)
@@ -292,12 +291,7 @@ POD = make_pod(
 FACTS = NodeFacts(
     pod_ips=("10.0.0.2", "fd00::2"),
     host_ips=("192.0.2.1", "2001:db8::1"),
-    allocatable={
-        "cpu": "4",
-        "memory": "8Gi",
-        "ephemeral-storage": "10Gi",
-        "hugepages-2Mi": "8Mi",
-    },
+    allocatable={"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10Gi", "hugepages-2Mi": "8Mi"},
 )
 
 

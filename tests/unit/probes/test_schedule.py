@@ -86,12 +86,7 @@ def test_a_new_container_starts_afresh_also_from_hold_and_end(kind: ProbeKind) -
 
 @pytest.mark.parametrize(
     ("kind", "started", "result"),
-    [
-        (STARTUP, False, None),
-        (STARTUP, True, OK),
-        (READINESS, True, None),
-        (LIVENESS, True, None),
-    ],
+    [(STARTUP, False, None), (STARTUP, True, OK), (READINESS, True, None), (LIVENESS, True, None)],
 )
 def test_a_container_older_than_the_agent_keeps_what_the_api_shows(
     kind: ProbeKind, started: bool, result: ProbeOutcome | None
@@ -408,11 +403,7 @@ def test_waiting_for_a_restart_and_restart_all() -> None:
 
 def test_nothing_known_yet() -> None:
     pod = make_pod()
-    statuses: list[Any] = [
-        {},
-        {"phase": "Pending"},
-        {"phase": "Pending", "containerStatuses": []},
-    ]
+    statuses: list[Any] = [{}, {"phase": "Pending"}, {"phase": "Pending", "containerStatuses": []}]
     for status in statuses:
         found = container_state(pod, pod.containers[0], status, now=NOW, agent_started_at=AGENT)
         assert found == ProbedContainer(status.get("phase", ""))

@@ -362,7 +362,7 @@ async def test_a_command_that_prints_too_much_is_an_error(serve: Serve, dial: Di
     """Ten probes of 16 MiB each held the event loop for a second."""
     printed = b"x" * (MAX_OUTPUT - 100)
     server = await serve(
-        ExecSync=lambda request, _: cri.ExecSyncResponse(stdout=printed * len(request.cmd)),
+        ExecSync=lambda request, _: cri.ExecSyncResponse(stdout=printed * len(request.cmd))
     )
     runtime = dial(server.endpoint)
     assert len((await runtime.exec_sync("c1", ["once"], 0)).stdout) == len(printed)

@@ -433,8 +433,7 @@ async def test_driver(
 
 
 @pytest.mark.parametrize(
-    ("version", "until"),
-    list(zip(SUPPORTED, ("1.36.0", "1.37.0", "1.38.0"), strict=True)),
+    ("version", "until"), list(zip(SUPPORTED, ("1.36.0", "1.37.0", "1.38.0"), strict=True))
 )
 @pytest.mark.parametrize(
     ("answer", "losing"),

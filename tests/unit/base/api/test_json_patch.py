@@ -377,11 +377,7 @@ def test_an_image_change_by_client_side_apply() -> None:
             MalformedPatch,
             "invalid patch format of $setElementOrder/finalizers",
         ),
-        (
-            {"metadata": {"$retainKeys": [1]}},
-            MalformedPatch,
-            "invalid patch format of $retainKeys",
-        ),
+        ({"metadata": {"$retainKeys": [1]}}, MalformedPatch, "invalid patch format of $retainKeys"),
         (
             {"metadata": {"$deleteFromPrimitiveList/finalizers": {}}},
             MalformedPatch,

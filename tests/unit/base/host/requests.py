@@ -53,9 +53,7 @@ HIDDEN = {
 
 
 def request(
-    subject: x509.Name = NODE,
-    key: Key | None = None,
-    alternatives: Sequence[x509.GeneralName] = (),
+    subject: x509.Name = NODE, key: Key | None = None, alternatives: Sequence[x509.GeneralName] = ()
 ) -> bytes:
     """A request (PEM) for the given content."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)

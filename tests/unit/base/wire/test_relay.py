@@ -144,9 +144,7 @@ async def test_a_client_that_vanishes_is_felt_by_the_runtime() -> None:
         await chain.until_no_connection()
 
 
-async def test_a_runtime_may_answer_a_client_that_has_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_runtime_may_answer_a_client_that_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A runtime whose client disconnects too soon may never process the exit of its container."""
     monkeypatch.setattr(relay, "LINGER_S", 0.5)
     loop, took = asyncio.get_running_loop(), asyncio.Future[float]()

@@ -115,10 +115,7 @@ BROKEN = {
     "long close": (frame(CLOSE, b"\x03\xe8" + b"x" * 124), PROTOCOL),
     "continuation of nothing": (frame(FRAGMENT, b"x"), PROTOCOL),
     "unfinished continuation of nothing": (frame(FRAGMENT, b"x", last=False), PROTOCOL),
-    "a message within a message": (
-        frame(BINARY, b"x", last=False) + frame(BINARY, b"y"),
-        PROTOCOL,
-    ),
+    "a message within a message": (frame(BINARY, b"x", last=False) + frame(BINARY, b"y"), PROTOCOL),
     "a message within an empty one": (frame(TEXT, last=False) + frame(BINARY, b"y"), PROTOCOL),
     "a message that begins twice": (frame(BINARY, last=False) * 2, PROTOCOL),
     "a short length in two bytes": (frame(BINARY, b"x" * 125, width=2), PROTOCOL),

@@ -14,12 +14,7 @@ import pytest
 
 from kubeletpy.images.credentials import Credential, SecretSource
 from kubeletpy.images.records.ledger import IntentNotRecorded, PullRecords
-from kubeletpy.images.records.model import (
-    PulledRecord,
-    Verification,
-    VerificationPolicy,
-    file_name,
-)
+from kubeletpy.images.records.model import PulledRecord, Verification, VerificationPolicy, file_name
 from kubeletpy.images.records.store import RecordFiles, RecordStore
 from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.metrics.resources import PullRecordMetrics

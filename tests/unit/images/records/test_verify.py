@@ -96,11 +96,7 @@ FOUND, MUST = MustPullResult.RECORD_FOUND, MustPullResult.MUST_AUTHENTICATE
         ([shows(TWO)], FOUND, Grants(secrets={TWO: HASH})),
         ([shows(TWO, "other")], MUST, NOBODY),
         ([shows(TWO, "other"), shows(ONE)], FOUND, NOBODY),
-        (
-            [shows(ONE, "rotated")],
-            FOUND,
-            Grants(secrets={ONE: shows(ONE, "rotated").fingerprint}),
-        ),
+        ([shows(ONE, "rotated")], FOUND, Grants(secrets={ONE: shows(ONE, "rotated").fingerprint})),
         ([shows(SecretSource("uid-9", "ns", "one"), "other")], MUST, NOBODY),
         ([shows(ROBOT, "anything")], FOUND, NOBODY),
         ([shows(TWO, "other"), shows(ROBOT, "anything")], FOUND, NOBODY),

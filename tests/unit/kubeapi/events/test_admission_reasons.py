@@ -19,10 +19,7 @@ REFUSALS = {"Rejection": 0, "predicate": 0, "AllocationRefused": 1}
 
 @pytest.mark.parametrize(
     ("reason", "label"),
-    [
-        (AdmissionReason.OUT_OF_PODS, "OutOfpods"),
-        (AdmissionReason.TAINT_TOLERATION, "Other"),
-    ],
+    [(AdmissionReason.OUT_OF_PODS, "OutOfpods"), (AdmissionReason.TAINT_TOLERATION, "Other")],
 )
 def test_the_label_of_a_reason(reason: AdmissionReason, label: str) -> None:
     assert metric_label(reason) == label

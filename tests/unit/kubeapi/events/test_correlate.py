@@ -56,11 +56,7 @@ def test_the_same_event_is_counted_for_ten_minutes() -> None:
     assert isinstance(first, Create)
     assert isinstance(second, Count)
     assert isinstance(third, Count)
-    assert third.patch == {
-        "count": 3,
-        "lastTimestamp": "2023-11-14T22:33:19Z",
-        "message": "same",
-    }
+    assert third.patch == {"count": 3, "lastTimestamp": "2023-11-14T22:33:19Z", "message": "same"}
     assert third.obj["metadata"] == first.obj["metadata"]
     assert third.obj["firstTimestamp"] == first.obj["firstTimestamp"]
     assert isinstance(late, Create)
