@@ -12,14 +12,12 @@ one returns its argument.
 
 from __future__ import annotations
 
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence, Set
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from msgspec import NODEFAULT, structs
+from msgspec import NODEFAULT, ValidationError, convert, structs
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import MalformedPod, Pod
@@ -229,6 +227,8 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, Any, bool], ...]:
 def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
     """Return the value of a type from its JSON; the opposite of :func:`encode`.
 
+    Fields that this version does not have are left out.
+
     Args:
         kind: the type, as an annotation gives it.
         value: JSON.
@@ -237,69 +237,29 @@ def decode(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
     Raises:
         BadRecording: the JSON does not describe a value of this type.
     """
-    origin = typing.get_origin(kind)
-    if origin in (typing.Union, types.UnionType):
-        (member,) = [each for each in typing.get_args(kind) if each is not type(None)]
-        return None if value is None else decode(member, value, shared)
-    if origin is Callable:
-        return _unchanged
-    if origin is not None:
-        return _decode_many(origin, typing.get_args(kind), value, shared)
-    if kind in SHARED:
-        return _referred(kind, value, shared)
-    if not isinstance(kind, type):
-        return value  # Any
-    if issubclass(kind, Enum):
-        try:
-            return kind(value)
-        except (ValueError, TypeError) as error:
-            raise BadRecording(str(error)) from error
-    if issubclass(kind, Struct):
-        return decode_fields(kind, value, shared)
-    return _decode_plain(kind, value)
-
-
-def _decode_plain(kind: type, value: Any) -> Any:
-    """Return a value of a type that JSON has. The API's objects have no type at run time."""
-    if kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise _wrong_type(kind, value)
-    elif kind in (str, int, bool, dict, list) and type(value) is not kind:
-        raise _wrong_type(kind, value)
-    return value
-
-
-def _decode_many(origin: Any, arguments: Any, value: Any, shared: Mapping[int, object]) -> Any:
-    if origin in (dict, Mapping):
-        _require(value, dict)
-        return {key: decode(arguments[1], each, shared) for key, each in value.items()}
-    _require(value, list)
-    found = [decode(arguments[0], each, shared) for each in value]
     try:
-        return origin(found) if origin in (tuple, frozenset, set) else found
-    except TypeError as error:
-        raise BadRecording(str(error)) from error
+        return convert(_resolved(value, shared), kind, dec_hook=_decode_other)
+    except ValidationError as error:
+        raise BadRecording(f"{getattr(kind, '__name__', kind)}: {error}") from error
 
 
-def decode_fields(kind: Any, value: Any, shared: Mapping[int, object]) -> Any:
-    """Return a Struct from its JSON. Fields that this version does not have are left out.
-
-    Raises:
-        BadRecording: a field is missing or has the wrong type.
-    """
-    _require(value, dict)
-    hints = _hints(kind)
-    known = {name: each for name, each in value.items() if name in hints}
-    try:
-        return kind(**{name: decode(hints[name], each, shared) for name, each in known.items()})
-    except TypeError as error:
-        raise BadRecording(f"{kind.__name__}: {error}") from error
+def _resolved(value: Any, shared: Mapping[int, object]) -> Any:
+    """Return JSON with the objects that it refers to by number."""
+    if isinstance(value, dict):
+        number = value.get(REFERENCE)
+        if type(number) is int and number in shared:
+            return shared[number]
+        return {key: _resolved(each, shared) for key, each in value.items()}
+    return [_resolved(each, shared) for each in value] if isinstance(value, list) else value
 
 
-@lru_cache(maxsize=200)
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind)
-    return {name: hints[name] for name in kind.__struct_fields__}
+def _decode_other(kind: type, value: Any) -> Any:
+    """Return a value of a type that msgspec does not decode: a pod, or a function."""
+    if kind is Pod:
+        if isinstance(value, Pod):
+            return value
+        raise ValueError("a Pod is referred to that the recording does not have")
+    return lambda argument: argument
 
 
 def decode_shared(name: str, value: Any) -> Pod | PodRuntimeStatus:
@@ -314,38 +274,6 @@ def decode_shared(name: str, value: Any) -> Pod | PodRuntimeStatus:
         except (MalformedPod, AttributeError, TypeError) as error:
             raise BadRecording(f"a pod of the recording: {error}") from error
     if name == PodRuntimeStatus.__name__:
-        status: PodRuntimeStatus = decode_fields(PodRuntimeStatus, value, {})
+        status: PodRuntimeStatus = decode(PodRuntimeStatus, value, {})
         return status
     raise BadRecording(f"{name} is not known to this version")
-
-
-def _referred(kind: type, value: Any, shared: Mapping[int, object]) -> object:
-    number = value.get(REFERENCE) if isinstance(value, dict) else None
-    found = shared.get(number) if isinstance(number, int) else None
-    if not isinstance(found, kind):
-        raise BadRecording(f"a {kind.__name__} is referred to that the recording does not have")
-    return found
-
-
-_KINDS = {
-    str: "a text",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    dict: "an object",
-    list: "a list",
-}
-
-
-def _require(value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise _wrong_type(kind, value)
-
-
-def _wrong_type(kind: type, value: Any) -> BadRecording:
-    found = type(value).__name__
-    return BadRecording(f"{_KINDS[kind]} is expected where the recording has {found}")
-
-
-def _unchanged(value: Any) -> Any:
-    return value

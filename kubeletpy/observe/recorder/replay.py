@@ -20,7 +20,7 @@ from kubeletpy.observe.recorder.model import (
     BadRecording,
     LineKind,
     MachineState,
-    decode_fields,
+    decode,
     decode_shared,
     effects_output,
     plan_output,
@@ -182,11 +182,11 @@ class _Player:
         recorded = line.get("in")
         try:
             if kind is LineKind.PLAN:
-                return _json(plan_output(_plan(decode_fields(PlanInputs, recorded, self._shared))))
+                return _json(plan_output(_plan(decode(PlanInputs, recorded, self._shared))))
             if kind is LineKind.STATUS:
-                inputs = decode_fields(StatusInputs, recorded, self._shared)
+                inputs = decode(StatusInputs, recorded, self._shared)
                 return _json(generate_api_pod_status(inputs))
-            event = decode_fields(_event(line), recorded, self._shared)
+            event = decode(_event(line), recorded, self._shared)
             return _json(effects_output(self._machine_from_head().handle(event)))
         except BadRecording:
             raise
@@ -198,7 +198,7 @@ class _Player:
         if self._machine is None:
             if self._head is None:
                 raise BadRecording("the recording has no head")
-            state = decode_fields(MachineState, self._head.get("machine"), self._shared)
+            state = decode(MachineState, self._head.get("machine"), self._shared)
             self._machine = restored_machine(state)
         return self._machine
 

@@ -15,7 +15,6 @@ from kubeletpy.observe.recorder.model import (
     Changes,
     LineKind,
     decode,
-    decode_fields,
     decode_shared,
     encode,
     encode_fields,
@@ -136,7 +135,7 @@ class Shared:
 def test_it_comes_back(value: Any) -> None:
     shared = Shared()
     text = json.dumps(encode_fields(value, shared.refer))
-    assert decode_fields(type(value), json.loads(text), shared.values) == value
+    assert decode(type(value), json.loads(text), shared.values) == value
 
 
 def test_shared_objects_survive_a_round_trip() -> None:
@@ -169,26 +168,26 @@ def test_a_function_is_recorded_as_a_marker_only() -> None:
 
 
 def test_a_field_of_a_newer_version_is_left_out() -> None:
-    assert decode_fields(Decision, {"what": "a", "why": "b", "new": 1}, {}) == Decision("a", "b")
+    assert decode(Decision, {"what": "a", "why": "b", "new": 1}, {}) == Decision("a", "b")
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "parts"),
     [
         (Decision, {"what": "a"}, "Decision: .*[Mm]issing.*why"),
-        (Decision, [], "an object is expected where the recording has list"),
+        (Decision, [], "Decision: Expected `object`, got `array`"),
         (PlanInputs, {"pod": {"#": 4}, "status": {"#": 0}}, "a Pod is referred to"),
         (PlanInputs, {"pod": {"#": 0}, "status": {"#": 0}}, "a Pod is referred to"),
         (PlanInputs, {"pod": "x", "status": {"#": 0}}, "a Pod is referred to"),
         (PlanInputs, {"pod": {"#": []}, "status": {"#": 0}}, "a Pod is referred to"),
-        (ProbeResults, {"liveness": []}, "an object is expected where the recording has list"),
-        (ProbeResults, {"liveness": {"c": "no"}}, "'no' is not a valid ProbeOutcome"),
-        (DesiredPods, {"uids": {}, "now": 1}, "a list is expected where the recording has dict"),
+        (ProbeResults, {"liveness": []}, r"Expected `object`, got `array` - at `\$.liveness`"),
+        (ProbeResults, {"liveness": {"c": "no"}}, "Invalid enum value 'no'"),
+        (DesiredPods, {"uids": {}, "now": 1}, "Expected `array`, got `object`"),
     ],
 )
 def test_malformed_inputs_are_refused(kind: type, value: Any, parts: str) -> None:
     with pytest.raises(BadRecording, match=parts):
-        decode_fields(kind, value, {0: STATUS})
+        decode(kind, value, {0: STATUS})
 
 
 @pytest.mark.parametrize(

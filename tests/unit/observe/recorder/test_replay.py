@@ -179,7 +179,7 @@ def test_differences_are_shown(kind: str, out: Any, was: str, tmp_path: Path) ->
         ([b'{"k":"shared"}'], "the number of a shared value is expected where .* has NoneType"),
         (
             [b'{"k":"shared","n":0,"type":"PodRuntimeStatus","value":{"uid":[],"name":"n"}}'],
-            "a text is expected where the recording has list",
+            "PodRuntimeStatus: Expected `str`, got `array`",
         ),
     ],
 )
