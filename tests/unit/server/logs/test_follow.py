@@ -6,17 +6,26 @@ import asyncio
 import gzip
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
-from kubeletpy.server.logs.follow import LogFile, LogStreams
+from kubeletpy.server.logs import rotate
+from kubeletpy.server.logs.follow import (
+    BLOCK,
+    LogFile,
+    LogFileEntry,
+    LogStreams,
+    next_entry,
+    open_next,
+)
 from kubeletpy.server.logs.records import LogOptions
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
 from tests.descriptors import open_descriptors
@@ -268,3 +277,210 @@ async def test_a_tail_that_is_nowhere_ends_with_its_client(tmp_path: Path) -> No
     async with asyncio.timeout(5):
         while any(thread.name == "patient" for thread in threading.enumerate()):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+# Files and links planted beside a log are not followed and never stop its rotation.
+
+LATE = "0.log.99990101-00000"
+EARLY = "0.log.20000101-00000"
+
+
+class Runtime:
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.reopened = 0
+
+    async def reopen_container_log(self, container: str) -> None:
+        self.reopened += 1
+        self.log.write_bytes(b"x" * 2000)
+
+
+class Clock:
+    """A clock that advances by a second with each reading."""
+
+    def __init__(self) -> None:
+        self.seconds = 1e9
+
+    def now(self) -> float:
+        self.seconds += 1
+        return self.seconds
+
+
+class Cache(dict[str, Any]):
+    def status(self, uid: str) -> Any:
+        return self[uid]
+
+
+def _links(name: str) -> Callable[[Path, Path], None]:
+    def put(folder: Path, secret: Path) -> None:
+        for index in range(4):
+            (folder / f"{name}{index}").symlink_to(secret)
+
+    return put
+
+
+def _folders(name: str) -> Callable[[Path, Path], None]:
+    def put(folder: Path, secret: Path) -> None:
+        for index in range(4):
+            (folder / f"{name}{index}").mkdir()
+
+    return put
+
+
+def _pipes(folder: Path, secret: Path) -> None:
+    for index in range(4):
+        os.mkfifo(folder / f"{LATE}{index}")
+
+
+def _unfinished(folder: Path, secret: Path) -> None:
+    (folder / f"{EARLY}0.tmp").mkdir()
+
+
+def _finished(folder: Path, secret: Path) -> None:
+    (folder / f"{LATE}0").write_bytes(b"y")
+    (folder / f"{LATE}0.gz").mkdir()
+
+
+def _sparse(folder: Path, secret: Path) -> None:
+    with (folder / f"{LATE}0").open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def _odd_name(folder: Path, secret: Path) -> None:
+    Path(os.fsdecode(os.fsencode(folder) + b"/0.log.\xff\n")).write_bytes(b"y")
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        _links(EARLY),
+        _links(LATE),
+        _folders(EARLY),
+        _folders(LATE),
+        _pipes,
+        _unfinished,
+        _finished,
+        _sparse,
+        _odd_name,
+    ],
+)
+async def test_a_log_rotates_whatever_lies_beside_it(
+    tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    root, secret = tmp_path / "pods", tmp_path / "secret"
+    folder = root / "ns_p_u" / "c"
+    folder.mkdir(parents=True)
+    secret.write_bytes(b"s" * 5000)
+    log = folder / "0.log"
+    log.write_bytes(b"x" * 2000)
+    put(folder, secret)
+    runtime = Runtime(log)
+    container = SimpleNamespace(id="c", log_path=str(log))
+    cache = Cache(u=SimpleNamespace(running_containers=[container]))
+
+    rotator = LogRotator(
+        cast(Any, runtime),
+        cast(Any, cache),
+        str(root),
+        RotationSettings(max_size=1000, max_files=3),
+        cast(Any, Clock()),
+    )
+    for _ in range(3):
+        await rotator.rotate_due()
+    assert runtime.reopened == 3
+    assert secret.read_bytes() == b"s" * 5000
+    rotations = [each for each in folder.iterdir() if each.is_file() and each != log]
+    assert len(rotations) <= 4
+    assert not any(each.is_symlink() for each in folder.iterdir())
+
+
+def test_a_rotation_that_grows_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0.log.1").write_bytes(b"y" * 1000)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    stat = os.fstat
+
+    def smaller(descriptor: int) -> os.stat_result:
+        found = list(stat(descriptor))
+        found[6] = 10
+        return os.stat_result(found)
+
+    monkeypatch.setattr(os, "fstat", smaller)
+    try:
+        with pytest.raises(OSError, match="grows"):
+            rotate._compress("0.log.1", dir_fd=folder, most=100)
+    finally:
+        os.close(folder)
+    assert (tmp_path / "0.log.1").exists()
+
+
+# The next file of a log, whichever files have been renamed, compressed or removed.
+
+LOG = "0.log"
+
+
+def entry(name: str, number: int, modified: int | None = None, size: int = 9) -> LogFileEntry:
+    """A file with that inode; its time of modification is the same number by default."""
+    return LogFileEntry(name, (1, number), number if modified is None else modified, size)
+
+
+NOW = entry(LOG, 40)
+OLD = [entry(f"{LOG}.1", 10), entry(f"{LOG}.2", 20), entry(f"{LOG}.3", 30)]
+PACKED = [entry(f"{LOG}.1.gz", 91, 10), entry(f"{LOG}.2.gz", 92, 20), OLD[2]]
+
+
+@pytest.mark.parametrize(
+    ("entries", "number", "expected"),
+    [
+        ([NOW], 40, None),
+        ([*OLD, NOW], 40, None),
+        ([*OLD, NOW], 30, LOG),
+        ([*OLD, NOW], 10, f"{LOG}.2"),
+        ([NOW, *reversed(OLD)], 20, f"{LOG}.3"),
+        (OLD, 30, None),  # the runtime has not opened a new one
+        ([*OLD, entry(LOG, 40, size=0)], 30, None),  # nor written to it
+        ([*OLD, entry(LOG, 40, size=0)], 20, f"{LOG}.3"),
+        ([*PACKED, NOW], 10, f"{LOG}.2.gz"),
+        ([*PACKED, NOW], 20, f"{LOG}.3"),
+        ([*PACKED, NOW], 91, f"{LOG}.2.gz"),  # a compressed file is being read
+        ([*PACKED[1:], NOW], 10, f"{LOG}.2.gz"),  # the one that was read has been removed
+        ([*PACKED[2:], NOW], 10, f"{LOG}.3"),
+        ([NOW], 10, LOG),
+        ([OLD[0], entry(f"{LOG}.1.gz", 91, 99), NOW], 10, LOG),  # the file is being compressed
+        ([OLD[0], entry(f"{LOG}.1.tmp", 91, 99), NOW], 10, LOG),
+        ([entry(f"{LOG}.3", 30), entry(LOG, 30)], 30, None),  # the file gets its name back
+        ([entry("10.log.3", 99), entry("0.logs", 98), OLD[0]], 10, None),
+    ],
+)
+def test_next(entries: list[LogFileEntry], number: int, expected: str | None) -> None:
+    found = next_entry(LOG, entries, (1, number), number)
+    assert (found and found.name) == expected
+
+
+def test_a_compressed_file_is_read_in_blocks(tmp_path: Path) -> None:
+    text = os.urandom(1000) * 5000 + b"end"
+    with gzip.open(tmp_path / "0.log.1.gz", "wb") as file:
+        file.write(text)
+    log = LogFile(str(tmp_path), str(tmp_path / LOG), "0.log.1.gz")
+    pieces = list(iter(log.read, b""))
+    log.close()
+    assert b"".join(pieces) == text
+    assert max(map(len, pieces)) <= BLOCK
+
+
+def test_an_invalid_gzip_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "0.log.1.gz").write_bytes(b"no such thing")
+    log = LogFile(str(tmp_path), str(tmp_path / LOG), "0.log.1.gz")
+    with pytest.raises(OSError, match="compressed"):
+        log.read()
+    log.close()
+
+
+def test_links_and_folders_are_not_next(tmp_path: Path) -> None:
+    (tmp_path / LOG).write_text("old")
+    log = LogFile(str(tmp_path), str(tmp_path / LOG))
+    (tmp_path / LOG).rename(tmp_path / "0.log.1")
+    (tmp_path / "0.log.2").symlink_to("/etc/passwd")
+    (tmp_path / "0.log.3").mkdir()
+    (tmp_path / LOG).symlink_to("/etc/passwd")
+    assert open_next(str(tmp_path), log) is None
+    log.close()
