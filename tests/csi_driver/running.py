@@ -57,7 +57,7 @@ async def running(
     services = Services(directory / "volumes", options or Options())
     driver = RunningDriver(directory / "csi.sock", services, faults or Faults())
     server = grpc.aio.server()
-    for name in ("Identity", "Controller", "Node"):
+    for name in ("Controller", "Node"):
         described = csi.DESCRIPTOR.services_by_name[name]
         handlers = {
             method.name: handler(method, getattr(services, method.name), driver.faults)

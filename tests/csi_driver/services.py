@@ -13,10 +13,7 @@ from kubeletpy.remote.generated import csi_pb2 as csi
 from tests.csi_driver.volumes import DEFAULT_BYTES, Volume, Volumes, bind, mounted, unbind
 
 MAX_BYTES = 1 << 40
-Mode = csi.VolumeCapability.AccessMode
-Plugin = csi.PluginCapability.Service
 Rpc = csi.NodeServiceCapability.RPC
-Crpc = csi.ControllerServiceCapability.RPC
 
 
 class Refused(Exception):
@@ -37,9 +34,7 @@ class Options:
 
     Attributes:
         stage: has STAGE_UNSTAGE_VOLUME.
-        attach: has PUBLISH_UNPUBLISH_VOLUME.
         group: has VOLUME_MOUNT_GROUP.
-        multi_writer: has SINGLE_NODE_MULTI_WRITER.
         max_volumes: of NodeGetInfo.
         health: the fault that NodeGetVolumeStats reports; None: it does not report health.
     """
@@ -47,11 +42,9 @@ class Options:
     name: str = "test.csi.example.com"
     node_id: str = "node"
     stage: bool = True
-    attach: bool = False
     expand: bool = True
     stats: bool = True
     group: bool = False
-    multi_writer: bool = False
     max_volumes: int = 0
     topology: dict[str, str] = field(default_factory=dict)
     health: str | None = None
@@ -63,35 +56,8 @@ class Services:
     def __init__(self, state: Path, options: Options) -> None:
         self.volumes = Volumes(state)
         self.options = options
-        self._targets: dict[str, set[str]] = {}
-
-    # Identity
-
-    def GetPluginInfo(self, _: csi.GetPluginInfoRequest) -> csi.GetPluginInfoResponse:
-        return csi.GetPluginInfoResponse(name=self.options.name, vendor_version="1")
-
-    def GetPluginCapabilities(self, _: Any) -> csi.GetPluginCapabilitiesResponse:
-        kinds = [Plugin.CONTROLLER_SERVICE]
-        if self.options.topology:
-            kinds.append(Plugin.VOLUME_ACCESSIBILITY_CONSTRAINTS)
-        made = [csi.PluginCapability(service=Plugin(type=kind)) for kind in kinds]
-        return csi.GetPluginCapabilitiesResponse(capabilities=made)
-
-    def Probe(self, _: csi.ProbeRequest) -> csi.ProbeResponse:
-        return csi.ProbeResponse()
 
     # Controller
-
-    def ControllerGetCapabilities(self, _: Any) -> csi.ControllerGetCapabilitiesResponse:
-        kinds = [Crpc.CREATE_DELETE_VOLUME, Crpc.LIST_VOLUMES]
-        if self.options.attach:
-            kinds.append(Crpc.PUBLISH_UNPUBLISH_VOLUME)
-        if self.options.expand:
-            kinds.append(Crpc.EXPAND_VOLUME)
-        if self.options.multi_writer:
-            kinds.append(Crpc.SINGLE_NODE_MULTI_WRITER)
-        made = [csi.ControllerServiceCapability(rpc=Crpc(type=kind)) for kind in kinds]
-        return csi.ControllerGetCapabilitiesResponse(capabilities=made)
 
     def CreateVolume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
         if not request.name:
@@ -111,77 +77,6 @@ class Services:
         self.volumes.save(volume)
         return csi.CreateVolumeResponse(volume=self._reported(volume))
 
-    def DeleteVolume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
-        if not request.volume_id:
-            refuse("INVALID_ARGUMENT", "volume id is missing")
-        found = self.volumes.get(request.volume_id)
-        if found is not None:
-            if found.node:
-                refuse("FAILED_PRECONDITION", "it is attached")
-            self.volumes.remove(found)
-        return csi.DeleteVolumeResponse()
-
-    def ControllerPublishVolume(
-        self, request: csi.ControllerPublishVolumeRequest
-    ) -> csi.ControllerPublishVolumeResponse:
-        if not request.node_id:
-            refuse("INVALID_ARGUMENT", "node id is missing")
-        self._capability(request.volume_capability, request)
-        volume = self._volume(request.volume_id)
-        if request.node_id != self.options.node_id:
-            refuse("NOT_FOUND", "there is no such node")
-        if volume.node not in ("", request.node_id):
-            refuse("FAILED_PRECONDITION", f"it is attached to {volume.node}")
-        volume.node = request.node_id
-        self.volumes.save(volume)
-        return csi.ControllerPublishVolumeResponse(publish_context={"attached": "yes"})
-
-    def ControllerUnpublishVolume(
-        self, request: csi.ControllerUnpublishVolumeRequest
-    ) -> csi.ControllerUnpublishVolumeResponse:
-        if not request.volume_id:
-            refuse("INVALID_ARGUMENT", "volume id is missing")
-        found = self.volumes.get(request.volume_id)
-        if found is not None and found.node:
-            found.node = ""
-            self.volumes.save(found)
-        return csi.ControllerUnpublishVolumeResponse()
-
-    def ValidateVolumeCapabilities(
-        self, request: csi.ValidateVolumeCapabilitiesRequest
-    ) -> csi.ValidateVolumeCapabilitiesResponse:
-        if not request.volume_id or not request.volume_capabilities:
-            refuse("INVALID_ARGUMENT", "volume id or capabilities are missing")
-        self._volume(request.volume_id)
-        confirmed = csi.ValidateVolumeCapabilitiesResponse.Confirmed(
-            volume_capabilities=request.volume_capabilities
-        )
-        return csi.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
-
-    def ListVolumes(self, request: csi.ListVolumesRequest) -> csi.ListVolumesResponse:
-        token = request.starting_token
-        if token and not token.isdigit():
-            refuse("ABORTED", "that is no token of ours")
-        volumes, begin = list(self.volumes), int(token or 0)
-        end = begin + (request.max_entries or len(volumes))
-        entries = [
-            csi.ListVolumesResponse.Entry(volume=self._reported(v)) for v in volumes[begin:end]
-        ]
-        after = str(end) if end < len(volumes) else ""
-        return csi.ListVolumesResponse(entries=entries, next_token=after)
-
-    def ControllerExpandVolume(
-        self, request: csi.ControllerExpandVolumeRequest
-    ) -> csi.ControllerExpandVolumeResponse:
-        if not request.HasField("capacity_range"):
-            refuse("INVALID_ARGUMENT", "capacity range is missing")
-        volume = self._volume(request.volume_id)
-        volume.size = max(volume.size, request.capacity_range.required_bytes)
-        self.volumes.save(volume)
-        return csi.ControllerExpandVolumeResponse(
-            capacity_bytes=volume.size, node_expansion_required=True
-        )
-
     # Node
 
     def NodeGetInfo(self, _: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
@@ -199,7 +94,6 @@ class Services:
             Rpc.GET_VOLUME_STATS: options.stats,
             Rpc.EXPAND_VOLUME: options.expand,
             Rpc.VOLUME_CONDITION: options.health is not None,
-            Rpc.SINGLE_NODE_MULTI_WRITER: options.multi_writer,
             Rpc.VOLUME_MOUNT_GROUP: options.group,
         }
         made = [csi.NodeServiceCapability(rpc=Rpc(type=kind)) for kind, on in has.items() if on]
@@ -242,14 +136,9 @@ class Services:
             refuse("FAILED_PRECONDITION", "staging target path is missing")
         if self.options.stage and not inline and not volume.block and not mounted(staged):
             refuse("FAILED_PRECONDITION", "it is not staged")
-        mode = request.volume_capability.access_mode.mode
-        targets = self._targets.setdefault(volume.id, set())
-        if mode == Mode.SINGLE_NODE_SINGLE_WRITER and targets - {request.target_path}:
-            refuse("FAILED_PRECONDITION", "it is published elsewhere, and this mode is for one")
         from_stage = staged and not volume.block and self.options.stage
         source = staged if from_stage else self.volumes.source(volume)
         bind(source, request.target_path, read_only=request.readonly)
-        targets.add(request.target_path)
         return csi.NodePublishVolumeResponse()
 
     def NodeUnpublishVolume(
@@ -258,7 +147,6 @@ class Services:
         self._path(request.target_path, "target path")
         volume = self._volume(request.volume_id)
         unbind(request.target_path)
-        self._targets.get(volume.id, set()).discard(request.target_path)
         if volume.name == volume.id:  # made with its pod
             self.volumes.remove(volume)
         return csi.NodeUnpublishVolumeResponse()

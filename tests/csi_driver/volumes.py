@@ -24,8 +24,6 @@ class Volume:
     name: str
     size: int
     block: bool
-    node: str = ""
-    """The node that it is attached to; empty: none."""
 
 
 class Volumes:

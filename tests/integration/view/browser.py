@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
 import os
 import re
@@ -117,11 +116,6 @@ class Page:
         value = "dark" if on else "light"
         features = [{"name": "prefers-color-scheme", "value": value}]
         await self.call("Emulation.setEmulatedMedia", features=features)
-
-    async def screenshot(self) -> bytes:
-        """The whole page as PNG."""
-        found = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        return base64.b64decode(found["data"])
 
     def requested(self) -> list[str]:
         """The addresses that the page has requested."""
