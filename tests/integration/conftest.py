@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.node.fixtures import make_node, namespace, node, node2, node16
 from tools.env import debian, machine_abilities
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
@@ -31,6 +32,8 @@ from tools.env.prometheus import Prometheus
 from tools.env.registry import Registry
 from tools.env.runc import current_runc
 from tools.env.sweep import remove_cgroup, unmount
+
+__all__ = ["make_node", "namespace", "node", "node2", "node16"]
 
 NEEDED = (
     "runc",
@@ -216,15 +219,6 @@ def kubectl_versions() -> dict[str, Kubectl]:
 def registry(session_dir: Path) -> Iterator[Registry]:
     """A registry that requires `user` and `password`; pulls need `Containerd.trust(server)`."""
     instance = Registry(session_dir / "registry", authenticated=True)
-    instance.start()
-    yield instance
-    instance.remove()
-
-
-@pytest.fixture(scope="session")
-def open_registry(session_dir: Path) -> Iterator[Registry]:
-    """A registry without authentication; pulls need `Containerd.trust(server)`."""
-    instance = Registry(session_dir / "open-registry", authenticated=False)
     instance.start()
     yield instance
     instance.remove()

@@ -132,6 +132,20 @@ class VirtualNode(LimitedConnection):
             found[name] = self.kubectl("logs", name).splitlines()[:-1]
         return found
 
+    def wait_not_created(self, name: str, context: JSON, text: str) -> None:
+        """Create a pod, and wait until status and event have the text why it has no container."""
+        self.apply(pod(name, container(securityContext=context)))
+        reason = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CreateContainerError"
+        self.wait_pods(name, condition=reason)
+        waiting = self.get("pod", name)["status"]["containerStatuses"][0]["state"]["waiting"]
+        assert text in waiting["message"]
+        events = [
+            each["message"]
+            for each in self.get("events")["items"]
+            if (each["reason"], each["involvedObject"]["name"]) == ("Failed", name)
+        ]
+        assert any(text in each for each in events), events
+
     def remove_pods(self) -> None:
         """Delete all pods, and wait until they have ended."""
         self.kubectl("delete", "pods", "--all", f"--timeout={WITHIN_S - 10}s")

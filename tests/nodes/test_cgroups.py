@@ -12,7 +12,6 @@ from tests.nodes.node import VirtualNode, container, pod
 MIB = 1 << 20
 DRIVERS = ("systemd", pytest.param("cgroupfs", marks=pytest.mark.long))
 PIDS = 60
-RESERVED = {"systemReserved": {"cpu": "200m", "memory": "256Mi"}}
 PARENTS = {
     "systemd": {
         "guaranteed": "kubepods.slice/kubepods-pod",
@@ -135,27 +134,6 @@ def test_limits_are_in_the_kernel_and_stay_there(node: VirtualNode, driver: str)
     # longer than the agent's interval for checking its own cgroups
     node.shell("sleep 61")
     assert read(node, desired) == desired
-
-
-@pytest.mark.long
-def test_memory_above_the_limit_is_an_oom_kill(node: VirtualNode) -> None:
-    node.apply(
-        pod(
-            "greedy",
-            container(script="sleep 1; tail /dev/zero", limits={"memory": "32Mi"}),
-            container("side"),
-        )
-    )
-    path = '{.status.containerStatuses[?(@.name=="main")].lastState.terminated.reason}'
-    node.wait_pods("greedy", condition=f"jsonpath={path}=OOMKilled")
-    (main,) = (
-        each
-        for each in node.get("pod", "greedy")["status"]["containerStatuses"]
-        if each["name"] == "main"
-    )
-    assert main["lastState"]["terminated"]["exitCode"] == 137
-    events = node.kernel(node.group_of(node.get("pod", "greedy")), "memory.events")
-    assert int(events["memory.events"].rpartition("oom_kill ")[2].split()[0]) >= 1
 
 
 def test_a_resize_reaches_the_kernel_in_both_directions(node: VirtualNode) -> None:

@@ -9,7 +9,6 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from tests.nodes.guest import GROUPS
 from tests.nodes.node import SLEEPS, VirtualNode, container, pod
-from tests.nodes.setup import ADMIN
 
 mapping = pytest.mark.suite("testing")
 """Debian testing has containerd 2 with runtimes that map ids, and Linux 7."""
@@ -132,21 +131,3 @@ def test_pods_have_ranges_of_ids_and_volumes_that_map_them(node: VirtualNode) ->
     node.until(f"! ls {PODS}/*/userns", say=f"ls -l {PODS}/*")
     node.run_pods(pod("next", hostUsers=False))
     assert range_of(node, "next") in {third, *ranges.values()}
-
-
-@pytest.mark.suite("bookworm", "trixie")
-def test_a_runtime_without_user_namespaces_is_reported(node: VirtualNode) -> None:
-    text = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
-    node.apply(pod("mapped", hostUsers=False), pod("plain"))
-    node.wait_pods("plain")
-    reported = f"kubectl --kubeconfig={ADMIN} describe pod mapped"
-    node.until(f"{reported} | grep -q FailedCreatePodSandBox", say=reported)
-    messages = [each["message"] for each in node.get("events")["items"]]
-    assert any(text in each for each in messages), messages
-    status = node.get("pod", "mapped")["status"]
-    assert status["phase"] == "Pending"
-    assert status["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
-    explained = " ".join(node.shell("kubeletpy explain default/mapped").split())
-    assert text in explained
-    assert "use a node whose runtime supports user namespaces" in explained
-    assert "pods/" not in node.shell(f"ls {PODS}/*/userns 2>/dev/null || true")

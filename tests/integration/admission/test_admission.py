@@ -77,46 +77,6 @@ def test_a_refused_pod_has_the_reason(
     assert not node2.sandboxes(namespace)
 
 
-def test_a_label_set_just_before_a_pod_counts(node2: Node, namespace: str) -> None:
-    node2.kubectl("label", "node", node2.name, "disk=ssd")
-    try:
-        node2.apply(bound("p", nodeSelector={"disk": "ssd"}), namespace=namespace)
-        node2.wait_running(namespace, "p")
-    finally:
-        node2.kubectl("label", "node", node2.name, "disk-")
-
-
-def test_a_no_execute_taint_keeps_pods_away(node2: Node, namespace: str) -> None:
-    node2.kubectl("taint", "node", node2.name, "sick=yes:NoExecute")
-    try:
-
-        def refused() -> bool:
-            name = f"p{next(numbers)}"
-            node2.apply(bound(name), namespace=namespace)
-            ended = ("Running", "Failed")
-            made = node2.wait_pod(
-                namespace, name, lambda p: status(p).get("phase") in ended, "settled"
-            )
-            return status(made).get("reason") == "TaintToleration"
-
-        numbers = iter(range(100))
-        node2.until(refused, "the taint counts", namespace)
-        tolerant = bound("t", tolerations=[{"key": "sick", "operator": "Exists"}])
-        node2.apply(tolerant, namespace=namespace)
-        node2.wait_running(namespace, "t")
-    finally:
-        node2.kubectl("taint", "node", node2.name, "sick-")
-
-
-def test_a_port_of_the_node_is_given_once(node2: Node, namespace: str) -> None:
-    taken = container(ports=[{"containerPort": 80, "hostPort": 18080}])
-    node2.apply(bound("first", taken), namespace=namespace)
-    node2.wait_running(namespace, "first")
-    node2.apply(bound("second", taken), namespace=namespace)
-    failed = status(node2.wait_phase(namespace, "second", "Failed"))
-    assert failed["reason"] == "NodePorts"
-
-
 def test_a_cordoned_node_has_an_event(node2: Node) -> None:
     node2.kubectl("cordon", node2.name)
     node2.wait_event("default", node2.name, "NodeNotSchedulable: Node test-node status is now")

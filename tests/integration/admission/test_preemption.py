@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.admission.test_admission import bound, requesting
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.seen import condition, container_status, status
 from tools.env.containerd import Containerd

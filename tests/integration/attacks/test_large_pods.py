@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
 from tests import large_pods
-from tests.integration.attacks.test_many_references import bound
+from tests.integration.attacks.test_hostile_pods import bound
 from tests.integration.node.machine import ROOT, Node
 from tests.integration.node.pods import container, pod
 from tests.large_pods import Make

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.lifecycle.command import run
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
 from tools.env.containerd import Containerd, programs

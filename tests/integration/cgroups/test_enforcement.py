@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tests.integration.cgroups.test_limits import group
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.pods import pod
 from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd

@@ -11,7 +11,7 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
-from tests.integration.node.seen import container_status, status, terminated
+from tests.integration.node.seen import container_status, status
 from tools.env import kernel_limits as kernel
 from tools.env.sweep import cgroups
 
@@ -66,16 +66,6 @@ def test_a_pod_is_in_its_place_with_its_limits(
     node.api.delete("pods", namespace, "a", grace=1)
     node.wait_removed(namespace, "a")
     assert cgroups([path]) == []
-
-
-def test_a_container_over_its_memory_is_shown_as_oom_killed(node: Node, namespace: str) -> None:
-    hungry = sized({"memory": "24Mi"}, name="hungry", script="tail /dev/zero")
-    node.apply(pod("oom", hungry, restartPolicy="Never"), namespace=namespace)
-    made = node.wait_phase(namespace, "oom", "Failed")
-    ended = terminated(container_status(made, "hungry"))
-    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
-    reported = node.kubectl("describe", "pod", "oom", namespace=namespace)
-    assert "OOMKilled" in reported
 
 
 def test_the_burstable_group_has_what_its_pods_request(node: Node, namespace: str) -> None:

@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node.conftest import make_node, namespace, node2
 from tests.integration.node.machine import Node
 from tools.env.process import Daemon
-
-__all__ = ["make_node", "namespace", "node2"]
 
 ROOT = Path(__file__).resolve().parents[3]
 RESOURCE = "test.example/dev"

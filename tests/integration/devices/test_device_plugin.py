@@ -7,7 +7,6 @@ from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from tests.integration.devices.conftest import RESOURCE, PluginProcess
-from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status
@@ -64,24 +63,6 @@ def test_a_container_finds_its_devices(node2: Node, plugin: PluginProcess, names
     assert node2.metric("kubelet_device_plugin_registration_total", resource_name=RESOURCE) >= 1
 
 
-def test_init_containers_leave_theirs(node2: Node, plugin: PluginProcess, namespace: str) -> None:
-    spec = pod("p", requesting(3), initContainers=[requesting(3, "first", script="true")])
-    node2.apply(spec, namespace=namespace)
-    found = node2.wait_running(namespace, "p")
-    assert variables(node2, found)["DEVICES"] == "d0,d1,d2"
-
-
-def test_more_than_there_are(node2: Node, plugin: PluginProcess, namespace: str) -> None:
-    wait_amounts(node2, "3", "3")
-    # past the scheduler, which counts as well
-    node2.apply(pod("p", requesting(4), nodeName=node2.name), namespace=namespace)
-    found = status(node2.wait_phase(namespace, "p", "Failed"))
-    assert found["reason"] == "UnexpectedAdmissionError"
-    no = f"requested number of devices unavailable for {RESOURCE}. Requested: 4, Available: 3"
-    assert no in found["message"]
-    assert "no devices for container main" in run(node2, "explain", f"{namespace}/p")
-
-
 def test_health_is_shown(node2: Node, plugin: PluginProcess, namespace: str) -> None:
     node2.apply(pod("p", requesting()), namespace=namespace)
     found = node2.wait_running(namespace, "p")
@@ -135,3 +116,18 @@ def test_agent_and_plugin_are_killed(node2: Node, plugin: PluginProcess, namespa
     assert len(plugin.calls("PreStartContainer")) == starts + 1
     assert len(plugin.calls("Allocate")) == allocations
     assert status(node2.pod(namespace, "p"))["phase"] == "Running"
+
+
+def test_a_runtime_that_takes_no_cdi_devices_makes_no_container(
+    node16: Node, namespace: str
+) -> None:
+    plugin = PluginProcess(node16)
+    plugin.start()
+    try:
+        wait_amounts(node16, "3", "3")
+        node16.apply(pod("p", requesting()), namespace=namespace)
+        refused = node16.wait_waiting(namespace, "p", "CreateContainerError")
+        assert "takes no CDI devices" in refused["state"]["waiting"]["message"]
+        assert not node16.containers(namespace, "p")
+    finally:
+        plugin.close()

@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.dra_driver.process import DriverProcess, device_class, resource_slice
-from tests.integration.node.conftest import make_node, namespace, node2
 from tests.integration.node.machine import Node
-
-__all__ = ["make_node", "namespace", "node2"]
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"

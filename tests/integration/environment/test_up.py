@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.remote.generated import api_pb2 as pb
-from tools.env import sweep
 from tools.env.cgroup_drivers import CGROUPFS, SYSTEMD, TRIAL_PARENT
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
@@ -20,7 +18,7 @@ from tools.env.images import BUSYBOX, PAUSE
 from tools.env.process import CommandError, write_pid
 from tools.env.record import Record
 from tools.env.runtime_choice import choose, private_containerd
-from tools.env.up import agent_pid, prepare, provide_kubectl, up
+from tools.env.up import agent_pid, prepare, provide_kubectl
 from tools.env.waiting import wait_until
 
 
@@ -52,40 +50,12 @@ def start_pod(home: Path, cgroup: str) -> tuple[str, Path]:
         return container, logs
 
 
-def test_a_second_start_finds_the_pods_and_down_removes_them(home: Path, cgroup_root: str) -> None:
-    endpoint = prepare(home)
-    container, logs = start_pod(home, cgroup_root)
-    link = Path(f"/var/log/containers/pod_default_main-{container}.log")
-    link.parent.mkdir(exist_ok=True)
-    link.symlink_to(logs / "main.log")
-
-    assert prepare(home) == endpoint
-    with RawRuntime(Path(endpoint.removeprefix("unix://"))) as raw:
-        assert raw.container(container).state == pb.CONTAINER_RUNNING
-
-    network = private_containerd(home).network
-    assert down(home) == 0
-    assert not home.exists()
-    assert not logs.exists()
-    assert not link.is_symlink()
-    assert sweep.leftovers(home / "containerd", network.name, network.bridge) == []
-    assert down(home) == 0, "a second down has nothing to do"
-
-
 def test_down_copes_with_a_dead_containerd(home: Path, cgroup_root: str) -> None:
     prepare(home)
     _, logs = start_pod(home, cgroup_root)
     private_containerd(home).kill()
     assert down(home) == 0
     assert not logs.exists()
-
-
-def test_down_stops_the_agent_first(home: Path) -> None:
-    agent = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-    write_pid(home / "agent.pid", agent.pid)
-    assert agent_pid(home) == agent.pid
-    assert down(home) == 0
-    assert agent.wait(5) == -signal.SIGTERM
 
 
 def test_somebody_elses_process_is_never_taken_for_the_agent(home: Path) -> None:
@@ -100,24 +70,6 @@ def test_a_process_of_before_the_last_boot_is_never_taken_for_the_agent(home: Pa
     ticks, _, _ = started.partition("@")
     (home / "agent.pid").write_text(f"{pid} {ticks}@another-boot")
     assert agent_pid(home) is None
-
-
-def test_beside_a_running_agent_a_dead_containerd_is_started(
-    home: Path, cgroup_root: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    endpoint = prepare(home)
-    container, _ = start_pod(home, cgroup_root)
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as agent:
-        write_pid(home / "agent.pid", agent.pid)
-        with pytest.raises(CommandError, match="the node runs already"):
-            up(home, [])
-        private_containerd(home).kill()
-        capsys.readouterr()
-        up(home, [])
-        assert "its containerd had died, and runs again" in capsys.readouterr().out
-        with RawRuntime(Path(endpoint.removeprefix("unix://"))) as raw:
-            assert raw.container(container).state == pb.CONTAINER_RUNNING
-        assert down(home) == 0
 
 
 def test_files_that_were_only_half_written_are_made_again(home: Path, cgroup_root: str) -> None:

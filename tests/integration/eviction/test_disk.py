@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.eviction.eaters import STAY, bound, emptied
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
 from tools.env.machine_faults import MI, file_system

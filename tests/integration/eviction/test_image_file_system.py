@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.eviction.eaters import STAY, bound, emptied
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd, programs
 from tools.env.images import PAUSE, busybox_image, write_archive

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.eviction.eaters import STRESS, bound, emptied, stress_image
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import condition, status

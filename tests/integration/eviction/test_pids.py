@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kubeletpy.base.text import number
 from tests.integration.eviction.eaters import STAY, bound, emptied
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.seen import status
 from tools.env.containerd import Containerd
 

@@ -4,10 +4,10 @@ Their texts and times come from containerd, runc, the kernel and real logs; the 
 API's events. The catalogue of troubles is played on a simulated node (tests/sim/test_troubles.py).
 Other tests that bring a machine into trouble check explain, too:
 
-- a lost runtime: node/test_runtime_lost;
-- an unreachable API and calls that hang: lifecycle/test_interrupted_endings;
+- a lost runtime: node/test_agent_restarts;
+- calls that hang: lifecycle/test_endings;
 - broken static manifests, and what outlasts the agent: lifecycle/test_explain;
-- CSI drivers that are absent, fail or are busy: storage/test_claims.
+- CSI drivers whose volume is in use: storage/test_claims.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained, run
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.node.conftest import MakeNode, make_node
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.test_agent_restarts import identity
 from tools.env.containerd import Containerd
 from tools.env.machine_faults import file_system
-
-__all__ = ["make_node"]
 
 SIZE = 24 << 20
 INODES = 2000

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from kubeletpy.node.guards.at_start import read_sysctls
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tools.env import kernel_limits
 from tools.env.containerd import Containerd
 from tools.env.sweep import cgroups

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,62 +12,6 @@ from kubeletpy.pods.pod import CONFIG_HASH
 from tests.integration.lifecycle.command import explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, container, pod
-from tests.integration.node.seen import status
-
-
-def test_each_trouble_has_its_sentence(node: Node, namespace: str) -> None:
-    missing = {"configMapKeyRef": {"name": "nope", "key": "a"}}
-    complains = ["/bin/sh", "-c", "echo no route to the database; exit 1"]
-    unready = {"exec": {"command": complains}, "periodSeconds": 1}
-    hangs = {"exec": {"command": ["sleep", "1000"]}}
-    node.apply(
-        pod("well"),
-        pod("crash", container("main", "exit 3")),
-        pod("noimage", {"name": "main", "image": "127.0.0.1:1/none:1"}),
-        pod("noconfig", container("main", env=[{"name": "A", "valueFrom": missing}])),
-        pod("init", initContainers=[container("first", "sleep 1000")]),
-        pod("hook", container("main", lifecycle={"postStart": hangs})),
-        pod("badinit", initContainers=[container("first", "exit 4")]),
-        pod("unready", container("main", readinessProbe=unready)),
-        pod("huge", container("main", resources={"requests": {"cpu": "900"}}), nodeName=node.name),
-        namespace=namespace,
-    )
-    for name, parts in {
-        "well": ("running and ready",),
-        "crash": ("main keeps exiting (last exit code 3", "it restarts in"),
-        "noimage": ("main can't start: ImagePullBackOff", "connection refused", "next try in"),
-        "noconfig": ("CreateContainerConfigError", "nope"),
-        "init": ("initializing: init container first (1 of 1)",),
-        "hook": ("not running: container main: postStart hook (command 'sleep 1000'; nothing l",),
-        "badinit": ("not running: init container first keeps exiting (last exit code 4",),
-        "unready": (
-            "running, not ready: its readiness probe fails: no route to the database (container",
-        ),
-        "huge": ("refused by this node: OutOfcpu",),
-    }.items():
-        until_verdict(node, namespace, name, *parts)
-    everything = run(node, "explain")
-    for name in ("well", "crash", "noimage"):
-        assert re.search(rf"^{namespace}/{name} +\S", everything, re.MULTILINE)
-    text = run(node, "explain", f"{namespace}/crash")
-    for part in ("Waits for\n  crash backoff  main  until", "Ended runs\n", "Last decisions\n"):
-        assert part in text
-    text = run(node, "explain", f"{namespace}/unready")
-    assert re.search(
-        r"Probes\n  main  readiness  counts as failure  last failure.*no route to the database",
-        text,
-    )
-    hook = explained(node, namespace, "hook")
-    assert "postStart hook (command 'sleep 1000') does not end" in hook["hint"]
-    began = time.monotonic()
-    node.kubectl("delete", "pod", "hook", namespace=namespace)
-    node.wait_removed(namespace, "hook")
-    assert time.monotonic() - began < 20, "its end does not wait for the hook"
-    crash = explained(node, namespace, "crash")
-    (wait,) = crash["waits"]
-    assert 0 < wait["until"] - crash["at"] <= 20
-    assert crash["exits"][0]["exit_code"] == 3
-    assert "no pod" in run(node, "explain", "-n", namespace, "other", expect=1)
 
 
 def test_a_static_pod_by_its_manifests_name_its_uids_and_another_namespace(
@@ -125,33 +67,6 @@ def test_start_times_outlast_the_agent_and_removed_pods_are_explained(
     node.start_agent()
     until_verdict(node, namespace, "crash", "main keeps exiting")
     assert abs(explained(node, namespace, "crash")["first_seen"] - before) < 1
-
-
-def test_a_watch_from_start_to_end(node: Node, namespace: str) -> None:
-    """The watch shows each verdict as it comes, outlasts the agent, and ends with the pod."""
-    node.apply(pod("seen", container("main", "sleep 3; exit 4")), namespace=namespace)
-    node.wait_pod(namespace, "seen", lambda p: bool(status(p)), "known")
-    command = [sys.executable, "-u", "-m", "kubeletpy.cli.main", "explain", "--watch"]
-    command += [f"{namespace}/seen", "--socket", str(node.root_dir / "explain.sock")]
-    reported = node.directory / "watched"
-    with reported.open("w") as out:
-        watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        node.until(
-            lambda: "last exit code 4" in reported.read_text(), "the end shown", namespace, "seen"
-        )
-        node.kill()
-        node.start_agent()
-        after = len(reported.read_text())
-        node.until(
-            lambda: "main keeps exiting" in reported.read_text()[after:] or watching.poll(),
-            "the new agent's view",
-        )
-        node.kubectl("delete", "pod", "seen", "--grace-period=1", namespace=namespace)
-        assert watching.wait(30) == 1
-        assert "no pod" in reported.read_text()
-    finally:
-        watching.kill()
 
 
 def test_the_start_and_the_end_phase_by_phase(node: Node, namespace: str, tmp_path: Path) -> None:

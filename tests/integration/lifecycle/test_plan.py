@@ -1,8 +1,9 @@
-"""`kubeletpy plan` on a real node: its predictions come true."""
+"""`kubeletpy plan` on a real node, whose predictions come true, and `kubectl why`."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,21 +14,12 @@ from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
-from tests.integration.node.seen import container_status, status, waiting
+from tests.integration.node.seen import status
 
 
 def planned(node: Node, *arguments: str, expect: int = 0) -> Any:
     [found] = json.loads(run(node, "plan", *arguments, "-o", "json", expect=expect))
     return found
-
-
-def would_not(node: Node, *arguments: str) -> str:
-    """The answer of a plan that exits with 1."""
-    command = [sys.executable, "-m", "kubeletpy.cli.main", "plan", *arguments]
-    command += ["--socket", str(node.root_dir / "explain.sock")]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert result.returncode == 1, result.stderr
-    return result.stdout
 
 
 def sized(name: str, memory_needs: str, **more: Any) -> JSON:
@@ -101,62 +93,29 @@ def test_predictions_come_true(node2: Node, namespace: str, tmp_path: Path) -> N
     assert planned(node2, *of_pod, "{}")["outcome"] == "unchanged"
 
 
-def test_waits_of_a_pod_are_predicted(node2: Node, namespace: str, tmp_path: Path) -> None:
-    """Objects that the API lacks are named before the pod is made; an unscheduled pod is listed."""
-    mount = {"name": "v", "mountPath": "/v"}
-    conf = {"name": "v", "configMap": {"name": "conf"}}
-    manifest = pod("web", container(volumeMounts=[mount]), volumes=[conf])
-    file = tmp_path / "pod.json"
-    file.write_text(json.dumps(manifest))
-    of_file = ("-n", namespace, "-f", str(file))
-    assert run(node2, "plan", *of_file, expect=1) == ""
-    node2.kubectl("create", "configmap", "conf", "--from-literal=a=b", namespace=namespace)
-    found = planned(node2, *of_file)
-    assert (found["outcome"], [each["state"] for each in found["needs"]]) == ("runs", ["exists"])
-
-    node2.apply(pod("noplace", container(), nodeSelector={"disk": "gold"}), namespace=namespace)
-    node2.wait_event(namespace, "noplace", "FailedScheduling: .*")
-    (line,) = run(node2, "explain", "-n", namespace).splitlines()
-    verdict = "node: none; not scheduled: Unschedulable: 0/1 nodes are available"
-    assert line.startswith(f"{namespace}/noplace  {verdict}")
-    node2.kubectl("delete", "pod", "noplace", namespace=namespace)
-
-
-def test_a_pod_that_never_starts_is_foreseen(node2: Node, namespace: str, tmp_path: Path) -> None:
-    """The plan has the reason of the later status; objects of the same file count."""
-    reads = {"name": "X", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "a"}}}
-    manifest = pod("odd", container("main", image="NGINX:Lat est"), container("b", env=[reads]))
-    conf = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "conf"},
-        "data": {"a": "1"},
-    }
-    file = tmp_path / "both.yaml"
-    file.write_text(f"{json.dumps(manifest)}\n---\n{json.dumps(conf)}\n")
-    file_of = ("-n", namespace, "-f", str(file))
-    assert "InvalidImageName: container main" in would_not(node2, *file_of)
-    [found] = json.loads(would_not(node2, *file_of, "-o", "json"))
-    assert (found["outcome"], found["reason"]) == ("stuck", "InvalidImageName")
-    assert [(each["name"], each["state"]) for each in found["needs"]] == [("conf", "exists")]
-    node2.apply(manifest, namespace=namespace)
-
-    node2.wait_pod(
-        namespace,
-        "odd",
-        lambda made: waiting(container_status(made, "main")).get("reason") == found["reason"],
-        "the reason that was planned",
+def why(node: Node, *arguments: str) -> str:
+    program, environment = node.kubectl_program()
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "kubeletpy.cli.why", *arguments],
+        env={**os.environ, **environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
+    return done.stdout
 
-    workload = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {"replicas": 2, "template": {"spec": pod("web", container())["spec"]}},
-    }
-    file.write_text(json.dumps(workload))
-    stated = would_not(node2, *file_of)
-    assert stated.startswith(
-        f"{namespace}/web: this API has no Deployments: apply would be refused with 405. Apply the "
-        "pod template as a Pod. One of 2 replicas was judged: test-node would admit and start it"
-    )
+
+def test_decisions_of_the_node_are_shown(node2: Node, namespace: str) -> None:
+    node2.apply(pod("bad", container(script="exit 3")), namespace=namespace)
+    node2.wait_waiting(namespace, "bad", "CrashLoopBackOff")
+    notified = why(node2, f"{namespace}/bad")
+    assert notified.startswith(f"{namespace}/bad: not running: container main keeps exiting")
+    assert "Last decisions" in notified
+    node2.apply(pod("nowhere", nodeName="other"), namespace=namespace)
+    notified = why(node2, "-n", namespace, "nowhere")
+    assert notified.startswith(f"{namespace}/nowhere: Pending, not Ready\n")
+    assert "this is what the API has" in notified
+    # no node takes its end over
+    node2.kubectl("delete", "pod", "nowhere", "--force", "--grace-period=0", namespace=namespace)

@@ -13,7 +13,7 @@ from kubeletpy.base.host.dbus import MAX_SIGNALS, Bus
 from kubeletpy.base.host.errors import DBusError
 from kubeletpy.node.shutdown.logind import Logind, NoLogind
 from tests.integration.lifecycle.logind import FakeLogind
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.pods import DEAF, container, pod
 from tests.integration.node.seen import condition, status
 from tools.env.containerd import Containerd

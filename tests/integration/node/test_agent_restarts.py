@@ -1,4 +1,4 @@
-"""The agent dies, stops, comes back; the API goes away: healthy containers never notice."""
+"""Agent, API and runtime die, hang and return: healthy containers never notice."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.cli import explain
 from kubeletpy.remote.generated import api_pb2 as cri
+from tests.integration.lifecycle.command import command_output, explained, run, until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.machine_side import bare_id
 from tests.integration.node.pods import DEAF, container, pod
@@ -87,29 +90,6 @@ def test_healthy_containers_do_not_restart(node: Node, namespace: str, how: int)
         ids = {r.id for r in node.containers(namespace, name).values() if r.state == 1}
         assert ids <= {bare_id(one[0]) for one in was.values()}
     assert len([s for s in node.sandboxes(namespace) if s.state == 0]) == 3
-
-
-def test_ended_pods_keep_their_status(node: Node, namespace: str) -> None:
-    """Their addresses above all, which the runtime has forgotten."""
-    phases = {"done": "Succeeded", "fails": "Failed", "late": "Failed"}
-    node.apply(
-        pod("done", container(script="true"), restartPolicy="Never"),
-        pod("fails", container(script="exit 3"), restartPolicy="Never"),
-        pod("late", activeDeadlineSeconds=2),
-        namespace=namespace,
-    )
-    before = {name: node.wait_phase(namespace, name, phases[name]) for name in phases}
-    assert all(status(found)["podIP"] for found in before.values())
-    start = node.agent.pid or 0
-    node.kill()
-    node.start_agent()
-    synced_since(node, start)
-    node.apply(pod("later"), namespace=namespace)
-    node.wait_running(namespace, "later")
-    for name, found in before.items():
-        after = node.wait_phase(namespace, name, phases[name])
-        for field in ("phase", "podIP", "podIPs", "hostIP", "containerStatuses"):
-            assert status(after)[field] == status(found)[field]
 
 
 def test_ends_while_the_agent_was_away(node: Node, namespace: str) -> None:
@@ -262,21 +242,6 @@ def every_container(node: Node, namespace: str) -> list[Any]:
         ]
 
 
-def test_restart_counts_and_backoff_go_on(node: Node, namespace: str) -> None:
-    node.apply(pod("loops", container("main", "exit 1")), namespace=namespace)
-    node.wait_waiting(namespace, "loops", "CrashLoopBackOff")
-    count = container_status(node.pod(namespace, "loops"))["restartCount"]
-    node.kill()
-    node.start_agent()
-    later = node.wait_pod(
-        namespace,
-        "loops",
-        lambda found: container_status(found)["restartCount"] > count,
-        "restarted by the new agent",
-    )
-    assert container_status(later)["restartCount"] == count + 1
-
-
 def test_sigterm_stops_promptly_whatever_goes_on(node: Node, namespace: str) -> None:
     """Also with a container that takes its time to end, and calls under way."""
     node.apply(
@@ -348,3 +313,62 @@ def test_orphans_of_the_runtime_go_at_start(node: Node, namespace: str) -> None:
         namespace,
     )
     assert identity(node.pod(namespace, "kept")) == identity(kept)
+
+
+def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:
+    node.apply(pod("lives"), namespace=namespace)
+    before = container_status(node.wait_running(namespace, "lives"))
+    process = node.container_pid(before["containerID"])
+    node.containerd.kill()
+    lost_at = time.time()
+    try:
+        lost = node.wait_condition("Ready", "False")
+        assert lost["reason"] == "KubeletNotReady"
+        assert "container runtime is down" in lost["message"]
+        assert "NotReady" in node.kubectl("get", "node", node.name)
+        code, text = node.http("/healthz")
+        assert code == 500
+        assert "runtime" in text
+        assert Path(f"/proc/{process}").exists(), "its containers live on"
+        node.apply(pod("waits", nodeName=node.name), namespace=namespace)
+        explained_as_lost(node, namespace, lost_at)
+    finally:
+        node.containerd.start()
+    node.wait_ready()
+    node.wait_running(namespace, "waits")
+    found = node.pod(namespace, "lives")
+    after = container_status(found)
+    assert is_ready(found)
+    assert (after["containerID"], after["state"]) == (before["containerID"], before["state"])
+    assert after["restartCount"] == 0
+    assert node.http("/healthz")[0] == 200
+
+
+def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
+    """Check explain for a pod: cause, since when, wait and next step; and for the node."""
+    until_verdict(node, namespace, "lives", "the container runtime can't be used")
+    found = explained(node, namespace, "lives")
+    assert (found["cause"], found["waits"][0]["kind"]) == ("runtime", "runtime")
+    assert -15 < found["first_seen"] - lost_at < 3, "since the last check before"
+    assert "see whether the container runtime at " in found["hint"]
+    first = f"node {node.name}: container runtime is down"
+    assert run(node, "explain").startswith(first)
+    stated = command_output(explain.main, node, f"{namespace}/waits")
+    assert f"this node has not taken up pod {namespace}/waits yet" in stated
+    assert first in stated
+
+
+def test_the_runtime_hangs(node2: Node, namespace: str) -> None:
+    """The runtime does not answer but its socket is there: SIGTERM is obeyed promptly anyway."""
+    node2.apply(pod("lives"), namespace=namespace)
+    before = container_status(node2.wait_running(namespace, "lives"))
+    node2.containerd.pause()
+    try:
+        node2.apply(pod("waits"), namespace=namespace)
+        assert node2.terminate() < 3.5
+        node2.start_agent()
+    finally:
+        node2.containerd.resume()
+    node2.wait_running(namespace, "waits")
+    after = container_status(node2.pod(namespace, "lives"))
+    assert after["containerID"] == before["containerID"], node2.story(namespace, "lives")

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.schema import definitions
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready, running
 from tools.env.containerd import Containerd

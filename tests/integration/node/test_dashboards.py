@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from kubeletpy.base.kubernetes_version import NEWEST
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
-from tools.env.prometheus import Prometheus
+from tools.env.containerd import Containerd
+from tools.env.prometheus import Prometheus, check_metrics
 from tools.env.waiting import wait_until
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
@@ -158,3 +161,71 @@ def test_recording_rules_have_values(
         "namespace_pod:pod_memory_working_set_bytes:sum",
     ):
         prometheus_of_node.wait_for(f"{name} >= 0")
+
+
+def test_the_exposition_is_good(node2: Node, namespace: str) -> None:
+    node2.apply(pod("one"), namespace=namespace)
+    node2.wait_running(namespace, "one")
+    code, text = node2.http("/metrics")
+    assert code == 200
+    # the names are the kubelet's, where promtool would have chosen others
+    naming = re.compile(
+        r"\S+ .*should (have|not have) \"?\w+\"? suffix|\S+ .*base unit.*|"
+        r"kubelet_topology_manager_admission_duration_ms .*abbreviated units"
+    )
+    problems = check_metrics(text.encode())
+    assert not [line for line in problems if not naming.fullmatch(line)], problems
+    for name in (
+        "kubelet_node_name",
+        "kubelet_running_pods",
+        "kubelet_running_containers",
+        "kubelet_started_pods_total",
+        "kubelet_started_containers_total",
+        "kubelet_runtime_operations_total",
+        "kubelet_runtime_operations_duration_seconds_bucket",
+        "kubelet_pod_start_duration_seconds_bucket",
+        "kubelet_pod_worker_duration_seconds_bucket",
+        "kubelet_pleg_last_seen_seconds",
+        "kubernetes_build_info",
+        "process_cpu_seconds_total",
+        "rest_client_requests_total",
+    ):
+        assert f"\n{name}" in text, name
+    assert 0 < node2.metric("kubeletpy_event_loop_longest_turn_seconds") < 5
+    assert node2.metric("kubeletpy_event_loop_stalls_total") >= 0
+
+
+def test_prometheus_sees_a_failing_start(
+    node2: Node, namespace: str, prometheus: Callable[[str], Prometheus]
+) -> None:
+    server = prometheus(f"127.0.0.1:{node2.health_port}")
+    server.wait_scraped()
+    code = 'code="RunContainerError"'
+    before = node2.metric("kubelet_started_containers_errors_total", code="RunContainerError")
+    node2.apply(
+        pod("good"),
+        pod("bad", {**container(), "command": ["/not/there"]}),
+        pod("pulls", {**container(), "image": "127.0.0.1:1/x/y:1"}),
+        namespace=namespace,
+    )
+    node2.wait_running(namespace, "good")
+    node2.wait_event(namespace, "bad", "Failed: Error: ")
+    node2.wait_event(namespace, "pulls", "Failed: Failed to pull image")
+    server.wait_for(f"kubelet_started_containers_errors_total{{{code}}} > {before}")
+    server.wait_for('kubelet_runtime_operations_errors_total{operation_type="pull_image"} > 0')
+    server.wait_for("kubelet_started_pods_total > 0")
+    # at the moment of the scrape, not of some scrape
+    node2.until(
+        lambda: node2.metric("kubelet_running_containers", container_state="running") >= 1,
+        "running containers",
+    )
+
+
+def test_a_runtime_without_runtime_config_is_losing_support(
+    node2: Node, make_node: Callable[..., Node], session_containerd16: Containerd
+) -> None:
+    name = "kubelet_cri_losing_support"
+    old = make_node(session_containerd16)
+    old.start()
+    assert old.metric(name, version=NEWEST.next_release) == 1
+    assert f"\n{name}" not in node2.http("/metrics")[1]

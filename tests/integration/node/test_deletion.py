@@ -1,13 +1,14 @@
-"""Deletions by users: graceful, shortened, forced, repeated; on both containerds."""
+"""Deletions by users and lifecycle hooks, on both containerds."""
 
 from __future__ import annotations
 
 import time
 
-from kubeletpy_up.storage.history import Change
+import pytest
+
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import DEAF, FOREVER, container, pod
-from tests.integration.node.seen import container_status, running, terminated
+from tests.integration.node.pods import DEAF, FOREVER, container, pod, serving
+from tests.integration.node.seen import container_status, running, status
 
 
 def test_a_signal_obeyed(node: Node, namespace: str) -> None:
@@ -28,23 +29,6 @@ def test_a_signal_obeyed(node: Node, namespace: str) -> None:
     assert not [r for r in records.values() if r.state == 1], "no container outlives its pod"
 
 
-def test_the_end_is_reported_before_the_pod_goes(node: Node, namespace: str) -> None:
-    """Among the states that the API had of a deleted pod is one with its exit code."""
-    changes: list[Change] = []
-    node.api.call(lambda registry: registry.store.subscribe(changes.append))
-    end = "trap 'exit 8' TERM; while :; do sleep 1 & wait $!; done"
-    node.apply(pod("watched", container("main", end)), namespace=namespace)
-    node.wait_running(namespace, "watched")
-    node.kubectl("delete", "pod", "watched", namespace=namespace)
-    codes = [
-        terminated(container_status(change.object)).get("exitCode")
-        for change in changes
-        if change.resource == "pods" and change.type == "MODIFIED"
-    ]
-    assert codes[-1] == 8
-    assert changes[-1].type == "DELETED" or changes[-1].resource != "pods"
-
-
 def test_a_signal_ignored(node: Node, namespace: str) -> None:
     node.apply(
         pod("deaf", container("main", DEAF), terminationGracePeriodSeconds=2), namespace=namespace
@@ -54,19 +38,6 @@ def test_a_signal_ignored(node: Node, namespace: str) -> None:
     node.kubectl("delete", "pod", "deaf", namespace=namespace)
     took = time.monotonic() - began
     assert 1.8 < took < 6, took
-
-
-def test_a_grace_period_shortened(node: Node, namespace: str) -> None:
-    node.apply(
-        pod("long", container("main", DEAF), terminationGracePeriodSeconds=600),
-        namespace=namespace,
-    )
-    node.wait_running(namespace, "long")
-    node.kubectl("delete", "pod", "long", "--wait=false", namespace=namespace)
-    node.wait_event(namespace, "long", "Killing: Stopping container main")
-    assert node.pod(namespace, "long")["metadata"]["deletionGracePeriodSeconds"] == 600
-    node.kubectl("delete", "pod", "long", "--grace-period=1", "--wait=false", namespace=namespace)
-    node.wait_removed(namespace, "long", timeout=10)
 
 
 def test_forced(node: Node, namespace: str) -> None:
@@ -129,15 +100,79 @@ def test_a_namespace_with_all_its_pods(node: Node, namespace: str) -> None:
     assert not [s for s in node.sandboxes(f"{namespace}-x") if s.state == 0]
 
 
-def test_all_at_once(node: Node, namespace: str) -> None:
-    node.apply(*(pod(f"p{number}") for number in range(8)), namespace=namespace)
-    for number in range(8):
-        node.wait_running(namespace, f"p{number}")
-    node.kubectl("delete", "pods", "--all", namespace=namespace)
-    assert node.api.all("pods", namespace) == []
+def gone_after(node: Node, namespace: str, *names: str) -> list[float]:
+    """Delete pods, of which the next outlasts the one before; the seconds that each took."""
+    begun = time.monotonic()
+    node.kubectl("delete", "pod", *names, "--wait=false", namespace=namespace)
+    took = []
+    for name in names:
+        node.wait_removed(namespace, name)
+        took.append(time.monotonic() - begun)
+    return took
 
 
-def test_a_pod_that_has_ended(node: Node, namespace: str) -> None:
-    node.apply(pod("done", container("main", "exit 0"), restartPolicy="Never"), namespace=namespace)
-    node.wait_phase(namespace, "done", "Succeeded")
-    node.kubectl("delete", "pod", "done", "--timeout=10s", namespace=namespace)
+def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
+    hook = {"exec": {"command": ["sh", "-c", "sleep 2; touch /tmp/hooked"]}}
+    node.apply(
+        pod("hooked", container(lifecycle={"postStart": hook})),
+        namespace=namespace,
+    )
+    ready = container_status(node.wait_running(namespace, "hooked"))
+    assert node.exec(ready["containerID"], "ls", "/tmp/hooked")[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["exec", "sleep"])
+def test_pre_stop_is_part_of_the_grace_period(node: Node, namespace: str, kind: str) -> None:
+    """The hook holds the stop up for its time, and no longer than the grace period."""
+    long = {"exec": {"command": ["sleep", "600"]}, "sleep": {"seconds": 6}}[kind]
+    short = {"exec": {"command": ["sleep", "3"]}, "sleep": {"seconds": 3}}[kind]
+    for name, handler in (("short", short), ("long", long)):
+        node.apply(
+            pod(
+                name,
+                container(lifecycle={"preStop": {kind: handler}}),
+                terminationGracePeriodSeconds=6,
+            ),
+            namespace=namespace,
+        )
+    node.wait_running(namespace, "short")
+    node.wait_running(namespace, "long")
+    of_short, of_long = gone_after(node, namespace, "short", "long")
+    assert 3 <= of_short < 6
+    assert 6 <= of_long < 14
+
+
+def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -> None:
+    hook = {"httpGet": {"path": "/ok", "port": "web"}}
+    node.apply(
+        pod(
+            "web",
+            container(
+                script=serving("ok"),
+                ports=[{"name": "web", "containerPort": 8080}],
+                lifecycle={"preStop": hook, "postStart": {"sleep": {"seconds": 0}}},
+            ),
+        ),
+        namespace=namespace,
+    )
+    web = node.wait_running(namespace, "web")
+    log = node.log_dir(web) / "main" / "0.log"
+    with log.open() as lines:  # open: the file goes with the pod
+        gone_after(node, namespace, "web")
+        assert "response:200" in lines.read()
+
+
+def test_a_hook_after_a_crash_of_the_agent(node: Node, namespace: str) -> None:
+    """The pod is deleted while no agent runs: the next one runs the hook."""
+    hook = {"exec": {"command": ["sh", "-c", "echo hooked > /proc/1/fd/1; sleep 2"]}}
+    node.apply(
+        pod("later", container(script=FOREVER, lifecycle={"preStop": hook})), namespace=namespace
+    )
+    later = node.wait_running(namespace, "later")
+    assert running(container_status(later)), status(later)
+    log = node.log_dir(later) / "main" / "0.log"
+    node.kill()
+    node.kubectl("delete", "pod", "later", "--wait=false", namespace=namespace)
+    node.start_agent()
+    node.until(lambda: "hooked" in log.read_text(), "the hook", namespace, "later")
+    node.wait_removed(namespace, "later")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.registry.registry import Registry
-from tests.integration.node.machine import Node
-from tests.integration.node.pods import FOREVER, container, pod
-from tests.integration.node.seen import container_status, running
+from tests.integration.node import agent
+from tests.integration.node.machine import ROOT, Node
+from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status
 
 
 def stored(name: str, namespace: str, node: str) -> JSON:
@@ -112,46 +117,6 @@ def test_nonsense_in_the_api(node2: Node, namespace: str, nonsense: Callable[[],
     assert not (node2.directory.parent / "escape").exists()
 
 
-def test_a_huge_pod(node2: Node, namespace: str) -> None:
-    env = [{"name": f"VAR_{n}", "value": f"$(VAR_{n - 1})x" if n else "x"} for n in range(200)]
-    script = 'env | grep -c ^VAR_; printf "%s" "$VAR_199" | wc -c; ' + FOREVER
-    many = [container(f"c{n}", resources={"requests": {"cpu": "1m"}}) for n in range(12)]
-    huge = pod(
-        "huge",
-        container("main", script, env=env),
-        *many,
-        annotations={f"example.com/note-{n}": "x" * 2000 for n in range(60)},
-        labels={f"l{n}": "y" * 60 for n in range(60)},
-    )
-    node2.api.create("pods", namespace, huge)
-    found = node2.wait_running(namespace, "huge", timeout=60)
-    node2.until(
-        lambda: node2.logs(found, "main").split() == ["200", "200"], "what the container sees"
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["a", "1", "a" * 63 + "." + "b" * 63 + "." + "c" * 63, "a.b-c.9"],
-    ids=["short", "digit", "long", "dots"],
-)
-def test_weird_names(node2: Node, namespace: str, name: str) -> None:
-    node2.apply(pod(name, container("c" * 63 if len(name) == 1 else "x")), namespace=namespace)
-    found = node2.wait_running(namespace, name)
-    assert running(container_status(found))
-    node2.kubectl("delete", "pod", name, namespace=namespace)
-
-
-def test_many_short_pods(node2: Node, namespace: str) -> None:
-    pods = [
-        pod(f"p{n}", container("main", f"exit {n % 3}"), restartPolicy="Never") for n in range(20)
-    ]
-    node2.apply(*pods, namespace=namespace)
-    for number in range(20):
-        found = node2.wait_phase(namespace, f"p{number}", "Failed" if number % 3 else "Succeeded")
-        assert container_status(found)["state"]["terminated"]["exitCode"] == number % 3
-
-
 def test_a_container_that_floods_its_log(node2: Node, namespace: str) -> None:
     flood = "yes 0123456789012345678901234567890123456789 | head -c 20000000; exit 1"
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -184,3 +149,29 @@ def test_a_healthy_node_logs_almost_nothing(node2: Node, namespace: str) -> None
     node2.wait_running(namespace, "again")
     assert len(node2.log_lines()) - lines <= 5, node2.log_lines()[lines:]
     assert time.monotonic() - began < 20
+
+
+def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:
+    """Another kubelet already runs."""
+    file = work_dir / "config.json"
+    file.write_text(json.dumps(node2.config()))
+    ended = subprocess.run(
+        [
+            *agent.COMMAND,
+            "run",
+            f"--config={file}",
+            f"--kubeconfig={node2.api.endpoint.node_kubeconfig}",
+            f"--root-dir={work_dir / 'root'}",
+            f"--device-plugins-dir={work_dir / 'device-plugins'}",
+            "--keep-kernel-settings",
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "can't listen on " in ended.stderr
+    assert "another port: kubeletpy run … --" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -16,7 +16,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.images.records.model import file_name
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.test_start_errors import secret
@@ -134,30 +134,6 @@ def test_always_verify(node2: Node, namespace: str, registry: Registry) -> None:
     notified += "".join(path.read_text() for path in folder.rglob("sha256-*"))
     for text in (registry.password, "hunter2-no"):
         assert text not in notified
-
-
-def test_by_default_preloaded_images_are_everybodys(
-    node2: Node, namespace: str, registry: Registry
-) -> None:
-    start(node2, "NeverVerifyPreloadedImages")
-    desired = image(registry, "default-policy")
-    node2.apply(secret("right", registry.pull_secret()), namespace=namespace)
-    node2.apply(
-        puller("preloaded", BUSYBOX, policy="Never"),
-        puller("first", desired, "right"),
-        namespace=namespace,
-    )
-    for name in ("preloaded", "first"):
-        node2.wait_running(namespace, name)
-    start(node2, "NeverVerifyPreloadedImages")
-    node2.apply(
-        puller("same", desired, "right"),
-        puller("without", desired),
-        namespace=namespace,
-    )
-    node2.wait_running(namespace, "same")
-    node2.wait_event(namespace, "same", PRESENT)
-    node2.wait_waiting(namespace, "without", "ImagePullBackOff")
 
 
 def test_killed_between_pull_and_record(node2: Node, namespace: str, work_dir: Path) -> None:
@@ -299,38 +275,3 @@ def test_a_provider_gives_the_password_to_an_account(
     notified = "\n".join([*node2.log_lines(), *node2.events(namespace)])
     assert token not in notified
     assert registry.password not in notified
-
-
-def test_a_provider_that_fails(
-    node2: Node, namespace: str, registry: Registry, work_dir: Path
-) -> None:
-    flags = provider_flags(work_dir, "broken", {}, matchImages=[registry.server])
-    script = '#!/bin/sh\necho "no network to the token service" >&2\nexit 7\n'
-    (work_dir / "bin" / "broken").write_text(script)
-    start(node2, "NeverVerifyPreloadedImages", *flags)
-    node2.apply(secret("right", registry.pull_secret()), namespace=namespace)
-    node2.apply(puller("without", image(registry, "broken-provider")), namespace=namespace)
-    node2.wait_waiting(namespace, "without", "ImagePullBackOff")
-    desired = image(registry, "broken-provider-2")
-    node2.apply(puller("with", desired, "right"), namespace=namespace)
-    node2.wait_running(namespace, "with")
-    assert node2.metric("kubelet_credential_provider_plugin_errors_total", plugin_name="broken") > 0
-    (line, *_) = [line for line in node2.log_lines() if "no credentials from provider" in line]
-    assert "exit status 7: no network to the token service" in line
-
-
-def test_bad_configuration_keeps_the_agent_from_starting(
-    node2: Node, registry: Registry, work_dir: Path
-) -> None:
-    flags = provider_flags(work_dir, "wrong", {}, matchImages=[], args="x")
-    # what an agent leaves behind, the next one removes a minute later
-    wait_until(lambda: not node2.leftovers(), "nothing left of earlier pods")
-    node2.kill()
-    before = len(node2.log_lines())
-    node2.start_agent(*flags)
-    wait_until(lambda: node2.agent.pid is None, "the end of the agent")
-    stated = "\n".join(node2.log_lines()[before:])
-    file = work_dir / "providers" / "wrong.yaml"
-    assert f'{file}: providers[wrong].args is "x": must be a list' in stated
-    assert "Traceback" not in stated
-    start(node2, "NeverVerifyPreloadedImages")

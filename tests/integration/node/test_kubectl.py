@@ -184,28 +184,3 @@ def test_kubectl_run(node2: Node, namespace: str, version: str) -> None:
     node2.kubectl(*command, namespace=namespace, version=version)
     found = node2.wait_phase(namespace, "quick", "Failed")
     assert container_status(found)["state"]["terminated"]["exitCode"] == 4
-
-
-def test_eviction_and_drain(node2: Node, namespace: str) -> None:
-    node2.apply(pod("bare"), namespace=namespace)
-    node2.wait_running(namespace, "bare")
-    try:
-        node2.kubectl("drain", node2.name, "--force", "--ignore-daemonsets", "--timeout=60s")
-        assert node2.pod(namespace, "bare") == {}
-        assert "SchedulingDisabled" in node2.kubectl("get", "nodes")
-    finally:
-        node2.kubectl("uncordon", node2.name)
-
-
-def test_a_bad_manifest_is_refused_with_the_apis_message(node2: Node, namespace: str) -> None:
-    with pytest.raises(CommandError) as refused:
-        node2.apply(
-            pod("Bad_Name", {"name": "Main", "image": " "}, restartPolicy="Sometimes"),
-            namespace=namespace,
-        )
-    for text in (
-        "metadata.name: Invalid value",
-        "spec.containers[0].name: Invalid value",
-        'spec.restartPolicy: Unsupported value: "Sometimes"',
-    ):
-        assert text in str(refused.value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.containerd import Containerd
@@ -63,29 +63,10 @@ def test_the_node_shows_its_configuration(special: Node) -> None:
     assert "special=yes:NoSchedule" in parts
 
 
-def test_a_taint_keeps_pods_away(special: Node) -> None:
-    special.apply(pod("plain"), namespace="default")
-    special.wait_event("default", "plain", "FailedScheduling: .*untolerated taint.*")
-    tolerates = {"key": "special", "operator": "Exists"}
-    special.apply(pod("tolerates", tolerations=[tolerates]), namespace="default")
-    special.wait_running("default", "tolerates")
-    special.kubectl("delete", "pod", "plain", "tolerates")
-
-
 def requesting(name: str, **requests: str) -> Any:
     """A pod bound to the node that requests so much, past the scheduler."""
     resources = {"requests": requests, "limits": requests}
     return pod(name, {**container(), "resources": resources}, nodeName="special")
-
-
-def test_without_isolation_of_local_storage_there_is_none_to_request(special: Node) -> None:
-    status = node_object(special)["status"]
-    assert "ephemeral-storage" not in {**status["capacity"], **status["allocatable"]}
-    desired = requesting("stores", **{"ephemeral-storage": "1Mi"})
-    special.apply(desired, requesting("does-not", cpu="1m"), namespace="default")
-    special.wait_event("default", "stores", "OutOfephemeral-storage: ")
-    special.wait_running("default", "does-not")
-    special.kubectl("delete", "pod", "stores", "does-not")
 
 
 def test_an_extended_resource_is_given_out(special: Node) -> None:
@@ -121,14 +102,3 @@ def test_the_lease_is_renewed(special: Node) -> None:
 
     first = renewed()
     special.until(lambda: renewed() > first, "the lease's renewal", timeout=6)
-
-
-def test_user_labels_stay(special: Node) -> None:
-    special.kubectl("label", "node", "special", "mine=yes", "disk=hdd", "--overwrite")
-    special.terminate()
-    special.start_agent("--node-labels=disk=ssd,zone=a")
-    condition = special.condition("Ready")["lastHeartbeatTime"]
-    special.until(
-        lambda: special.condition("Ready")["lastHeartbeatTime"] != condition, "a new heartbeat"
-    )
-    assert node_object(special)["metadata"]["labels"]["mine"] == "yes"

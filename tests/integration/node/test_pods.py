@@ -17,6 +17,7 @@ from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import (
     condition,
     container_status,
+    is_ready,
     running,
     status,
     terminated,
@@ -181,38 +182,6 @@ def test_pods_that_end(node: Node, namespace: str) -> None:
     }
 
 
-def test_a_crash_loop(node2: Node, namespace: str) -> None:
-    node = node2
-    node.apply(pod("loops", container("main", "exit 7")), namespace=namespace)
-    entry = node.wait_waiting(namespace, "loops", "CrashLoopBackOff")
-    assert entry["restartCount"] == 1, "the first restart is immediate"
-    uid = node.pod(namespace, "loops")["metadata"]["uid"]
-    assert waiting(entry)["message"] == (
-        f"back-off 10s restarting failed container=main pod=loops_{namespace}({uid})"
-    )
-    last = terminated(entry, "lastState")
-    assert (last["exitCode"], last["reason"]) == (7, "Error")
-    assert status(node.pod(namespace, "loops"))["phase"] == "Running"
-    node.wait_event(namespace, "loops", "BackOff: Back-off restarting failed container main in")
-
-    node.wait_pod(
-        namespace,
-        "loops",
-        lambda found: (
-            container_status(found)["restartCount"] == 2
-            and waiting(container_status(found)).get("reason") == "CrashLoopBackOff"
-        ),
-        "restarted again after its back-off",
-    )
-    entry = container_status(node.pod(namespace, "loops"))
-    assert waiting(entry)["message"].startswith("back-off 20s ")
-    again = terminated(entry, "lastState")
-    assert again["containerID"] != last["containerID"]
-    # names of logs go on where the last container's stopped
-    logs = node.log_dir(node.pod(namespace, "loops")) / "main"
-    assert "2.log" in {path.name for path in logs.iterdir()}
-
-
 def test_a_new_image_restarts_its_container_alone(node: Node, namespace: str) -> None:
     other = "kubeletpy.local/busybox:2"
     archive = node.directory / "other.tar"
@@ -292,99 +261,60 @@ def test_out_of_memory(node: Node, namespace: str) -> None:
     assert row.split()[2] == "OOMKilled"
 
 
-@pytest.mark.needs("sandbox processes")
-def test_a_restart_of_the_sandbox(node: Node, namespace: str) -> None:
-    """A pod whose sandbox is killed gets a new one, and an event with the reason."""
-    node.apply(pod("box"), namespace=namespace)
-    before = node.wait_running(namespace, "box")
-    (sandbox,) = node.sandboxes(namespace)
-    os.kill(node.container_pid(sandbox.id), signal.SIGKILL)
-    after = node.wait_pod(
+def write(node: Node, file: str, content: JSON | str) -> Path:
+    """A manifest appears at once and whole, as careful tools write it."""
+    path = node.manifests / file
+    hidden = node.manifests / f".{file}"
+    hidden.write_text(content if isinstance(content, str) else json.dumps(content))
+    hidden.rename(path)
+    return path
+
+
+def manifest(name: str, namespace: str, *containers: JSON, **more: object) -> JSON:
+    """A static pod."""
+    made = pod(name, *containers, **more)
+    made["metadata"]["namespace"] = namespace
+    return made
+
+
+def uids(node: Node, namespace: str) -> set[str]:
+    """Which pods run in the runtime."""
+    sandboxes = [each for each in node.sandboxes(namespace) if each.state == 0]
+    return {each.metadata.uid for each in sandboxes}
+
+
+def test_a_static_pod_and_its_mirror(node2: Node, namespace: str) -> None:
+    file = write(node2, "web.json", manifest("web", namespace, labels={"app": "web"}))
+    name = f"web-{node2.name}"
+    mirror = node2.wait_running(namespace, name)
+    notes = mirror["metadata"]["annotations"]
+    assert notes["kubernetes.io/config.source"] == "file"
+    assert notes["kubernetes.io/config.mirror"] == notes["kubernetes.io/config.hash"]
+    (owner,) = mirror["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("Node", node2.name, True)
+    assert mirror["metadata"]["labels"] == {"app": "web"}
+    assert status(mirror)["podIP"]
+    (before,) = uids(node2, namespace)
+
+    # deleting the mirror does not stop the pod, and it comes back
+    node2.kubectl("delete", "pod", name, namespace=namespace)
+    again = node2.wait_running(namespace, name)
+    assert again["metadata"]["uid"] != mirror["metadata"]["uid"]
+    assert uids(node2, namespace) == {before}
+
+    # an edit replaces the pod
+    write(node2, "web.json", manifest("web", namespace, container("other")))
+    edited = node2.wait_pod(
         namespace,
-        "box",
-        lambda found: (
-            container_status(found).get("restartCount") == 1 and running(container_status(found))
-        ),
-        "running in a new sandbox",
+        name,
+        lambda found: is_ready(found) and container_status(found, "other"),
+        "edited",
     )
-    assert container_status(after)["containerID"] != container_status(before)["containerID"]
-    node.wait_event(namespace, "box", "SandboxChanged: Pod sandbox changed, it will be killed and")
-    assert {s.metadata.attempt for s in node.sandboxes(namespace) if s.state == 0} == {1}
+    assert edited["spec"]["containers"][0]["name"] == "other"
+    node2.until(lambda: len(uids(node2, namespace)) == 1, "one sandbox after the edit")
+    assert uids(node2, namespace) != {before}
 
-
-def test_an_ephemeral_container(node: Node, namespace: str) -> None:
-    node.apply(pod("host"), namespace=namespace)
-    before = node.wait_running(namespace, "host")
-    patch = {
-        "spec": {
-            "ephemeralContainers": [
-                {
-                    "name": "debugger",
-                    "image": BUSYBOX,
-                    "command": ["sh", "-c", "cat /proc/1/cmdline | tr '\\0' ' '; exit 9"],
-                    "targetContainerName": "main",
-                }
-            ]
-        }
-    }
-    node.kubectl(
-        "patch",
-        "pod",
-        "host",
-        "--subresource=ephemeralcontainers",
-        "-p",
-        json.dumps(patch),
-        namespace=namespace,
-    )
-    after = node.wait_pod(
-        namespace,
-        "host",
-        lambda found: terminated(container_status(found, "debugger")),
-        "with its ephemeral container ended",
-    )
-    assert terminated(container_status(after, "debugger"))["exitCode"] == 9
-    assert "trap" in node.logs(after, "debugger"), "it sees the target's processes"
-    main = container_status(after, "main")
-    assert main["containerID"] == container_status(before, "main")["containerID"]
-    assert condition(after, "Ready")["status"] == "True"
-
-
-@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
-def test_a_new_pod_gets_the_new_data_of_an_immutable_object(
-    node2: Node, namespace: str, kind: str
-) -> None:
-    """It was deleted and created again while another pod uses it."""
-    source = {"name": "settings"} if kind == "ConfigMap" else {"secretName": "settings"}
-    field = {"ConfigMap": "configMap", "Secret": "secret"}[kind]
-    main = container(
-        script="cat /v/word; echo; echo $WORD; sleep 1000",
-        volumeMounts=[{"name": "v", "mountPath": "/v"}],
-        env=[
-            {
-                "name": "WORD",
-                "valueFrom": {f"{field}KeyRef": {"name": "settings", "key": "word"}},
-            }
-        ],
-    )
-    volumes = [{"name": "v", field: source}]
-
-    def create(word: str) -> None:
-        data = "data" if kind == "ConfigMap" else "stringData"
-        about = {"name": "settings"}
-        made = {"apiVersion": "v1", "kind": kind, "metadata": about, "immutable": True}
-        node2.apply({**made, data: {"word": word}}, namespace=namespace)
-
-    def parts(name: str) -> list[str]:
-        node2.wait_running(namespace, name)
-        node2.until(lambda: node2.kubectl("logs", name, namespace=namespace), "it has printed")
-        return node2.kubectl("logs", name, namespace=namespace).split()
-
-    create("old")
-    for name in ("keeps", "renewed"):
-        node2.apply(pod(name, main, volumes=volumes), namespace=namespace)
-        assert parts(name) == ["old", "old"]
-    node2.kubectl("delete", "pod", "renewed", namespace=namespace)
-    node2.kubectl("delete", kind.lower(), "settings", namespace=namespace)
-    create("new")
-    node2.apply(pod("renewed", main, volumes=volumes), namespace=namespace)
-    assert parts("renewed") == ["new", "new"]
+    # so does taking it away
+    file.unlink()
+    node2.wait_removed(namespace, name)
+    node2.until(lambda: not uids(node2, namespace), "no sandbox after the removal")

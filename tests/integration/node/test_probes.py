@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Iterator
-from typing import Any
 
-import pytest
-
-from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain
-from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.integration.lifecycle.command import command_output
-from tests.integration.node.conftest import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod, serving
 from tests.integration.node.seen import container_status, is_ready, running, terminated
 
 SERVE = serving("fine")
-OLDER = "older"
-"""Namespace of the pod that is made before all others."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def older(node: Node) -> Iterator[JSON]:
-    """A container that is ready, and gets old while other tests run; its status."""
-    node.api.create("namespaces", "", {"metadata": {"name": OLDER}})
-    # slow, so that an agent that has lost this state shows for a while that it is not ready
-    command = ["sh", "-c", "cat /tmp/ok && sleep 1"]
-    probe = {"exec": {"command": command}, "periodSeconds": 1, "timeoutSeconds": 10}
-    script = f"touch /tmp/ok; {FOREVER}"
-    node.apply(pod("stays", container(script=script, readinessProbe=probe)), namespace=OLDER)
-    yield container_status(node.wait_running(OLDER, "stays"))
-    remove_pods(node, OLDER)
 
 
 def series(node: Node, namespace: str) -> list[str]:
@@ -88,28 +65,6 @@ def test_startup_then_liveness_then_restart(node: Node, namespace: str) -> None:
     assert container_status(node.wait_running(namespace, "life"))["restartCount"] == 1
 
 
-def test_a_failed_startup_probe_restarts(node: Node, namespace: str) -> None:
-    node.apply(
-        pod(
-            "slow",
-            container(
-                startupProbe={
-                    "tcpSocket": {"port": 1},
-                    "periodSeconds": 1,
-                    "failureThreshold": 2,
-                    "terminationGracePeriodSeconds": 1,
-                }
-            ),
-        ),
-        namespace=namespace,
-    )
-    node.wait_event(namespace, "slow", r"Unhealthy: Startup probe failed: dial tcp .*refused")
-    node.wait_event(namespace, "slow", "Killing: Container main failed startup probe")
-    node.wait_pod(
-        namespace, "slow", lambda p: container_status(p).get("restartCount", 0) >= 1, "restarted"
-    )
-
-
 def test_readiness_by_http_follows_the_server(node: Node, namespace: str) -> None:
     """The probe names its port; ready in kubectl, not ready without the page, ready again."""
     node.apply(
@@ -142,63 +97,6 @@ def test_readiness_by_http_follows_the_server(node: Node, namespace: str) -> Non
     after = node.wait_running(namespace, "web")
     assert container_status(after)["restartCount"] == 0
     assert container_status(after)["containerID"] == container_id
-
-
-def test_ready_as_soon_as_the_server_is(node: Node, namespace: str) -> None:
-    """A period of a minute does not mean a minute until ready."""
-    node.apply(
-        pod(
-            "quick",
-            container(
-                script=f"sleep 1; {SERVE}",
-                readinessProbe={"httpGet": {"path": "/ok", "port": 8080}, "periodSeconds": 60},
-            ),
-        ),
-        namespace=namespace,
-    )
-    node.wait_running(namespace, "quick", timeout=20)
-    assert not [e for e in node.events(namespace, "quick") if e.startswith("Unhealthy")]
-
-
-def test_a_sidecars_startup_probe_holds_the_others_up(node: Node, namespace: str) -> None:
-    side = container(
-        "side",
-        script=f"sleep 3; touch /tmp/up; {FOREVER}",
-        restartPolicy="Always",
-        startupProbe={
-            "exec": {"command": ["cat", "/tmp/up"]},
-            "periodSeconds": 1,
-            "failureThreshold": 30,
-        },
-    )
-    node.apply(pod("pair", container("main"), initContainers=[side]), namespace=namespace)
-    whole = node.wait_running(namespace, "pair")
-
-    def started_at(name: str) -> float:
-        text = running(container_status(whole, name))["startedAt"]
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
-
-    assert started_at("main") - started_at("side") >= 2
-
-
-def test_metrics_of_probes_come_and_go(node: Node, namespace: str) -> None:
-    node.apply(
-        pod(
-            "counted",
-            container(
-                livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 1},
-            ),
-        ),
-        namespace=namespace,
-    )
-    node.wait_running(namespace, "counted")
-
-    node.until(lambda: successes(node, namespace), "the probe counted", namespace, "counted")
-    buckets = "prober_probe_duration_seconds_bucket"
-    assert any(buckets in line for line in series(node, namespace))
-    node.kubectl("delete", "pod", "counted", "--grace-period=1", namespace=namespace)
-    node.wait_removed(namespace, "counted")
-    node.until(lambda: not series(node, namespace), "no series of the pod", namespace)
 
 
 def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: str) -> None:
@@ -273,21 +171,3 @@ def test_a_failed_command_that_leaves_a_child_behind_is_a_failure(
     # unlike a readiness probe it has no early run, which is not reported
     node.apply(pod("leaves", container(livenessProbe=probe)), namespace=namespace)
     node.wait_event(namespace, "leaves", "Unhealthy: Liveness probe failed", timeout=40)
-
-
-def test_an_agent_restart_keeps_ready_what_is_ready(node: Node, older: JSON) -> None:
-    """The containers stay ready, and a probe that fails afterwards still counts."""
-    old = parse_time(running(older)["startedAt"]) + RESTART_SLACK_S + 1
-    node.until(lambda: time.time() > old, "a container that is not counted as the new agent's")
-    node.kill()
-    node.start_agent()
-
-    def probed() -> Any:
-        assert is_ready(node.pod(OLDER, "stays"))
-        return successes(node, OLDER)
-
-    node.until(probed, "a probe of the new agent", OLDER, "stays")
-    assert is_ready(node.pod(OLDER, "stays"))
-    node.exec(older["containerID"], "rm", "/tmp/ok")
-    after = node.wait_pod(OLDER, "stays", lambda p: not is_ready(p), "not ready")
-    assert container_status(after)["restartCount"] == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.node.conftest import remove_pods
+from tests.integration.node.fixtures import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import condition, container_status, status, waiting
@@ -207,30 +207,3 @@ def test_an_unknown_runtime_class(node2: Node, namespace: str) -> None:
     node2.apply(known, pod("usual", runtimeClassName="usual"), namespace=namespace)
     node2.wait_running(namespace, "usual")
     node2.kubectl("delete", "runtimeclass", "strange", "usual")
-
-
-def test_a_volume_that_this_version_cannot_give(node2: Node, namespace: str) -> None:
-    volume = {"name": "settings", "flexVolume": {"driver": "example.com/settings"}}
-    mounts: JSON = {"volumeMounts": [{"name": "settings", "mountPath": "/etc/settings"}]}
-    node2.apply(
-        pod("wants", container("main", **mounts), volumes=[volume]),
-        namespace=namespace,
-    )
-    reason = r'FailedMount: .*"settings".* has no flexVolume volumes'
-    node2.wait_event(namespace, "wants", reason)
-    found = node2.pod(namespace, "wants")
-    assert waiting(container_status(found))["reason"] == "ContainerCreating"
-    assert status(found)["phase"] == "Pending"
-    assert node2.sandboxes(namespace) == []
-    stated = node2.kubectl("describe", "pod", "wants", namespace=namespace)
-    assert "FailedMount" in stated
-
-
-def test_a_pod_that_does_not_fit(node2: Node, namespace: str) -> None:
-    """The scheduler reports why; no node gets the pod."""
-    huge = container("main", resources={"requests": {"cpu": "1000"}})
-    node2.apply(pod("huge", huge), namespace=namespace)
-    node2.wait_event(
-        namespace, "huge", "FailedScheduling: 0/1 nodes are available: .*nsufficient cpu"
-    )
-    assert status(node2.pod(namespace, "huge"))["phase"] == "Pending"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tools.env.containerd import Containerd

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.node.conftest import MakeNode, make_node, namespace
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tools.env.containerd import Containerd
-
-__all__ = ["make_node", "namespace"]
 
 STATIC: JSON = {
     "cpuManagerPolicy": "static",

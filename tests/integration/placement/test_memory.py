@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import container_status, status

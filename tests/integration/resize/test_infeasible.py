@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
 from tests.integration.node.seen import container_status, status

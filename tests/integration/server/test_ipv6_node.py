@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import is_ready

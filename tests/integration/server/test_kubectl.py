@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -15,12 +16,14 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.integration.node.fixtures import remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, is_ready
@@ -301,3 +304,117 @@ def test_the_nodes_own_api_through_the_api(node2: Node, namespace: str) -> None:
     assert "\nresource_scrape_error 0\n" in resources
     run = f"{base}/run/{namespace}/seen/main?cmd=echo%20hi"
     assert node2.kubectl("create", "--raw", run, "-f", "/dev/null") == "hi\n"
+
+
+AT_ONCE = 8
+SIZE = 300_000
+
+
+def digest_of(port: int, content: bytes) -> str:
+    """Wait for the server, send all, close this direction, and read the server's digest."""
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as link:
+        assert link.recv(6) == b"ready\n", "no server"
+        link.sendall(content)
+        link.shutdown(socket.SHUT_WR)
+        got = b""
+        while piece := link.recv(4096):
+            got += piece
+    return got.decode().split()[0] if got else ""
+
+
+def local_ports(process: subprocess.Popen[bytes]) -> dict[int, int]:
+    """The ports here, by the port there."""
+    assert process.stdout is not None
+    here: dict[int, int] = {}
+    while len(here) < AT_ONCE:
+        line = process.stdout.readline().decode()
+        assert line, "kubectl has ended"
+        if found := re.search(r"127\.0\.0\.1:(\d+) -> (\d+)", line):
+            here[int(found[2])] = int(found[1])
+    return here
+
+
+@BOTH
+def test_many_connections_that_are_half_closed(node: Node, namespace: str, version: str) -> None:
+    # a listener each: that of busybox has a queue of two
+    ports = range(7700, 7700 + AT_ONCE)
+    serve = f"sh -c 'echo ready; head -c {SIZE} | sha256sum'"
+    script = "".join(f"nc -ll -p {port} -e {serve} & " for port in ports) + FOREVER
+    node.apply(pod("digests", container("main", script)), namespace=namespace)
+    node.wait_running(namespace, "digests")
+
+    def listening() -> bool:
+        inside = ("exec", "digests", "--", "netstat", "-ltn")
+        seen = call(node, version, namespace, *inside)[1].decode()
+        return all(f":{port} " in seen for port in ports)
+
+    wait_until(listening, "servers that listen", timeout=SECONDS)
+    blobs = {port: os.urandom(SIZE) for port in ports}
+    desired = [f":{port}" for port in ports]
+    with (
+        running(node, version, namespace, "port-forward", "digests", *desired) as process,
+        ThreadPoolExecutor(AT_ONCE) as threads,
+    ):
+        here = local_ports(process)
+        found = list(threads.map(lambda port: digest_of(here[port], blobs[port]), ports))
+    assert found == [hashlib.sha256(blobs[port]).hexdigest() for port in ports]
+
+
+def test_killed_clients_leave_nothing_behind(node: Node, namespace: str) -> None:
+    node.apply(pod("many"), namespace=namespace)
+    node.wait_running(namespace, "many")
+    assert call(node, "new", namespace, "exec", "many", "--", "true")[0] == 0
+    wait_until(lambda: steady(node), "a quiet agent", timeout=30)
+    before = descriptors(node)
+    commands = [
+        ("logs", "-f", "many"),
+        ("exec", "many", "--", "sleep", "1000"),
+        ("exec", "-i", "many", "--", "cat"),
+        ("attach", "many"),
+        ("port-forward", "many", ":80"),
+    ]
+    for version in ("old", "new"):
+        processes = []
+        for command in commands * 3:
+            with_stdin = {"stdin": subprocess.PIPE} if "-i" in command else {}
+            entered = running(node, version, namespace, *command, **with_stdin)
+            processes.append((entered, entered.__enter__()))
+        wait_until(lambda: descriptors(node) > before + 10, "streams", timeout=30)
+        for entered, _ in processes:
+            entered.__exit__(None, None, None)
+        wait_until(lambda: descriptors(node) <= before + 2, "nothing left open", timeout=30)
+    assert call(node, "new", namespace, "exec", "many", "--", "true")[0] == 0
+
+
+def test_clients_killed_while_they_connect_hold_up_nothing(node: Node, namespace: str) -> None:
+    """A runtime that can't answer a client's streams may never process its container's exit."""
+    node.apply(pod("brief"), namespace=namespace)
+    node.wait_running(namespace, "brief")
+    commands = [("attach", "brief"), ("attach", "-i", "brief"), ("exec", "-i", "brief", "cat")] * 5
+    wait_until(lambda: steady(node), "a quiet agent", timeout=30)
+    before = descriptors(node)
+    for version in ("old", "new"):
+        for number in range(3):
+            wait_until(lambda: descriptors(node) <= before + 2, "nothing left open", timeout=30)
+            with contextlib.ExitStack() as killed:
+                for command in commands:
+                    killed.enter_context(
+                        running(node, version, namespace, *command, stdin=subprocess.PIPE)
+                    )
+                more_descriptors(node, before + 2 + 4 * number)
+    requested = time.monotonic()
+    remove_pods(node, namespace)
+    assert time.monotonic() - requested < 10
+
+
+def more_descriptors(node: Node, than: int) -> None:
+    wait_until(lambda: descriptors(node) > than, "streams", timeout=30, interval=0.001)
+
+
+def descriptors(node: Node) -> int:
+    return len(list(Path(f"/proc/{node.agent.pid}/fd").iterdir()))
+
+
+def steady(node: Node) -> bool:
+    first = descriptors(node)
+    return all(descriptors(node) == first for _ in range(3))

@@ -1,24 +1,30 @@
-"""Streams of the node's own server as other clients than kubectl speak them, to real runtimes."""
+"""The node's own server as other clients than kubectl use it, on real runtimes."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import re
+import socket
 import ssl
+import struct
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
 import pytest
+import yaml
 
 from kubeletpy.base.wire import spdy
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import container, pod
-from tests.integration.server.test_storm import token
+from tests.integration.node.pods import FOREVER, container, pod
+from tools.env.process import CommandError
 from tools.env.waiting import wait_until
 
 SECONDS = 30
@@ -221,3 +227,150 @@ async def test_v5_half_closes_towards_the_runtime(node: Node, namespace: str) ->
         await socket.send_bytes(b"\xff\0")
         stated = b"".join([m.data[1:] async for m in socket if m.data[0] == 1])
     assert stated == b"text end\n"
+
+
+def test_status_flags_logs_and_profiles(node2: Node) -> None:
+    def get(path: str) -> str:
+        return node2.kubectl("get", "--raw", f"/api/v1/nodes/{node2.name}/proxy{path}")
+
+    assert get("/healthz?verbose").splitlines()[:3] == ["[+]ping ok", "[+]log ok", "[+]syncloop ok"]
+    assert get("/healthz/syncloop") == "ok"
+    assert f"hostname-override={node2.name}\n" in get("/flagz")
+    assert "Binary version: 1.37.0" in get("/statusz")
+    names = {entry.name for entry in Path("/var/log").iterdir() if entry.is_file()}
+    listed = get("/logs/")
+    assert all(name in listed for name in names if name.isalnum())
+    for way_out in ("/logs/../../etc/passwd", "/logs/%2e%2e/%2e%2e/etc/passwd"):
+        with pytest.raises(CommandError):
+            get(way_out)
+    assert "SyncLoop.run" in get("/debug/pprof/goroutine")
+    assert "MainThread" in get("/debug/pprof/threadcreate")
+
+
+def test_streams_logs_and_scrapes_are_counted(node2: Node, namespace: str) -> None:
+    def get(path: str) -> str:
+        return node2.kubectl("get", "--raw", f"/api/v1/nodes/{node2.name}/proxy{path}")
+
+    node2.apply(pod("says", container("main", f"echo hello; {FOREVER}")), namespace=namespace)
+    uid = node2.wait_running(namespace, "says")["metadata"]["uid"]
+
+    def counted() -> list[float]:
+        streams = node2.metric("kubelet_websocket_streaming_requests_total", subresource="exec")
+        return [streams, node2.metric("kubelet_http_requests_total", path="metrics/cadvisor")]
+
+    before = counted()
+    node2.kubectl("exec", "says", "--", "true", namespace=namespace)  # kubectl 1.36: a WebSocket
+    get("/metrics/cadvisor")
+    reported = get("/metrics")
+    assert counted() == [number + 1 for number in before]
+    named = f'container="main",namespace="{namespace}",pod="says",uid="{uid}"'
+    used = re.search(rf"kubelet_container_log_filesystem_used_bytes\{{{named}\}} (\d+)\n", reported)
+    assert used is not None, reported[-2000:]
+    assert 0 < int(used[1]) < 100_000
+    assert "\nprocess_start_time_seconds " in get("/metrics/probes")
+
+
+def test_a_checkpoint_is_made_or_the_answer_has_the_reason(node2: Node, namespace: str) -> None:
+    node2.apply(pod("still"), namespace=namespace)
+    node2.wait_running(namespace, "still")
+    base = f"/api/v1/nodes/{node2.name}/proxy/checkpoint/{namespace}"
+    with pytest.raises(CommandError, match="could not find"):
+        node2.kubectl("create", "--raw", f"{base}/still/other", "-f", "/dev/null")
+    directory = node2.root_dir / "checkpoints"
+    try:
+        answer = node2.kubectl("create", "--raw", f"{base}/still/main", "-f", "/dev/null")
+    except CommandError as error:
+        assert f"checkpointing of {namespace}/still/main failed" in str(error)
+    else:
+        (made,) = directory.iterdir()
+        assert str(made) in answer
+        made.unlink()
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+STREAMS = 300
+_names = itertools.count(1)
+
+
+def token(node: Node) -> str:
+    config = yaml.safe_load(Path(node.api.endpoint.admin_kubeconfig).read_text())
+    return str(config["users"][0]["user"]["token"])
+
+
+def opened(node: Node, path: str, secret: str, upgrade: str) -> ssl.SSLSocket:
+    """A stream of the node's own API, once it is there."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    raw = socket.create_connection(("127.0.0.1", node.port), timeout=30)
+    link = context.wrap_socket(raw)
+    lines = [f"GET {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {secret}"]
+    if upgrade == "websocket":
+        key = base64.b64encode(bytes(16)).decode()
+        lines += ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+        lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Protocol: v5.channel.k8s.io"]
+    elif upgrade:
+        lines += ["Connection: Upgrade", f"Upgrade: {upgrade}"]
+        lines += ["X-Stream-Protocol-Version: portforward.k8s.io"]
+    link.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+    answer = link.recv(4096)
+    assert answer.split()[1] in (b"101", b"200"), answer
+    return link
+
+
+def reset(link: ssl.SSLSocket) -> None:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    socket.socket.close(link)
+
+
+def start_time(node: Node, namespace: str) -> float:
+    """Seconds until a new pod is Ready."""
+    name = f"new-{next(_names)}"
+    begun = time.monotonic()
+    node.apply(pod(name), namespace=namespace)
+    node.wait_running(namespace, name)
+    return time.monotonic() - begun
+
+
+def resident_now(pid: int) -> int:
+    """Megabytes."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    assert found is not None
+    return int(found[1]) >> 10
+
+
+def test_pods_start_in_a_storm_that_leaves_nothing(node2: Node, namespace: str) -> None:
+    node, secret = node2, token(node2)
+    chatty = container("main", "while :; do echo line; sleep 0.2; done")
+    node.apply(pod("busy", chatty, container("other", FOREVER)), namespace=namespace)
+    node.wait_running(namespace, "busy")
+    pid = node.agent.pid
+    assert pid is not None
+    base = f"{namespace}/busy"
+    kinds = [
+        (f"/containerLogs/{base}/main?follow=true", ""),
+        (f"/containerLogs/{base}/main?follow=true&timestamps=true", ""),
+        (f"/portForward/{base}", "SPDY/3.1"),
+        (f"/exec/{base}/other?command=cat&input=1&output=1", "websocket"),
+    ]
+
+    def descriptors() -> int:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+    for path, upgrade in kinds:  # what is made once
+        reset(opened(node, path, secret, upgrade))
+    quiet = min(start_time(node, namespace) for _ in range(2))
+    before, memory = descriptors(), resident_now(pid)
+    # execs are processes of containerd on two cores: a tenth of the streams
+    mixed = [kinds[3] if i % 10 == 0 else kinds[i % 3] for i in range(STREAMS)]
+    with ThreadPoolExecutor(8) as threads:
+        streams = list(threads.map(lambda kind: opened(node, kind[0], secret, kind[1]), mixed))
+    assert descriptors() > before + STREAMS
+    stormy = start_time(node, namespace)
+    grown = resident_now(pid) - memory
+    for link in streams:
+        reset(link)
+    assert stormy < max(6 * quiet, 5), (quiet, stormy)
+    assert grown < 60, f"{grown} MB for {STREAMS} streams"
+    wait_until(lambda: descriptors() <= before + 8, "nothing left open", timeout=60)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.server.test_kubectl import running

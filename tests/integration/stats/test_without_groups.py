@@ -1,4 +1,4 @@
-"""A node without cgroups of pods, whose numbers are on the read-only port."""
+"""cgroupsPerQOS false: pods run without cgroups of their own; numbers are on the read-only port."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import urllib.request
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.node.conftest import MakeNode
+from tests.integration.cgroups.test_limits import MI, placed, sized
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
+from tests.integration.node.seen import container_status
 from tests.integration.stats.test_numbers import HELD, HOLD
+from tools.env import kernel_limits as kernel
 from tools.env.containerd import Containerd
 from tools.env.ports import free_port
+from tools.env.sweep import cgroups
 
 
 def test_pods_without_cgroups_of_their_own(
@@ -24,6 +28,7 @@ def test_pods_without_cgroups_of_their_own(
     config = {
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": ["none"],
+        "cgroupRoot": "",
         "readOnlyPort": port,
         "volumeStatsAggPeriod": "-1s",
     }
@@ -43,8 +48,21 @@ def test_pods_without_cgroups_of_their_own(
     assert reported["network"]["name"] == "eth0"
     assert "volume" not in reported
     assert reported["containers"][0]["rootfs"]["capacityBytes"] > 0
+    limited(node)
     names = {each["name"] for each in get(port, "/stats/summary")["node"]["systemContainers"]}
     assert names == {"kubelet", "runtime"}
+
+
+def limited(node: Node) -> None:
+    """Check that the limit of a container holds, in a cgroup of the runtime's choice."""
+    node.apply(pod("a", sized({"memory": "24Mi"})), namespace="default")
+    made = node.wait_running("default", "a")
+    assert "kubepods" not in placed(node, made)
+    file = kernel.file_in_container(kernel.MEMORY_LIMIT_FILE)
+    seen = node.exec(container_status(made)["containerID"], "cat", file)
+    assert seen[1].strip() == str(24 * MI)
+    assert cgroups([f"{node.cgroup_root}/kubepods"]) == []
+    remove_pod(node, "a")
 
 
 def get(port: int, path: str) -> JSON:

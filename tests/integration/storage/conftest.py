@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.node.conftest import make_node, namespace, node2
 from tests.integration.node.machine import Node
 from tests.integration.storage.cluster import Storage
 from tests.integration.storage.driver import DriverProcess
-
-__all__ = ["make_node", "namespace", "node2"]
 
 
 @pytest.fixture(scope="module")

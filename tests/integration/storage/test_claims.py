@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import time
-from functools import partial
 
 import pytest
 
 from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained
-from tests.integration.node.pods import container, pod
 from tests.integration.storage.cluster import Storage
 from tests.integration.storage.driver import DriverProcess
 
@@ -84,9 +82,7 @@ def test_a_volume_that_lives_as_long_as_its_pod(
 def test_a_driver_without_stages_whose_volumes_are_attached(
     storage: Storage, namespace: str
 ) -> None:
-    driver = storage.driver(
-        "plain.csi.example.com", spec={"attachRequired": True}, stage=False, attach=True
-    )
+    driver = storage.driver("plain.csi.example.com", spec={"attachRequired": True}, stage=False)
     handle = storage.csi_claim(driver, namespace, "data")
     storage.pod(namespace, "p", "data")
     storage.attach(driver, handle, f"pv-{namespace}-data")
@@ -119,49 +115,6 @@ def test_a_claim_in_use_grows_at_once(
     assert storage.node.wait_event(namespace, "p", "FileSystemResizeSuccessful")
     storage.end(namespace, "p")
     assert [call.split()[0] for call in driver.calls()].count("NodeExpandVolume") >= 1
-
-
-def test_a_claim_for_one_pod_and_a_claim_that_is_not_there(
-    storage: Storage, driver: DriverProcess, namespace: str
-) -> None:
-    storage.csi_claim(driver, namespace, "mine", modes=("ReadWriteOncePod",))
-    storage.pod(namespace, "first", "mine")
-    storage.node.wait_running(namespace, "first")
-    storage.pod(namespace, "second", "mine")
-    storage.pod(namespace, "lost", "nowhere")
-    storage.node.apply(pod("other", container()), namespace=namespace)
-    storage.node.wait_running(namespace, "other")
-    storage.node.wait_event(namespace, "second", "FailedMount: .*ReadWriteOncePod access mode")
-    storage.node.wait_event(namespace, "lost", 'FailedMount: .*"nowhere" not found')
-    storage.end(namespace, "first")
-    storage.node.wait_running(namespace, "second")
-
-
-def test_explain_names_what_volumes_wait_for(
-    storage: Storage, driver: DriverProcess, namespace: str
-) -> None:
-    """One driver is absent, and one sends far too long an error."""
-    removed = {"csi": {"driver": "gone.example.com", "volumeHandle": "h"}}
-    storage.claim(namespace, "driverless", removed)
-    storage.csi_claim(driver, namespace, "talks")
-    driver.fail(NodePublishVolume={"code": "INTERNAL", "message": "x" * 200_000})
-
-    def explained_with(claim: str, parts: str) -> bool:
-        return parts in storage.explain(namespace, claim)
-
-    for claim, parts in (
-        ("driverless", "gone.example.com not found in the list of registered"),
-        ("talks", f"NodePublishVolume of driver {driver.name}"),
-    ):
-        storage.pod(namespace, claim, claim)
-        storage.node.until(
-            partial(explained_with, claim, parts), f"explain: {parts}", namespace, claim
-        )
-        assert len(storage.explain(namespace, claim)) < 10_000
-    driver.fail()
-    storage.node.wait_running(namespace, "talks")
-    storage.end(namespace, "driverless", "talks")
-    storage.wait_nothing_left()
 
 
 def test_explain_names_the_process_that_a_driver_is_refused_for(

@@ -95,20 +95,6 @@ def test_a_raw_disk_of_the_node(
     storage.wait_nothing_left()
 
 
-def test_volumes_of_other_nodes_and_that_are_not_there(storage: Storage, namespace: str) -> None:
-    elsewhere = here(storage, "/")
-    (term,) = elsewhere["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    term["matchExpressions"][0]["values"] = ["another-node"]
-    storage.claim(namespace, "elsewhere", elsewhere)
-    storage.claim(namespace, "nowhere", here(storage, "/there/is/no/such/directory"))
-    for name in ("elsewhere", "nowhere"):
-        storage.pod(namespace, name, name)
-    storage.node.wait_event(namespace, "elsewhere", "Failed(Mount|AttachVolume): .*nodeAffinity")
-    storage.node.wait_event(namespace, "nowhere", "FailedMount: .*/there/is/no/such/directory")
-    storage.end(namespace, "elsewhere", "nowhere")
-    storage.wait_nothing_left()
-
-
 def test_an_export_of_a_dead_server_holds_up_nobody_else(storage: Storage, namespace: str) -> None:
     """A kernel may even lack NFS: the mount fails at once, or takes long."""
     good = storage.node.directory / "good"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,44 +62,6 @@ def test_a_killed_agent_loses_nothing_and_leaves_nothing(
         assert (driver.data(handle) / "f").read_text() == "kept\n"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_volume_staged_for_no_pod_is_unstaged(
-    storage: Storage, driver: DriverProcess, namespace: str, when: str
-) -> None:
-    handle = storage.csi_claim(driver, namespace, "data")
-    storage.pod(namespace, "p", "data")
-    storage.node.wait_running(namespace, "p")
-    with killed_in(storage, driver, "NodeUnstageVolume", handle, when):
-        storage.end(namespace, "p")
-    storage.wait_nothing_left()
-
-
-@pytest.mark.parametrize("torn", ["", '{"driverName":"test.csi.exa', "null"])
-def test_torn_notes_of_a_volume_stop_nothing(
-    storage: Storage, driver: DriverProcess, namespace: str, torn: str
-) -> None:
-    storage.csi_claim(driver, namespace, "data")
-    storage.pod(namespace, "p", "data")
-    found = storage.node.wait_running(namespace, "p")
-    storage.node.kill()
-    uid = found["metadata"]["uid"]
-    for notes in notes_of(storage, uid):
-        notes.write_text(torn)
-    storage.start_agent()
-    storage.sh(namespace, "p", "echo there > /data/f")
-    storage.end(namespace, "p")
-    storage.wait_nothing_left()
-
-
-def notes_of(storage: Storage, uid: str) -> list[Path]:
-    """The files that identify the volumes of a pod, and what is staged."""
-    root = storage.node.root_dir
-    found = [*root.glob(f"pods/{uid}/volumes/*/*/vol_data.json")]
-    found += root.glob("plugins/kubernetes.io/csi/*/*/vol_data.json")
-    assert len(found) == 2
-    return found
-
-
 def test_a_pod_that_was_deleted_while_no_agent_ran(
     storage: Storage, driver: DriverProcess, namespace: str
 ) -> None:
@@ -125,55 +85,3 @@ def remove(storage: Storage, kind: str, namespace: str, name: str) -> None:
         storage.node.api.delete(kind, namespace, name)
     except NotFound:
         return
-
-
-def test_a_call_to_a_driver_that_died_is_retried_when_it_is_back(
-    storage: Storage, namespace: str
-) -> None:
-    mortal = storage.driver("mortal.csi.example.com")
-    storage.csi_claim(mortal, namespace, "data")
-    mortal.fail(NodePublishVolume={"die": True, "times": 1})
-    storage.pod(namespace, "p", "data")
-    storage.node.wait_event(namespace, "p", "FailedMount: .*NodePublishVolume")
-    mortal.fail()
-    mortal.start()
-    storage.node.wait_running(namespace, "p", timeout=10)
-    mortal.kill()
-    storage.sh(namespace, "p", "echo there > /data/f")
-    storage.node.api.delete("pods", namespace, "p", grace=1)
-    storage.node.wait_event(namespace, "p", "FailedUnMount: .*NodeUnpublishVolume")
-    events: list[Any] = storage.node.events(namespace, "p")
-    assert len([e for e in events if e.startswith("FailedUnMount")]) == 1
-    mortal.start()
-    storage.node.wait_removed(namespace, "p", timeout=10)
-    storage.wait_nothing_left()
-
-
-def test_a_driver_that_hangs_holds_up_nobody_else(
-    storage: Storage, driver: DriverProcess, namespace: str
-) -> None:
-    slow = storage.driver("slow.csi.example.com")
-    for name in ("stage", "more"):
-        storage.csi_claim(slow, namespace, name)
-    storage.csi_claim(driver, namespace, "good")
-    slow.fail(NodeStageVolume={"before": LONG_S})
-    storage.pod(namespace, "waits", "stage")
-    storage.pod(namespace, "too", "more")
-    storage.node.until(lambda: len(calls_of(slow, "NodeStageVolume")) == 2, "both hang")
-    storage.pod(namespace, "good", "good")
-    storage.node.wait_running(namespace, "good", timeout=10)
-    storage.end(namespace, "good")
-    call = "NodeStageVolume of driver slow.csi.example.com"
-    storage.node.until(lambda: call in storage.explain(namespace, "waits"), "explain names it")
-    slow.fail()
-    slow.kill()
-    slow.start()
-    storage.node.wait_running(namespace, "waits", timeout=10)
-    storage.node.wait_running(namespace, "too", timeout=10)
-    storage.end(namespace, "waits", "too")
-    storage.wait_nothing_left()
-
-
-def calls_of(driver: DriverProcess, method: str) -> list[str]:
-    """The calls of one method."""
-    return [call for call in driver.calls() if call.split()[0] == method]

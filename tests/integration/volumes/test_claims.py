@@ -95,40 +95,6 @@ def test_a_claim_of_the_default_class_just_works(node: Node, namespace: str) -> 
     assert Path("/etc/passwd").exists()
 
 
-def test_a_volume_that_is_retained(node2: Node, namespace: str) -> None:
-    storage = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "kept"},
-        "provisioner": "kubeletpy/local-directory",
-        "reclaimPolicy": "Retain",
-    }
-    node2.apply(storage, claim("data", storageClassName="kept"), namespace=namespace)
-    node2.kubectl("wait", "pvc/data", "--for=jsonpath={.status.phase}=Bound", namespace=namespace)
-    volume = volume_of(node2, namespace, "data")
-    name, path = volume["metadata"]["name"], Path(volume["spec"]["local"]["path"])
-    node2.apply(using("p", "data"), namespace=namespace)
-    sh(node2, running(node2, namespace, "p"), "echo mine > /data/file")
-    end(node2, namespace, "p")
-    node2.kubectl("delete", "pvc", "data", namespace=namespace)
-    released = f"pv/{name}"
-    node2.kubectl("wait", released, "--for=jsonpath={.status.phase}=Released", namespace=namespace)
-    assert (path / "file").read_text() == "mine\n"
-    node2.kubectl("delete", "pv", name, namespace=namespace)
-    assert (path / "file").exists()
-
-
-def test_a_claim_that_grows(node2: Node, namespace: str) -> None:
-    node2.apply(claim("data"), using("p", "data"), namespace=namespace)
-    container_id = running(node2, namespace, "p")
-    larger = '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}'
-    node2.kubectl("patch", "pvc", "data", "-p", larger, namespace=namespace)
-    desired = "--for=jsonpath={.status.capacity.storage}=3Gi"
-    node2.kubectl("wait", "pvc/data", desired, "--timeout=10s", namespace=namespace)
-    assert volume_of(node2, namespace, "data")["spec"]["capacity"] == {"storage": "3Gi"}
-    sh(node2, container_id, "touch /data/still-there")
-
-
 def test_pods_that_wait_for_claims(node2: Node, namespace: str) -> None:
     node2.apply(using("missing", "nothing"), namespace=namespace)
     stated = '0/1 nodes are available: persistentvolumeclaim "nothing" not found.'

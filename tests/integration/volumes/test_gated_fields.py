@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import container, pod
 from tests.integration.volumes.test_kinds import create, mount, run, sh
 from tools.env.containerd import Containerd
 
@@ -50,16 +49,3 @@ def test_modes_and_owners_and_sysctls(node: Node, namespace: str) -> None:
     assert owners == "0 400\n1001 644\n5 644\n"
     read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced"
     assert sh(node, found, read) == "77\n0\n", "the pod's own value wins"
-
-
-def test_sysctls_of_the_nodes_network_stay(node: Node, namespace: str) -> None:
-    found = run(node, namespace, mounts=[], hostNetwork=True)
-    read = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced"
-    assert sh(node, found, read).split("\n")[0] != "77"
-
-
-def test_mount_options_that_no_containerd_applies_are_refused(node: Node, namespace: str) -> None:
-    main = container(volumeMounts=[mount("v", "/v", bindMountOptions=["noexec"])])
-    spec = pod("p", main, volumes=[{"name": "v", "emptyDir": {}}])
-    node.apply(spec, namespace=namespace)
-    node.wait_event(namespace, "p", "PodFeatureUnsupported: .*: VolumeBindMountOptions")

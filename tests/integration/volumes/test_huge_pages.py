@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.node.conftest import MakeNode
+from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status

@@ -1,12 +1,14 @@
-"""Each kind of volume, seen from inside a real container on both containerds."""
+"""Each kind of volume, seen from inside a real container; and volumes while time goes by."""
 
 from __future__ import annotations
 
 import base64
+import time
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy_up.requests import ADMIN
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status
@@ -168,3 +170,112 @@ def test_hosts_file(node: Node, namespace: str) -> None:
     assert lines[0] == "# Kubernetes-managed hosts file."
     assert lines[-3:] == ["", "# Entries added by HostAliases.", "10.9.8.7\tone\ttwo"]
     assert lines[-4].startswith(f"{address}\th.s.{namespace}.svc.")
+
+
+LIVE_S = 0.5
+"""A change of an object is in the container's file within this."""
+
+
+def replace(node: Node, kind: str, namespace: str, name: str, **fields: Any) -> None:
+    """Change an object as the administrator."""
+    found = node.api.find(kind, namespace, name)
+    assert found is not None
+    changed = {**found, **fields}
+    node.api.call(lambda registry: registry.update(ADMIN, kind, changed, namespace))
+
+
+def mounts_of(node: Node, uid: str) -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line.split()[4] for line in lines if f"{node.root_dir}/pods/{uid}/" in line]
+
+
+def test_changes_reach_running_containers(node: Node, namespace: str) -> None:
+    create(node, "configmaps", namespace, "cfg", data={"a": "1", "gone": "x"})
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"1").decode()})
+    field = {"fieldPath": "metadata.annotations['v']"}
+    found = run(
+        node,
+        namespace,
+        {"name": "c", "configMap": {"name": "cfg"}},
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "d", "downwardAPI": {"items": [{"path": "v", "fieldRef": field}]}},
+        mounts=[
+            mount("c", "/c"),
+            mount("s", "/s"),
+            mount("d", "/d"),
+            mount("c", "/fixed", subPath="a"),
+        ],
+        annotations={"v": "1"},
+    )
+    uid = node.pod(namespace, "p")["metadata"]["uid"]
+    volumes = node.root_dir / "pods" / uid / "volumes"
+
+    def reaches(path: str, text: str, begun: float) -> None:
+        file = volumes / path
+        while file.read_text() != text:
+            assert time.monotonic() - begun < LIVE_S, f"{path} is {file.read_text()!r}"
+            time.sleep(0.002)
+
+    begun = time.monotonic()
+    replace(node, "configmaps", namespace, "cfg", data={"a": "2", "new": "y"})
+    reaches("kubernetes.io~configmap/c/a", "2", begun)
+    begun = time.monotonic()
+    replace(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"2").decode()})
+    reaches("kubernetes.io~secret/s/k", "2", begun)
+    begun = time.monotonic()
+    node.kubectl("annotate", "pod", "p", "v=2", "--overwrite", namespace=namespace)
+    node.until(
+        lambda: (volumes / "kubernetes.io~downward-api/d/v").read_text() == "2", "the annotation"
+    )
+    assert sh(node, found, "cat /c/a /c/new /s/k /d/v; ls /c") == "2y22a\nnew\n"
+    assert sh(node, found, "cat /fixed") == "1"
+
+
+def test_the_agent_is_killed(node: Node, namespace: str) -> None:
+    create(node, "configmaps", namespace, "cfg", data={"a": "1"})
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
+    found = run(
+        node,
+        namespace,
+        {"name": "c", "configMap": {"name": "cfg"}},
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "e", "emptyDir": {"medium": "Memory"}},
+        mounts=[
+            mount("c", "/c"),
+            mount("s", "/s"),
+            mount("e", "/e"),
+            mount("e", "/sub", subPath="deep/er"),
+        ],
+    )
+    sh(node, found, "echo kept > /e/file; echo too > /sub/file")
+    uid = node.pod(namespace, "p")["metadata"]["uid"]
+    before = mounts_of(node, uid)
+    version = (node.root_dir / f"pods/{uid}/volumes/kubernetes.io~configmap/c/..data").readlink()
+    node.kill()
+    replace(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"new").decode()})
+    node.start_agent()
+    node.until(lambda: sh(node, found, "cat /s/k") == "new", "the new secret", namespace, "p")
+    assert mounts_of(node, uid) == before
+    link = node.root_dir / f"pods/{uid}/volumes/kubernetes.io~configmap/c/..data"
+    assert link.readlink() == version
+    assert sh(node, found, "cat /e/file /sub/file /e/deep/er/file") == "kept\ntoo\ntoo\n"
+    assert container_status(node.pod(namespace, "p"))["restartCount"] == 0
+
+
+def test_a_pod_deleted_while_no_agent_runs_leaves_nothing(node: Node, namespace: str) -> None:
+    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
+    found = run(
+        node,
+        namespace,
+        {"name": "s", "secret": {"secretName": "s"}},
+        {"name": "e", "emptyDir": {}},
+        mounts=[mount("s", "/s"), mount("e", "/e"), mount("e", "/sub", subPath="x")],
+    )
+    sh(node, found, "echo data > /e/file")
+    uid = node.pod(namespace, "p")["metadata"]["uid"]
+    node.kill()
+    node.api.delete("pods", namespace, "p", grace=0)
+    node.start_agent()
+    directory = node.root_dir / "pods" / uid
+    node.until(lambda: not directory.exists(), "no directory of the pod", namespace, "p")
+    assert mounts_of(node, uid) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from pathlib import Path
 
 import pytest
 
@@ -236,21 +235,3 @@ def test_environment_from_objects_and_files(node: Node, namespace: str) -> None:
     found = node.wait_running(namespace, "p")
     stated = sh(node, container_status(found)["containerID"], "echo $P_a $P_b $S $F ${NO-none}")
     assert stated == "one two hush from a file none\n"
-
-
-def test_a_variable_waits_for_its_object(node: Node, namespace: str) -> None:
-    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "a"}}}]
-    node.apply(pod("p", container("main", FOREVER, env=env)), namespace=namespace)
-    found = node.wait_waiting(namespace, "p", "CreateContainerConfigError", "main")
-    assert found["state"]["waiting"]["message"] == 'configmap "late" not found'
-    begun = time.monotonic()
-    create(node, "configmaps", namespace, "late", data={"a": "1"})
-    node.wait_running(namespace, "p")
-    assert time.monotonic() - begun < 3
-
-
-def test_hosts_of_the_node(node: Node, namespace: str) -> None:
-    found = run(node, namespace, mounts=[], hostNetwork=True)
-    stated = sh(node, found, "cat /etc/hosts")
-    assert stated.startswith("# Kubernetes-managed hosts file (host network).\n")
-    assert stated.partition("\n")[2] == Path("/etc/hosts").read_text()

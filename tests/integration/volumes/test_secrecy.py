@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained
-from tests.integration.node.conftest import MakeNode, remove_pods
+from tests.integration.node.fixtures import MakeNode, remove_pods
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, waiting

@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.integration.node.conftest import make_node, node, node2, node16
 from tests.integration.node.machine import Node
-
-__all__ = ["make_node", "node", "node2", "node16"]
 
 DRIVER = "test.csi.example.com"
 MODULE = "tests.csi_driver"

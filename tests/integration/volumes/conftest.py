@@ -1,5 +1,0 @@
-"""The nodes of the tests of whole pods, for the tests of what pods find in their volumes."""
-
-from tests.integration.node.conftest import make_node, namespace, node, node2, node16
-
-__all__ = ["make_node", "namespace", "node", "node2", "node16"]
