@@ -131,155 +131,128 @@ async def failure(*args: Any, **kwargs: Any) -> ImageError:
         ("AlwaysVerify", False),
     ],
 )
-def test_preloaded(node: Node, policy: str, free: bool) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.policy = policy
-        node.images.add(IMAGE)
-        agent = node.agent()
-        if free:
-            assert await ensure(agent)
-            assert node.events.seen == [USED]
-            assert node.counts.requests == [("IfNotPresent", True, False)]
-        else:
-            assert (await failure(agent)).code == "ErrImagePull"
-            assert node.counts.requests == [("IfNotPresent", True, True)]
-            assert await ensure(agent, RIGHT, uid="u2")
-        assert node.pulled() == ([] if free else ["", "me"])
-
-    scenario()
+@on_virtual_time
+async def test_preloaded(node: Node, policy: str, free: bool) -> None:
+    node.policy = policy
+    node.images.add(IMAGE)
+    agent = node.agent()
+    if free:
+        assert await ensure(agent)
+        assert node.events.seen == [USED]
+        assert node.counts.requests == [("IfNotPresent", True, False)]
+    else:
+        assert (await failure(agent)).code == "ErrImagePull"
+        assert node.counts.requests == [("IfNotPresent", True, True)]
+        assert await ensure(agent, RIGHT, uid="u2")
+    assert node.pulled() == ([] if free else ["", "me"])
 
 
 @pytest.mark.parametrize("policy", ["NeverVerifyPreloadedImages", "AlwaysVerify"])
-def test_pulled_with_a_secret(node: Node, policy: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.policy = policy
-        await ensure(node.agent(), RIGHT)
-        assert node.pulled() == ["me"]
-        agent = node.agent()
-        await ensure(agent, RIGHT, uid="u2")
-        await ensure(agent, COPY, uid="u3")
-        assert node.pulled() == []
-        assert node.events.seen[-1] == USED
-        error = await failure(agent, uid="u4")
-        assert error.code == "ErrImagePull"
-        assert node.counts.requests[-1] == ("IfNotPresent", True, True)
-        assert (await failure(agent, WRONG, uid="u5")).code == "ErrImagePull"
-        assert node.pulled() == ["", "me"]
-        error = await failure(agent, policy="Never", uid="u6")
-        assert (error.code, error.message) == ("ErrImageNeverPull", REFUSED)
-        assert node.counts.requests[-1] == ("Never", True, True)
-        await ensure(agent, RIGHT, policy="Never", uid="u7")
-        assert node.pulled() == []
-        assert "hunter2" not in "".join(node.events.seen)
-
-    scenario()
+@on_virtual_time
+async def test_pulled_with_a_secret(node: Node, policy: str) -> None:
+    node.policy = policy
+    await ensure(node.agent(), RIGHT)
+    assert node.pulled() == ["me"]
+    agent = node.agent()
+    await ensure(agent, RIGHT, uid="u2")
+    await ensure(agent, COPY, uid="u3")
+    assert node.pulled() == []
+    assert node.events.seen[-1] == USED
+    error = await failure(agent, uid="u4")
+    assert error.code == "ErrImagePull"
+    assert node.counts.requests[-1] == ("IfNotPresent", True, True)
+    assert (await failure(agent, WRONG, uid="u5")).code == "ErrImagePull"
+    assert node.pulled() == ["", "me"]
+    error = await failure(agent, policy="Never", uid="u6")
+    assert (error.code, error.message) == ("ErrImageNeverPull", REFUSED)
+    assert node.counts.requests[-1] == ("Never", True, True)
+    await ensure(agent, RIGHT, policy="Never", uid="u7")
+    assert node.pulled() == []
+    assert "hunter2" not in "".join(node.events.seen)
 
 
-def test_refusals_name_their_cause(node: Node) -> None:
+@on_virtual_time
+async def test_refusals_name_their_cause(node: Node) -> None:
     """The remedy depends on whether the image is absent or reserved for others."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        absent = await failure(agent, policy="Never")
-        assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {ABSENT}"
-        await ensure(agent, RIGHT, uid="u2")
-        refused = await failure(agent, policy="Never")
-        assert (absent.code, absent.message) == ("ErrImageNeverPull", ABSENT)
-        assert (refused.code, refused.message) == ("ErrImageNeverPull", REFUSED)
-        assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {REFUSED}"
-
-    scenario()
+    agent = node.agent()
+    absent = await failure(agent, policy="Never")
+    assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {ABSENT}"
+    await ensure(agent, RIGHT, uid="u2")
+    refused = await failure(agent, policy="Never")
+    assert (absent.code, absent.message) == ("ErrImageNeverPull", ABSENT)
+    assert (refused.code, refused.message) == ("ErrImageNeverPull", REFUSED)
+    assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {REFUSED}"
 
 
-def test_public_images_are_everybodys(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.images.registry[IMAGE] = ""
-        node.policy = "AlwaysVerify"
-        agent = node.agent()
-        await ensure(agent)
-        await ensure(agent, WRONG, uid="u2")
-        await ensure(agent, policy="Never", uid="u3")
-        assert node.pulled() == [""]
-
-    scenario()
+@on_virtual_time
+async def test_public_images_are_everybodys(node: Node) -> None:
+    node.images.registry[IMAGE] = ""
+    node.policy = "AlwaysVerify"
+    agent = node.agent()
+    await ensure(agent)
+    await ensure(agent, WRONG, uid="u2")
+    await ensure(agent, policy="Never", uid="u3")
+    assert node.pulled() == [""]
 
 
 @pytest.mark.parametrize("account", ["", "robot"])
-def test_pulled_with_a_provider(node: Node, account: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.providers = Providers(account)
-        agent = node.agent()
-        await ensure(agent, account=account)
-        await ensure(agent, uid="u2", account=account)
-        assert node.pulled() == ["robot"]
-        if account:
-            assert node.providers.requested == 2, "once a container, for the check and the pull"
-            assert (await failure(agent, uid="u3", account="other")).code == "ErrImagePull"
-        else:
-            assert node.providers.requested == 1, "what the node may pull, every pod may use"
-            await ensure(agent, uid="u3", account="other")
-
-    scenario()
+@on_virtual_time
+async def test_pulled_with_a_provider(node: Node, account: str) -> None:
+    node.providers = Providers(account)
+    agent = node.agent()
+    await ensure(agent, account=account)
+    await ensure(agent, uid="u2", account=account)
+    assert node.pulled() == ["robot"]
+    if account:
+        assert node.providers.requested == 2, "once a container, for the check and the pull"
+        assert (await failure(agent, uid="u3", account="other")).code == "ErrImagePull"
+    else:
+        assert node.providers.requested == 1, "what the node may pull, every pod may use"
+        await ensure(agent, uid="u3", account="other")
 
 
 @pytest.mark.parametrize("parallel", [1, 31, 32, 200])
-def test_credentials_are_verified_whatever_the_number_of_parallel_pulls(
+@on_virtual_time
+async def test_credentials_are_verified_whatever_the_number_of_parallel_pulls(
     node: Node, parallel: int
 ) -> None:
     """behaviour.md, u: ka67. Each image is pulled once, and nobody uses another's pull."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        names = [f"reg.io/team/{number}:1" for number in range(parallel)]
-        node.images.registry |= dict.fromkeys(names, "right")
-        node.images.pull_seconds = 1
-        agent = node.agent(PullSettings(serialize=False, max_parallel=parallel, qps=0))
-        await asyncio.gather(*(ensure(agent, RIGHT, image=name) for name in names))
-        assert node.images.most_pulling == parallel
-        assert node.pulled() == ["me"] * parallel
-        problems = await asyncio.gather(
-            *(failure(agent, WRONG, image=name, uid="u2") for name in names)
-        )
-        assert {each.code for each in problems} == {"ErrImagePull"}
-        node.pulled()
-        await asyncio.gather(*(ensure(agent, COPY, image=name, uid="u3") for name in names))
-        assert node.pulled() == []
-
-    scenario()
+    names = [f"reg.io/team/{number}:1" for number in range(parallel)]
+    node.images.registry |= dict.fromkeys(names, "right")
+    node.images.pull_seconds = 1
+    agent = node.agent(PullSettings(serialize=False, max_parallel=parallel, qps=0))
+    await asyncio.gather(*(ensure(agent, RIGHT, image=name) for name in names))
+    assert node.images.most_pulling == parallel
+    assert node.pulled() == ["me"] * parallel
+    problems = await asyncio.gather(
+        *(failure(agent, WRONG, image=name, uid="u2") for name in names)
+    )
+    assert {each.code for each in problems} == {"ErrImagePull"}
+    node.pulled()
+    await asyncio.gather(*(ensure(agent, COPY, image=name, uid="u3") for name in names))
+    assert node.pulled() == []
 
 
-def test_pod_secrets_come_before_providers(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.providers = Providers()
-        await ensure(node.agent(), WRONG)
-        assert node.pulled() == ["me", "robot"]
-
-    scenario()
+@on_virtual_time
+async def test_pod_secrets_come_before_providers(node: Node) -> None:
+    node.providers = Providers()
+    await ensure(node.agent(), WRONG)
+    assert node.pulled() == ["me", "robot"]
 
 
-def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
+@on_virtual_time
+async def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
     """The runtime disconnected in the middle of a pull that succeeded."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        node.images.pull_error = Unavailable("PullImage", "socket closed")
-        assert (await failure(agent, RIGHT)).code == "ErrImagePull"
-        node.images.pull_error = None
-        node.images.add(IMAGE)
-        for uid in ("u2", "u3"):
-            assert (await failure(agent, uid=uid)).code == "ErrImagePull"
-        again = node.agent()
-        assert (await failure(again, uid="u4")).code == "ErrImagePull"
-        await ensure(again, RIGHT, uid="u5")
-
-    scenario()
+    agent = node.agent()
+    node.images.pull_error = Unavailable("PullImage", "socket closed")
+    assert (await failure(agent, RIGHT)).code == "ErrImagePull"
+    node.images.pull_error = None
+    node.images.add(IMAGE)
+    for uid in ("u2", "u3"):
+        assert (await failure(agent, uid=uid)).code == "ErrImagePull"
+    again = node.agent()
+    assert (await failure(again, uid="u4")).code == "ErrImagePull"
+    await ensure(again, RIGHT, uid="u5")
 
 
 @pytest.mark.parametrize(
@@ -290,93 +263,81 @@ def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
         NotFound("PullImage", "a blob of another image"),
     ],
 )
-def test_an_error_after_the_image_arrived_grants_nobody(node: Node, error: CRIError) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        node.images.error_after_pull = error
-        assert (await failure(agent, RIGHT)).code == "ErrImagePull"
-        node.images.error_after_pull = None
-        for one in (agent, node.agent()):
-            assert (await failure(one, uid="u2")).code == "ErrImagePull"
-        await ensure(agent, RIGHT, uid="u3")
-
-    scenario()
+@on_virtual_time
+async def test_an_error_after_the_image_arrived_grants_nobody(node: Node, error: CRIError) -> None:
+    agent = node.agent()
+    node.images.error_after_pull = error
+    assert (await failure(agent, RIGHT)).code == "ErrImagePull"
+    node.images.error_after_pull = None
+    for one in (agent, node.agent()):
+        assert (await failure(one, uid="u2")).code == "ErrImagePull"
+    await ensure(agent, RIGHT, uid="u3")
 
 
 @pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
-def test_a_failed_pull_without_effect_keeps_preloaded_images_free(node: Node, policy: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        if policy == "Always":
-            node.images.add(IMAGE)
-        node.images.pull_error = CRIError("PullImage", "the registry is down")
-        assert (await failure(agent, RIGHT, policy=policy)).code == "ErrImagePull"
-        node.images.pull_error = None
-        node.images.pulls.clear()
+@on_virtual_time
+async def test_a_failed_pull_without_effect_keeps_preloaded_images_free(
+    node: Node, policy: str
+) -> None:
+    agent = node.agent()
+    if policy == "Always":
         node.images.add(IMAGE)
-        await ensure(agent, uid="u2")
-        assert node.pulled() == []
+    node.images.pull_error = CRIError("PullImage", "the registry is down")
+    assert (await failure(agent, RIGHT, policy=policy)).code == "ErrImagePull"
+    node.images.pull_error = None
+    node.images.pulls.clear()
+    node.images.add(IMAGE)
+    await ensure(agent, uid="u2")
+    assert node.pulled() == []
 
-    scenario()
 
-
-def test_an_uncertain_pull_is_not_settled_by_the_next(node: Node) -> None:
+@on_virtual_time
+async def test_an_uncertain_pull_is_not_settled_by_the_next(node: Node) -> None:
     """One credential met a dead runtime, the next a refusal: the first pull may continue."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        node.images.pull_errors = [Unavailable("PullImage", "socket closed")]
-        assert (await failure(agent, RIGHT, WRONG)).code == "ErrImagePull"
-        node.images.add(IMAGE)
-        assert (await failure(agent, uid="u2")).code == "ErrImagePull"
-
-    scenario()
+    agent = node.agent()
+    node.images.pull_errors = [Unavailable("PullImage", "socket closed")]
+    assert (await failure(agent, RIGHT, WRONG)).code == "ErrImagePull"
+    node.images.add(IMAGE)
+    assert (await failure(agent, uid="u2")).code == "ErrImagePull"
 
 
-def test_records_follow_image_garbage_collection(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await ensure(agent, RIGHT)
-        collector = ImageGarbageCollector(
-            cast(Any, node.images),
-            cast(Any, NoContainers()),
-            node.events,
-            LoopClock(),
-            node.counts,
-            node_name="n",
-            policy=ImageGCPolicy(),
-            on_remaining=node.records.prune,
-        )
-        folder = node.root / "image_manager" / "pulled"
-        await asyncio.sleep(1)
-        await collector.run()
-        assert len(list(folder.iterdir())) == 1
-        node.images.present.clear()
-        await asyncio.sleep(300)
-        await collector.run()
-        assert list(folder.iterdir()) == []
-
-    scenario()
+@on_virtual_time
+async def test_records_follow_image_garbage_collection(node: Node) -> None:
+    agent = node.agent()
+    await ensure(agent, RIGHT)
+    collector = ImageGarbageCollector(
+        cast(Any, node.images),
+        cast(Any, NoContainers()),
+        node.events,
+        LoopClock(),
+        node.counts,
+        node_name="n",
+        policy=ImageGCPolicy(),
+        on_remaining=node.records.prune,
+    )
+    folder = node.root / "image_manager" / "pulled"
+    await asyncio.sleep(1)
+    await collector.run()
+    assert len(list(folder.iterdir())) == 1
+    node.images.present.clear()
+    await asyncio.sleep(300)
+    await collector.run()
+    assert list(folder.iterdir()) == []
 
 
-def test_a_record_outlives_a_round_that_did_not_see_its_image_arrive_again(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await ensure(agent, RIGHT)
-        await asyncio.sleep(300)
-        node.images.present.clear()  # crictl rmi
-        listed_at = LoopClock().now()
-        await asyncio.sleep(1)
-        await ensure(agent, RIGHT)
-        await node.records.prune(frozenset(), listed_at)
-        assert (await failure(agent, WRONG, policy="Never")).message == REFUSED
-
-    scenario()
+@on_virtual_time
+async def test_a_record_outlives_a_round_that_did_not_see_its_image_arrive_again(
+    node: Node,
+) -> None:
+    agent = node.agent()
+    await ensure(agent, RIGHT)
+    await asyncio.sleep(300)
+    node.images.present.clear()  # crictl rmi
+    listed_at = LoopClock().now()
+    await asyncio.sleep(1)
+    await ensure(agent, RIGHT)
+    await node.records.prune(frozenset(), listed_at)
+    assert (await failure(agent, WRONG, policy="Never")).message == REFUSED
 
 
 class NoContainers:

@@ -193,22 +193,19 @@ async def test_credentials_in_turn_and_never_shown() -> None:
         ({"qps": 0, "serialize": False, "max_parallel": 2}, 2, 3),
     ],
 )
-def test_parallel_pulls(settings: dict[str, Any], most: int, seconds: float) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node = Node()
-        node.images.pull_seconds = 1
-        names = [f"r.io/{n}:1" for n in range(6)]
-        node.images.registry = dict.fromkeys(names, "")
-        manager = node.manager(**settings)
-        before = asyncio.get_running_loop().time()
-        await asyncio.gather(*(ensure(manager, name) for name in names))
-        assert asyncio.get_running_loop().time() - before == pytest.approx(seconds)
-        assert node.images.most_pulling == most
-        if most == 1:
-            assert "in 1s (6s including waiting)" in node.events.seen[-1]
-
-    scenario()
+@on_virtual_time
+async def test_parallel_pulls(settings: dict[str, Any], most: int, seconds: float) -> None:
+    node = Node()
+    node.images.pull_seconds = 1
+    names = [f"r.io/{n}:1" for n in range(6)]
+    node.images.registry = dict.fromkeys(names, "")
+    manager = node.manager(**settings)
+    before = asyncio.get_running_loop().time()
+    await asyncio.gather(*(ensure(manager, name) for name in names))
+    assert asyncio.get_running_loop().time() - before == pytest.approx(seconds)
+    assert node.images.most_pulling == most
+    if most == 1:
+        assert "in 1s (6s including waiting)" in node.events.seen[-1]
 
 
 @on_virtual_time

@@ -134,27 +134,25 @@ async def use(manager: ImageManager, image: str, policy: str) -> object:
 
 
 @pytest.mark.parametrize("policy", ["Never", "IfNotPresent"])
-def test_an_image_of_others_is_not_reached_by_another_name(tmp_path: Path, policy: str) -> None:
+@on_virtual_time
+async def test_an_image_of_others_is_not_reached_by_another_name(
+    tmp_path: Path, policy: str
+) -> None:
     node = Node(tmp_path)
     node.images.registry[IMAGE] = "right"
+    agent = node.agent()
+    await ensure(agent, RIGHT)
+    private = node.images.present[IMAGE]
+    pull = node.images.pull_image
 
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await ensure(agent, RIGHT)
-        private = node.images.present[IMAGE]
-        pull = node.images.pull_image
+    async def lies(*_: Any) -> str:
+        return private.id
 
-        async def lies(*_: Any) -> str:
-            return private.id
-
-        cast(Any, node.images).pull_image = lies
-        await use(agent, "evil.example/x:1", "IfNotPresent")  # it "is" the private image
-        cast(Any, node.images).pull_image = pull
-        # the grant belongs to the other repository; and an id grants no access to an image
-        node.images.present[IDENTIFIER] = private
-        for image in (IMAGE, IDENTIFIER):
-            with pytest.raises(ImageError):
-                await use(agent, image, policy)
-
-    scenario()
+    cast(Any, node.images).pull_image = lies
+    await use(agent, "evil.example/x:1", "IfNotPresent")  # it "is" the private image
+    cast(Any, node.images).pull_image = pull
+    # the grant belongs to the other repository; and an id grants no access to an image
+    node.images.present[IDENTIFIER] = private
+    for image in (IMAGE, IDENTIFIER):
+        with pytest.raises(ImageError):
+            await use(agent, image, policy)

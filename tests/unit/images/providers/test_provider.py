@@ -114,35 +114,29 @@ def tokens(cache_type: str = "ServiceAccount", **more: Any) -> TokenAttributes:
         ("docker.io", "docker.io/library/busybox", True),
     ],
 )
-def test_images_that_match_a_provider(pattern: str, repository: str, fits: bool) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        provider = World().provider(match_images=("other.io", pattern))
-        assert provider.fits(Repository.parse(repository)) is fits
-
-    scenario()
+@on_virtual_time
+async def test_images_that_match_a_provider(pattern: str, repository: str, fits: bool) -> None:
+    provider = World().provider(match_images=("other.io", pattern))
+    assert provider.fits(Repository.parse(repository)) is fits
 
 
 @pytest.mark.parametrize(("key_type", "calls"), [("Image", 3), ("Registry", 2), ("Global", 1)])
-def test_answers_are_kept(key_type: str, calls: int) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World(key_type)
-        provider = world.provider()
-        for _ in range(3):
-            for name in ("a.reg.io/x", "a.reg.io/y", "b.reg.io/x"):
-                await provider.auths(name, pod())
-        assert len(world.requests) == calls
-        await asyncio.sleep(61)
-        await provider.auths("a.reg.io/x", pod())
-        assert len(world.requests) == calls + 1
-        world.cache = "0s"
-        await asyncio.sleep(61)
-        await provider.auths("a.reg.io/x", pod())
-        await provider.auths("a.reg.io/x", pod())
-        assert len(world.requests) == calls + 3
-
-    scenario()
+@on_virtual_time
+async def test_answers_are_kept(key_type: str, calls: int) -> None:
+    world = World(key_type)
+    provider = world.provider()
+    for _ in range(3):
+        for name in ("a.reg.io/x", "a.reg.io/y", "b.reg.io/x"):
+            await provider.auths(name, pod())
+    assert len(world.requests) == calls
+    await asyncio.sleep(61)
+    await provider.auths("a.reg.io/x", pod())
+    assert len(world.requests) == calls + 1
+    world.cache = "0s"
+    await asyncio.sleep(61)
+    await provider.auths("a.reg.io/x", pod())
+    await provider.auths("a.reg.io/x", pod())
+    assert len(world.requests) == calls + 3
 
 
 @on_virtual_time

@@ -104,127 +104,106 @@ async def pull(
         await progress.succeeded(REF, credential)
 
 
-def test_preloaded_images_are_everybodys(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        assert await node.may_use(node.agent())
-        assert node.counts.results == ["credentialPolicyAllowed"]
-        assert node.requested == 0
-        node.policy = "AlwaysVerify"
-        assert not await node.may_use(node.agent(), LOGIN)
-        assert node.counts.results[-1] == "mustAuthenticate"
-
-    scenario()
+@on_virtual_time
+async def test_preloaded_images_are_everybodys(node: Node) -> None:
+    assert await node.may_use(node.agent())
+    assert node.counts.results == ["credentialPolicyAllowed"]
+    assert node.requested == 0
+    node.policy = "AlwaysVerify"
+    assert not await node.may_use(node.agent(), LOGIN)
+    assert node.counts.results[-1] == "mustAuthenticate"
 
 
-def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await pull(agent)
-        for each in (agent, node.agent()):
-            assert not await node.may_use(each)
-            assert await node.may_use(each, LOGIN)
-            assert not await node.may_use(each, Credential("me", "other"))
-            assert not await node.may_use(each, LOGIN, image="other.io/a:1"), "another name"
-        assert node.counts.results[:2] == ["mustAuthenticate", "credentialRecordFound"]
-        assert node.files("pulling") == []
-        assert node.files("pulled") == [file_name(REF)]
-        assert "hunter2" not in json.dumps(node.document())
-        paths = [*node.root.rglob("*")]
-        assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_dir()} == {"0o700"}
-        assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_file()} == {"0o600"}
-        assert node.counts.disk == (0, 1)
-
-    scenario()
+@on_virtual_time
+async def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -> None:
+    agent = node.agent()
+    await pull(agent)
+    for each in (agent, node.agent()):
+        assert not await node.may_use(each)
+        assert await node.may_use(each, LOGIN)
+        assert not await node.may_use(each, Credential("me", "other"))
+        assert not await node.may_use(each, LOGIN, image="other.io/a:1"), "another name"
+    assert node.counts.results[:2] == ["mustAuthenticate", "credentialRecordFound"]
+    assert node.files("pulling") == []
+    assert node.files("pulled") == [file_name(REF)]
+    assert "hunter2" not in json.dumps(node.document())
+    paths = [*node.root.rglob("*")]
+    assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in paths if path.is_file()} == {"0o600"}
+    assert node.counts.disk == (0, 1)
 
 
-def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await pull(agent, None)
-        assert await node.may_use(agent)
-        await pull(agent, LOGIN)
-        assert await node.may_use(agent)
-        assert node.requested == 0, "no credentials are looked up for that"
-
-    scenario()
+@on_virtual_time
+async def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: Node) -> None:
+    agent = node.agent()
+    await pull(agent, None)
+    assert await node.may_use(agent)
+    await pull(agent, LOGIN)
+    assert await node.may_use(agent)
+    assert node.requested == 0, "no credentials are looked up for that"
 
 
-def test_learned_credentials_are_kept(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await pull(agent)
-        other = Credential("me", "hunter2", source=SecretSource("uid-2", "other", "copy"))
-        rotated = Credential("me", "newer", source=other.source)
-        assert await node.may_use(agent, other)
-        assert await node.may_use(node.agent(), rotated), "known by its coordinates now"
-        assert "uid-2" in json.dumps(node.document())
-
-    scenario()
+@on_virtual_time
+async def test_learned_credentials_are_kept(node: Node) -> None:
+    agent = node.agent()
+    await pull(agent)
+    other = Credential("me", "hunter2", source=SecretSource("uid-2", "other", "copy"))
+    rotated = Credential("me", "newer", source=other.source)
+    assert await node.may_use(agent, other)
+    assert await node.may_use(node.agent(), rotated), "known by its coordinates now"
+    assert "uid-2" in json.dumps(node.document())
 
 
 @pytest.mark.parametrize("arrived", [True, False])
 @pytest.mark.parametrize("name", ["busybox", "busybox:latest", "docker.io/library/busybox:latest"])
-def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        async with asyncio.timeout(1):
-            killed = agent.pulling(name)
-            await killed.__aenter__()  # and never exits
-        assert node.files("pulling") == [file_name(name)]
-        if arrived:
-            node.images = [cri.Image(id=REF, repo_tags=["docker.io/library/busybox:latest"])]
-        again = node.agent()
-        assert not await node.may_use(again, LOGIN, image="busybox")
-        assert node.files("pulling") == ([] if arrived else [file_name(name)])
-        assert node.files("pulled") == ([file_name(REF)] if arrived else [])
-        await pull(again, LOGIN, "busybox")
-        assert await node.may_use(again, LOGIN, image="busybox")
-        assert node.files("pulling") == []
-
-    scenario()
+@on_virtual_time
+async def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) -> None:
+    agent = node.agent()
+    async with asyncio.timeout(1):
+        killed = agent.pulling(name)
+        await killed.__aenter__()  # and never exits
+    assert node.files("pulling") == [file_name(name)]
+    if arrived:
+        node.images = [cri.Image(id=REF, repo_tags=["docker.io/library/busybox:latest"])]
+    again = node.agent()
+    assert not await node.may_use(again, LOGIN, image="busybox")
+    assert node.files("pulling") == ([] if arrived else [file_name(name)])
+    assert node.files("pulled") == ([file_name(REF)] if arrived else [])
+    await pull(again, LOGIN, "busybox")
+    assert await node.may_use(again, LOGIN, image="busybox")
+    assert node.files("pulling") == []
 
 
-def test_a_full_disk_does_not_keep_the_agent_from_starting(
+@on_virtual_time
+async def test_a_full_disk_does_not_keep_the_agent_from_starting(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    @on_virtual_time
-    async def scenario() -> None:
-        await node.agent().pulling(IMAGE).__aenter__()  # killed
-        node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
-        with monkeypatch.context() as disk:
-            disk.setattr(RecordFiles, "write_record", full)
-            agent = node.agent()
-            await agent.open()
-            assert not await node.may_use(agent, LOGIN), "the puller is unknown"
-        await agent.prune([REF], 0.0)
-        assert (node.files("pulling"), node.files("pulled")) == ([], [file_name(REF)])
-
-    scenario()
+    await node.agent().pulling(IMAGE).__aenter__()  # killed
+    node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
+    with monkeypatch.context() as disk:
+        disk.setattr(RecordFiles, "write_record", full)
+        agent = node.agent()
+        await agent.open()
+        assert not await node.may_use(agent, LOGIN), "the puller is unknown"
+    await agent.prune([REF], 0.0)
+    assert (node.files("pulling"), node.files("pulled")) == ([], [file_name(REF)])
 
 
-def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        await node.agent().pulling(IMAGE).__aenter__()
-        node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
-        node.list_error = Unavailable("ListImages", "gone")
-        again = node.agent()
-        assert not await node.may_use(again)
-        assert node.files("pulling") == [file_name(IMAGE)]
-        node.list_error = None
-        await again.prune({REF}, LoopClock().now())
-        assert node.files("pulling") == []
-        assert not await node.may_use(again)
-
-    scenario()
+@on_virtual_time
+async def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
+    await node.agent().pulling(IMAGE).__aenter__()
+    node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
+    node.list_error = Unavailable("ListImages", "gone")
+    again = node.agent()
+    assert not await node.may_use(again)
+    assert node.files("pulling") == [file_name(IMAGE)]
+    node.list_error = None
+    await again.prune({REF}, LoopClock().now())
+    assert node.files("pulling") == []
+    assert not await node.may_use(again)
 
 
 @pytest.mark.parametrize(
@@ -240,75 +219,66 @@ def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
         (RuntimeError("a bug"), False, True),
     ],
 )
-def test_intents_of_failed_pulls(
+@on_virtual_time
+async def test_intents_of_failed_pulls(
     node: Node, failure: BaseException, changed_nothing: bool, stays: bool
 ) -> None:
     """If the image may have arrived although the answer was lost, it counts as pulled."""
+    agent = node.agent()
+    with pytest.raises(type(failure)):
+        async with agent.pulling(IMAGE) as progress:
+            progress.changed_nothing = changed_nothing
+            raise failure
+    assert node.files("pulling") == ([file_name(IMAGE)] if stays else [])
+    assert await node.may_use(agent, LOGIN) is not stays
+    with pytest.raises(NotFound):
+        async with agent.pulling(IMAGE) as progress:
+            progress.changed_nothing = True
+            raise NotFound("PullImage")
+    assert await node.may_use(agent, LOGIN) is not stays, "another's failure proves nothing"
+    await pull(agent)
+    assert node.files("pulling") == []
 
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        with pytest.raises(type(failure)):
-            async with agent.pulling(IMAGE) as progress:
-                progress.changed_nothing = changed_nothing
-                raise failure
-        assert node.files("pulling") == ([file_name(IMAGE)] if stays else [])
-        assert await node.may_use(agent, LOGIN) is not stays
+
+@on_virtual_time
+async def test_simultaneous_pulls_of_one_image(node: Node) -> None:
+    agent = node.agent()
+    async with agent.pulling(IMAGE) as first:
         with pytest.raises(NotFound):
-            async with agent.pulling(IMAGE) as progress:
-                progress.changed_nothing = True
+            async with agent.pulling(IMAGE):
+                assert node.counts.disk == (1, 0)
                 raise NotFound("PullImage")
-        assert await node.may_use(agent, LOGIN) is not stays, "another's failure proves nothing"
-        await pull(agent)
-        assert node.files("pulling") == []
-
-    scenario()
-
-
-def test_simultaneous_pulls_of_one_image(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        async with agent.pulling(IMAGE) as first:
-            with pytest.raises(NotFound):
-                async with agent.pulling(IMAGE):
-                    assert node.counts.disk == (1, 0)
-                    raise NotFound("PullImage")
-            assert node.files("pulling") == [file_name(IMAGE)], "the other pull still goes on"
-            assert not await node.may_use(agent)
-            await first.succeeded(REF, LOGIN)
-        assert node.files("pulling") == []
-
-    scenario()
+        assert node.files("pulling") == [file_name(IMAGE)], "the other pull still goes on"
+        assert not await node.may_use(agent)
+        await first.succeeded(REF, LOGIN)
+    assert node.files("pulling") == []
 
 
 @pytest.mark.parametrize("steps", range(8))
-def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: int) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        arrived = asyncio.Event()
+@on_virtual_time
+async def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: int) -> None:
+    agent = node.agent()
+    arrived = asyncio.Event()
 
-        async def pulled() -> None:
-            async with agent.pulling(IMAGE) as progress:
-                arrived.set()
-                await progress.succeeded(REF, LOGIN)
+    async def pulled() -> None:
+        async with agent.pulling(IMAGE) as progress:
+            arrived.set()
+            await progress.succeeded(REF, LOGIN)
 
-        task = asyncio.create_task(pulled())
-        await arrived.wait()
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        await agent.close()
-        assert not await node.may_use(agent)
-        assert await node.may_use(agent, LOGIN)
-        assert node.files("pulling") == []
-
-    scenario()
+    task = asyncio.create_task(pulled())
+    await arrived.wait()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await agent.close()
+    assert not await node.may_use(agent)
+    assert await node.may_use(agent, LOGIN)
+    assert node.files("pulling") == []
 
 
-def test_an_intent_that_a_canceled_pull_writes_late_ends_with_the_next_pull(
+@on_virtual_time
+async def test_an_intent_that_a_canceled_pull_writes_late_ends_with_the_next_pull(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
@@ -322,20 +292,15 @@ def test_an_intent_that_a_canceled_pull_writes_late_ends_with_the_next_pull(
         ended.set()
 
     monkeypatch.setattr(RecordFiles, "write_intent", late)
-
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        pulling = asyncio.create_task(pull(agent))
-        await asyncio.to_thread(begun.wait)
-        pulling.cancel()
-        await pull(agent)
-        await asyncio.wait([pulling])
-        await asyncio.to_thread(ended.wait)
-        await agent.close()
-        assert node.files("pulling") == []
-
-    scenario()
+    agent = node.agent()
+    pulling = asyncio.create_task(pull(agent))
+    await asyncio.to_thread(begun.wait)
+    pulling.cancel()
+    await pull(agent)
+    await asyncio.wait([pulling])
+    await asyncio.to_thread(ended.wait)
+    await agent.close()
+    assert node.files("pulling") == []
 
 
 def test_a_record_read_late_does_not_replace_a_newer_one(
@@ -388,134 +353,113 @@ def _after_each(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
     return done
 
 
-def test_unreadable_records_mean_pull(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        await pull(node.agent(), None)
-        node.policy = "NeverVerify"
-        path = node.root / "image_manager" / "pulled" / file_name(REF)
-        path.write_text("{")
-        agent = node.agent()
-        assert not await node.may_use(agent)
-        assert node.counts.results == ["error"]
+@on_virtual_time
+async def test_unreadable_records_mean_pull(node: Node) -> None:
+    await pull(node.agent(), None)
+    node.policy = "NeverVerify"
+    path = node.root / "image_manager" / "pulled" / file_name(REF)
+    path.write_text("{")
+    agent = node.agent()
+    assert not await node.may_use(agent)
+    assert node.counts.results == ["error"]
+    await pull(agent)
+    assert await node.may_use(agent)
+    assert node.document()["imageRef"] == REF
+    path.write_text("{")
+    agent = node.agent()
+    await agent.prune(set(), LoopClock().now())
+    assert node.files("pulled") == []
+
+
+@on_virtual_time
+async def test_nothing_is_pulled_without_a_recorded_intent(node: Node) -> None:
+    agent = node.agent()
+    await agent.open()
+    folder = node.root / "image_manager" / "pulling"
+    folder.rmdir()
+    with pytest.raises(IntentNotRecorded, match="failed to record image pull intent: "):
         await pull(agent)
-        assert await node.may_use(agent)
-        assert node.document()["imageRef"] == REF
-        path.write_text("{")
-        agent = node.agent()
-        await agent.prune(set(), LoopClock().now())
-        assert node.files("pulled") == []
-
-    scenario()
+    folder.mkdir()
+    async with agent.pulling(IMAGE) as progress:
+        (node.root / "image_manager" / "pulled").rmdir()
+        await progress.succeeded(REF, None)
+    assert node.files("pulling") == [file_name(IMAGE)], "it stays tracked without a record"
+    assert not await node.may_use(agent)
 
 
-def test_nothing_is_pulled_without_a_recorded_intent(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
-        await agent.open()
-        folder = node.root / "image_manager" / "pulling"
-        folder.rmdir()
-        with pytest.raises(IntentNotRecorded, match="failed to record image pull intent: "):
-            await pull(agent)
-        folder.mkdir()
-        async with agent.pulling(IMAGE) as progress:
-            (node.root / "image_manager" / "pulled").rmdir()
-            await progress.succeeded(REF, None)
-        assert node.files("pulling") == [file_name(IMAGE)], "it stays tracked without a record"
-        assert not await node.may_use(agent)
-
-    scenario()
-
-
-def test_directories_that_cannot_be_made(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        (node.root / "image_manager").write_text("a file")
-        agent = node.agent()
-        assert not await node.may_use(agent)
-        with pytest.raises(IntentNotRecorded):
-            await pull(agent)
-        await agent.prune(set(), 0)
-
-    scenario()
-
-
-def test_records_are_removed_with_their_images(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        agent = node.agent()
+@on_virtual_time
+async def test_directories_that_cannot_be_made(node: Node) -> None:
+    (node.root / "image_manager").write_text("a file")
+    agent = node.agent()
+    assert not await node.may_use(agent)
+    with pytest.raises(IntentNotRecorded):
         await pull(agent)
-        began = LoopClock().now() + 0.5
-        await agent.prune(set(), began)
-        assert node.files("pulled") == [file_name(REF)], "younger than the list of images"
-        await asyncio.sleep(1)
-        await agent.prune({REF}, LoopClock().now())
-        assert node.files("pulled") == [file_name(REF)]
-        await agent.prune({"sha256:other"}, LoopClock().now())
-        assert node.files("pulled") == []
-        assert node.counts.disk == (0, 0)
-        assert await node.may_use(agent)
-
-    scenario()
+    await agent.prune(set(), 0)
 
 
-def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.max_records = 2
-        agent = node.agent()
+@on_virtual_time
+async def test_records_are_removed_with_their_images(node: Node) -> None:
+    agent = node.agent()
+    await pull(agent)
+    began = LoopClock().now() + 0.5
+    await agent.prune(set(), began)
+    assert node.files("pulled") == [file_name(REF)], "younger than the list of images"
+    await asyncio.sleep(1)
+    await agent.prune({REF}, LoopClock().now())
+    assert node.files("pulled") == [file_name(REF)]
+    await agent.prune({"sha256:other"}, LoopClock().now())
+    assert node.files("pulled") == []
+    assert node.counts.disk == (0, 0)
+    assert await node.may_use(agent)
+
+
+@on_virtual_time
+async def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
+    node.max_records = 2
+    agent = node.agent()
+    for number in range(5):
+        async with agent.pulling(f"reg.io/{number}:1") as progress:
+            await progress.succeeded(f"sha256:{number}", None)
+    assert node.counts.disk == (0, 5)
+    assert node.counts.memory == (0, 100)
+
+    async def nobodys() -> Sequence[Credential]:
+        return ()
+
+    for each in (agent, node.agent()):
         for number in range(5):
-            async with agent.pulling(f"reg.io/{number}:1") as progress:
-                await progress.succeeded(f"sha256:{number}", None)
-        assert node.counts.disk == (0, 5)
-        assert node.counts.memory == (0, 100)
-
-        async def nobodys() -> Sequence[Credential]:
-            return ()
-
-        for each in (agent, node.agent()):
-            for number in range(5):
-                assert await each.may_use(f"reg.io/{number}:1", f"sha256:{number}", nobodys)
-        assert node.counts.results == ["credentialRecordFound"] * 10
-        await asyncio.sleep(1)
-        await agent.prune({"sha256:3"}, LoopClock().now())
-        await agent.prune({"sha256:3"}, LoopClock().now())
-        assert file_name("sha256:3") in node.files("pulled")
-        assert len(node.files("pulled")) <= 3
-
-    scenario()
+            assert await each.may_use(f"reg.io/{number}:1", f"sha256:{number}", nobodys)
+    assert node.counts.results == ["credentialRecordFound"] * 10
+    await asyncio.sleep(1)
+    await agent.prune({"sha256:3"}, LoopClock().now())
+    await agent.prune({"sha256:3"}, LoopClock().now())
+    assert file_name("sha256:3") in node.files("pulled")
+    assert len(node.files("pulled")) <= 3
 
 
-def test_uncertain_pulls_are_bounded(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        node.max_intents = 10
-        agent = node.agent()
-        for number in range(60):
-            with pytest.raises(Unavailable):
-                async with agent.pulling(f"reg.io/{number}:1"):
-                    raise Unavailable("PullImage")
-        assert len(node.files("pulling")) <= 20
-        assert file_name("reg.io/59:1") in node.files("pulling")
-
-    scenario()
+@on_virtual_time
+async def test_uncertain_pulls_are_bounded(node: Node) -> None:
+    node.max_intents = 10
+    agent = node.agent()
+    for number in range(60):
+        with pytest.raises(Unavailable):
+            async with agent.pulling(f"reg.io/{number}:1"):
+                raise Unavailable("PullImage")
+    assert len(node.files("pulling")) <= 20
+    assert file_name("reg.io/59:1") in node.files("pulling")
 
 
-def test_foreign_and_half_written_files_are_ignored(node: Node) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        await pull(node.agent())
-        pulled = node.root / "image_manager" / "pulled"
-        unfinished = {f"{file_name('x')}.tmp", f".{file_name('x')}.0a1b2c3d"}
-        for name in unfinished:
-            (pulled / name).write_text("half")
-        (pulled / file_name("renamed")).write_bytes((pulled / file_name(REF)).read_bytes())
-        (pulled / "README").write_text("not ours")
-        (pulled / file_name("link")).symlink_to("/etc/passwd")
-        agent = node.agent()
-        assert await node.may_use(agent, LOGIN)
-        assert not unfinished & set(node.files("pulled"))
-        assert "README" in node.files("pulled")
-
-    scenario()
+@on_virtual_time
+async def test_foreign_and_half_written_files_are_ignored(node: Node) -> None:
+    await pull(node.agent())
+    pulled = node.root / "image_manager" / "pulled"
+    unfinished = {f"{file_name('x')}.tmp", f".{file_name('x')}.0a1b2c3d"}
+    for name in unfinished:
+        (pulled / name).write_text("half")
+    (pulled / file_name("renamed")).write_bytes((pulled / file_name(REF)).read_bytes())
+    (pulled / "README").write_text("not ours")
+    (pulled / file_name("link")).symlink_to("/etc/passwd")
+    agent = node.agent()
+    assert await node.may_use(agent, LOGIN)
+    assert not unfinished & set(node.files("pulled"))
+    assert "README" in node.files("pulled")
