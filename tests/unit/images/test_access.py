@@ -23,7 +23,9 @@ from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.unit.images.records.test_ledger import Counts as RecordCounts
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 IMAGE = "reg.io/team/app:1"
 USED = (
@@ -131,7 +133,6 @@ async def failure(*args: Any, **kwargs: Any) -> ImageError:
         ("AlwaysVerify", False),
     ],
 )
-@on_virtual_time
 async def test_preloaded(node: Node, policy: str, free: bool) -> None:
     node.policy = policy
     node.images.add(IMAGE)
@@ -148,7 +149,6 @@ async def test_preloaded(node: Node, policy: str, free: bool) -> None:
 
 
 @pytest.mark.parametrize("policy", ["NeverVerifyPreloadedImages", "AlwaysVerify"])
-@on_virtual_time
 async def test_pulled_with_a_secret(node: Node, policy: str) -> None:
     node.policy = policy
     await ensure(node.agent(), RIGHT)
@@ -171,7 +171,6 @@ async def test_pulled_with_a_secret(node: Node, policy: str) -> None:
     assert "hunter2" not in "".join(node.events.seen)
 
 
-@on_virtual_time
 async def test_refusals_name_their_cause(node: Node) -> None:
     """The remedy depends on whether the image is absent or reserved for others."""
     agent = node.agent()
@@ -184,7 +183,6 @@ async def test_refusals_name_their_cause(node: Node) -> None:
     assert node.events.seen[-1] == f"Warning ErrImageNeverPull: {REFUSED}"
 
 
-@on_virtual_time
 async def test_public_images_are_everybodys(node: Node) -> None:
     node.images.registry[IMAGE] = ""
     node.policy = "AlwaysVerify"
@@ -196,7 +194,6 @@ async def test_public_images_are_everybodys(node: Node) -> None:
 
 
 @pytest.mark.parametrize("account", ["", "robot"])
-@on_virtual_time
 async def test_pulled_with_a_provider(node: Node, account: str) -> None:
     node.providers = Providers(account)
     agent = node.agent()
@@ -212,7 +209,6 @@ async def test_pulled_with_a_provider(node: Node, account: str) -> None:
 
 
 @pytest.mark.parametrize("parallel", [1, 31, 32, 200])
-@on_virtual_time
 async def test_credentials_are_verified_whatever_the_number_of_parallel_pulls(
     node: Node, parallel: int
 ) -> None:
@@ -233,14 +229,12 @@ async def test_credentials_are_verified_whatever_the_number_of_parallel_pulls(
     assert node.pulled() == []
 
 
-@on_virtual_time
 async def test_pod_secrets_come_before_providers(node: Node) -> None:
     node.providers = Providers()
     await ensure(node.agent(), WRONG)
     assert node.pulled() == ["me", "robot"]
 
 
-@on_virtual_time
 async def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
     """The runtime disconnected in the middle of a pull that succeeded."""
     agent = node.agent()
@@ -263,7 +257,6 @@ async def test_another_pods_failure_does_not_free_an_image(node: Node) -> None:
         NotFound("PullImage", "a blob of another image"),
     ],
 )
-@on_virtual_time
 async def test_an_error_after_the_image_arrived_grants_nobody(node: Node, error: CRIError) -> None:
     agent = node.agent()
     node.images.error_after_pull = error
@@ -275,7 +268,6 @@ async def test_an_error_after_the_image_arrived_grants_nobody(node: Node, error:
 
 
 @pytest.mark.parametrize("policy", ["Always", "IfNotPresent"])
-@on_virtual_time
 async def test_a_failed_pull_without_effect_keeps_preloaded_images_free(
     node: Node, policy: str
 ) -> None:
@@ -291,7 +283,6 @@ async def test_a_failed_pull_without_effect_keeps_preloaded_images_free(
     assert node.pulled() == []
 
 
-@on_virtual_time
 async def test_an_uncertain_pull_is_not_settled_by_the_next(node: Node) -> None:
     """One credential met a dead runtime, the next a refusal: the first pull may continue."""
     agent = node.agent()
@@ -301,7 +292,6 @@ async def test_an_uncertain_pull_is_not_settled_by_the_next(node: Node) -> None:
     assert (await failure(agent, uid="u2")).code == "ErrImagePull"
 
 
-@on_virtual_time
 async def test_records_follow_image_garbage_collection(node: Node) -> None:
     agent = node.agent()
     await ensure(agent, RIGHT)
@@ -325,7 +315,6 @@ async def test_records_follow_image_garbage_collection(node: Node) -> None:
     assert list(folder.iterdir()) == []
 
 
-@on_virtual_time
 async def test_a_record_outlives_a_round_that_did_not_see_its_image_arrive_again(
     node: Node,
 ) -> None:

@@ -40,7 +40,9 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from tests.unit.images.fake_images import Counts, Events, FakeImages
 from tests.unit.metrics.trace.recording import Recording
 from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
+from tests.virtual_time import LoopClock, step_wall_clock
+
+pytestmark = pytest.mark.virtual_time
 
 
 def record(name: str, last_used: float = 0, detected: float = 0, **more: Any) -> ImageRecord:
@@ -132,7 +134,6 @@ class Node:
         )
 
 
-@on_virtual_time
 async def test_frees_down_to_the_low_threshold() -> None:
     node = Node()
     for name in ("a", "b", "c", "used"):
@@ -148,7 +149,6 @@ async def test_frees_down_to_the_low_threshold() -> None:
     assert node.events.seen == []
 
 
-@on_virtual_time
 async def test_young_images_are_kept_and_too_little_freed_is_reported() -> None:
     node = Node()
     node.images.add("young", size=60)
@@ -160,7 +160,6 @@ async def test_young_images_are_kept_and_too_little_freed_is_reported() -> None:
     assert node.events.seen[-1].startswith("Warning ImageGCFailed: Insufficient free disk space")
 
 
-@on_virtual_time
 async def test_age_and_off() -> None:
     node = Node(available=900)
     node.images.add("a")
@@ -175,7 +174,6 @@ async def test_age_and_off() -> None:
     assert node.collector(high_threshold_percent=100).policy.off
 
 
-@on_virtual_time
 async def test_errors_of_a_removal_are_reported() -> None:
     node = Node()
     node.images.add("a")
@@ -194,7 +192,6 @@ async def test_errors_of_a_removal_are_reported() -> None:
     ]
 
 
-@on_virtual_time
 async def test_a_nearly_full_disk_loses_all_unused_images_except_young_ones() -> None:
     node = Node(available=900)
     for name, size in (("old", 60), ("empty", 0), ("used", 60)):
@@ -226,7 +223,6 @@ def _during_each_removal(node: Node, act: Callable[[], Awaitable[None]]) -> None
     node.images.remove_image = slow  # type: ignore[method-assign]
 
 
-@on_virtual_time
 @pytest.mark.parametrize("under_pressure", [False, True])
 async def test_an_image_of_a_pod_that_came_during_the_round_is_kept(under_pressure: bool) -> None:
     node = Node()
@@ -243,7 +239,6 @@ async def test_an_image_of_a_pod_that_came_during_the_round_is_kept(under_pressu
     assert (freed, node.images.removed) == (120, ["sha256:a:1", "sha256:c:1"])
 
 
-@on_virtual_time
 async def test_an_image_that_started_under_another_name_is_kept() -> None:
     node = Node()
     _images(node, "a:1", "localhost/b:1", "c:1")
@@ -263,7 +258,6 @@ async def test_an_image_that_started_under_another_name_is_kept() -> None:
     assert await collector.remove_unused() == 60  # its container has been removed since
 
 
-@on_virtual_time
 async def test_a_start_that_holds_its_image_keeps_it_from_round_to_round() -> None:
     node = Node()
     _images(node, "a:1")
@@ -276,7 +270,6 @@ async def test_a_start_that_holds_its_image_keeps_it_from_round_to_round() -> No
     assert await collector.remove_unused() == 60
 
 
-@on_virtual_time
 async def test_a_start_during_a_removal_waits_and_pulls_the_image_again() -> None:
     node = Node()
     _images(node, "a:1")
@@ -305,7 +298,6 @@ async def test_a_start_during_a_removal_waits_and_pulls_the_image_again() -> Non
     assert await collector.remove_unused() == 0  # it is held
 
 
-@on_virtual_time
 async def test_a_pull_that_found_the_image_before_its_removal_is_repeated() -> None:
     node = Node()
     _images(node, "a:1")
@@ -329,7 +321,6 @@ async def test_a_pull_that_found_the_image_before_its_removal_is_repeated() -> N
 # -- over restarts -------------------------------------------------------------------------------
 
 
-@on_virtual_time
 async def test_ages_outlive_the_agent(tmp_path: Path) -> None:
     node = Node(available=900, root=tmp_path)
     node.images.add("a")
@@ -347,7 +338,6 @@ async def test_ages_outlive_the_agent(tmp_path: Path) -> None:
     assert node.images.removed == ["sha256:a", "sha256:used"]
 
 
-@on_virtual_time
 async def test_under_pressure_an_old_image_is_removed_right_after_a_restart(tmp_path: Path) -> None:
     node = Node(root=tmp_path)
     node.images.add("a")
@@ -358,7 +348,6 @@ async def test_under_pressure_an_old_image_is_removed_right_after_a_restart(tmp_
     assert (freed, node.images.removed) == (1000, ["sha256:a"])
 
 
-@on_virtual_time
 async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
     node = Node()
     collector = node.collector()
@@ -369,7 +358,6 @@ async def test_the_age_of_a_pulled_image_begins_with_its_pull() -> None:
     assert await collector.remove_unused() == 1000
 
 
-@on_virtual_time
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 async def test_ages_do_not_follow_the_wall_clock_while_an_agent_runs(
     tmp_path: Path, step: float
@@ -389,7 +377,6 @@ async def test_ages_do_not_follow_the_wall_clock_while_an_agent_runs(
     assert await collector.remove_unused() == 1000
 
 
-@on_virtual_time
 async def test_a_runtime_that_does_not_answer_loses_no_ages(tmp_path: Path) -> None:
     node = Node(root=tmp_path)
     node.images.add("a")
@@ -406,7 +393,6 @@ async def _down(filter: object = None) -> Any:
     raise Internal("ListImages", "down")
 
 
-@on_virtual_time
 async def test_an_unpinned_sandbox_image_is_kept() -> None:
     node = Node(info={"config": '{"sandboxImage": "pause:1"}'})
     node.images.add("pause:1")

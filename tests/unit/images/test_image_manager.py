@@ -16,7 +16,9 @@ from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.garbage import no_collections
 from tests.unit.images.fake_images import Counts, Events, FakeImages
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 
 @dataclass
@@ -55,7 +57,6 @@ async def failure(*args: Any, **kwargs: Any) -> ImageError:
     return caught.value
 
 
-@on_virtual_time
 async def test_present_image_is_used() -> None:
     node = Node()
     node.images.add("busybox:1", username="nobody")
@@ -70,7 +71,6 @@ async def test_present_image_is_used() -> None:
     assert node.images.pulls == []
 
 
-@on_virtual_time
 async def test_the_pulled_event_contains_the_duration() -> None:
     node = Node()
     node.images.registry["r.io/a:latest"] = ""
@@ -87,7 +87,6 @@ async def test_the_pulled_event_contains_the_duration() -> None:
     assert size == 1000
 
 
-@on_virtual_time
 async def test_never() -> None:
     node = Node()
     error = await failure(node.manager(), "x:1", "Never")
@@ -102,7 +101,6 @@ def test_an_unknown_policy_neither_uses_nor_pulls(present: bool) -> None:
     assert decide("Never", present=present) is not ImageAction.PULL
 
 
-@on_virtual_time
 async def test_bad_name_and_failed_inspection() -> None:
     node = Node()
     error = await failure(node.manager(), "No:Good:Name")
@@ -114,7 +112,6 @@ async def test_bad_name_and_failed_inspection() -> None:
     assert [seen.split(":")[0] for seen in node.events.seen] == ["Warning InspectFailed"] * 2
 
 
-@on_virtual_time
 async def test_a_failure_is_freed_with_its_last_reference() -> None:
     """A reference cycle would keep the failure and its pod until a full garbage collection."""
     manager = Node().manager()
@@ -131,7 +128,6 @@ async def test_a_failure_is_freed_with_its_last_reference() -> None:
         assert [each() for each in left] == [None, None]
 
 
-@on_virtual_time
 async def test_backoff_doubles_from_the_last_failure_and_quotes_it() -> None:
     node = Node()
     manager = node.manager()
@@ -156,7 +152,6 @@ async def test_backoff_doubles_from_the_last_failure_and_quotes_it() -> None:
     assert (await failure(manager, "x:1")).code == "ErrImagePull"
 
 
-@on_virtual_time
 async def test_runtimes_own_codes() -> None:
     node = Node()
     node.images.pull_error = CRIError("PullImage", "RegistryUnavailable: 503")
@@ -167,7 +162,6 @@ async def test_runtimes_own_codes() -> None:
     assert (await failure(node.manager(), "x:1")).code == "SignatureValidationFailed"
 
 
-@on_virtual_time
 async def test_credentials_in_turn_and_never_shown() -> None:
     node = Node()
     node.images.registry["r.io/a:1"] = "right"
@@ -193,7 +187,6 @@ async def test_credentials_in_turn_and_never_shown() -> None:
         ({"qps": 0, "serialize": False, "max_parallel": 2}, 2, 3),
     ],
 )
-@on_virtual_time
 async def test_parallel_pulls(settings: dict[str, Any], most: int, seconds: float) -> None:
     node = Node()
     node.images.pull_seconds = 1
@@ -208,7 +201,6 @@ async def test_parallel_pulls(settings: dict[str, Any], most: int, seconds: floa
         assert "in 1s (6s including waiting)" in node.events.seen[-1]
 
 
-@on_virtual_time
 async def test_too_many_pulls_a_second() -> None:
     node = Node()
     node.images.registry = {f"r.io/{n}:1": "" for n in range(4)}
@@ -221,7 +213,6 @@ async def test_too_many_pulls_a_second() -> None:
     await ensure(manager, "r.io/3:1")
 
 
-@on_virtual_time
 async def test_canceling_releases_the_slot() -> None:
     node = Node()
     node.images.registry = {"a:1": "", "b:1": ""}
@@ -249,7 +240,6 @@ class Times:
         self.notified.append(("there", uid, what, asyncio.get_running_loop().time()))
 
 
-@on_virtual_time
 async def test_how_long_a_pod_waits_for_an_image_is_reported() -> None:
     node, times = Node(), Times()
     node.images.registry["r/a:1"] = ""

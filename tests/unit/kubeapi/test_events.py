@@ -16,9 +16,11 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyReque
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.kubeapi.events.writer import QUEUE_SIZE, WAITS_AT_MOST_S, EventWriter
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
 
 from .scripted_api import ScriptedApi
+
+pytestmark = pytest.mark.virtual_time
 
 POD: api.ObjectReference = {"kind": "Pod", "namespace": "n", "name": "p", "uid": "u"}
 
@@ -41,7 +43,6 @@ async def write(writer: EventWriter, *messages: str) -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_creates_then_patches() -> None:
     server, writer = writer_to()
     await write(writer, "a", "a", "b")
@@ -50,7 +51,6 @@ async def test_creates_then_patches() -> None:
     assert not writer.dropped
 
 
-@on_virtual_time
 async def test_a_removed_event_is_created_again() -> None:
     server, writer = writer_to()
     await write(writer, "a")
@@ -60,7 +60,6 @@ async def test_a_removed_event_is_created_again() -> None:
     assert server.calls[2][2]["count"] == 2
 
 
-@on_virtual_time
 async def test_an_outage_is_waited_for_and_order_is_kept() -> None:
     server, writer = writer_to([Unavailable("down"), TooManyRequests("slow"), Unavailable("down")])
     await write(writer, "a", "b")
@@ -71,7 +70,6 @@ async def test_an_outage_is_waited_for_and_order_is_kept() -> None:
     assert not writer.dropped
 
 
-@on_virtual_time
 async def test_it_gives_up_after_twelve_tries() -> None:
     server, writer = writer_to([Unavailable("down")] * 12)
     await write(writer, "a", "b")
@@ -79,7 +77,6 @@ async def test_it_gives_up_after_twelve_tries() -> None:
     assert writer.dropped == {"API not reachable": 1}
 
 
-@on_virtual_time
 async def test_a_refusal_is_final() -> None:
     server, writer = writer_to([Forbidden("no", code=403, reason="Forbidden")])
     await write(writer, "a", "b")
@@ -96,7 +93,6 @@ async def test_a_refusal_is_final() -> None:
         ({}, True),
     ],
 )
-@on_virtual_time
 async def test_the_end_of_a_namespace_is_not_logged(
     caplog: pytest.LogCaptureFixture, details: dict[str, Any], stated: bool
 ) -> None:
@@ -108,7 +104,6 @@ async def test_the_end_of_a_namespace_is_not_logged(
     assert writer.dropped == {"Forbidden": 1}
 
 
-@on_virtual_time
 async def test_a_full_queue_drops_and_counts() -> None:
     _server, writer = writer_to()
     for index in range(QUEUE_SIZE + 5):
@@ -117,7 +112,6 @@ async def test_a_full_queue_drops_and_counts() -> None:
 
 
 @pytest.mark.parametrize(("busy", "waited"), [(3.0, 3.0), (60.0, WAITS_AT_MOST_S)])
-@on_virtual_time
 async def test_normal_events_wait_while_pods_wait_and_warnings_do_not(
     busy: float, waited: float
 ) -> None:

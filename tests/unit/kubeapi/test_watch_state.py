@@ -27,10 +27,12 @@ from kubeletpy.kubeapi.watch_state import (
     list_instead,
 )
 from tests.streamed_list import end_of_list, streamed
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
 
 from .scripted_api import ScriptedApi, Step
 from .test_reflector import Seen, event, page, pod
+
+pytestmark = pytest.mark.virtual_time
 
 ACCEPTED = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": ""}})
 
@@ -43,7 +45,6 @@ def calls_of(seen: Seen) -> list[tuple[str, str]]:
     return [(verb, what) for _at, verb, what in seen.api.calls]
 
 
-@on_virtual_time
 async def test_one_watch_lists_and_follows_and_is_resumed_after_its_last_bookmark() -> None:
     bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "30"}})
     seen = streaming(
@@ -64,7 +65,6 @@ async def test_one_watch_lists_and_follows_and_is_resumed_after_its_last_bookmar
     assert calls_of(seen) == [("stream", ""), ("watch", "30"), ("watch", "30"), ("watch", "30")]
 
 
-@on_virtual_time
 async def test_nothing_is_reported_before_the_list_is_complete() -> None:
     seen = streaming(
         [ACCEPTED, event("ADDED", "a", "3"), Unavailable("broken off")],
@@ -76,7 +76,6 @@ async def test_nothing_is_reported_before_the_list_is_complete() -> None:
     assert calls_of(seen) == [("stream", "")] * 3 + [("watch", "20")]
 
 
-@on_virtual_time
 async def test_changes_before_the_end_of_the_list_belong_to_it() -> None:
     seen = streaming(
         [
@@ -94,7 +93,6 @@ async def test_changes_before_the_end_of_the_list_belong_to_it() -> None:
     assert seen.notified == [["b"]]
 
 
-@on_virtual_time
 async def test_an_expired_version_streams_the_list_again_at_once() -> None:
     seen = streaming(
         [*streamed([pod("a")], "20"), 5.0],
@@ -107,7 +105,6 @@ async def test_an_expired_version_streams_the_list_again_at_once() -> None:
     assert [at for at, _, _ in seen.api.calls] == [0.0, 5.0, 5.0, 10.0]
 
 
-@on_virtual_time
 async def test_a_server_that_refuses_is_listed_and_retried_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -120,7 +117,6 @@ async def test_a_server_that_refuses_is_listed_and_retried_later(
     assert len(stated) == 2, "at first, and at the second attempt"
 
 
-@on_virtual_time
 async def test_reflectors_share_what_a_server_supports() -> None:
     seen = streaming([from_status(422, {})], [1000.0], lists=[page("a"), page("b")])
     await seen.run(3)
@@ -132,7 +128,6 @@ async def test_reflectors_share_what_a_server_supports() -> None:
     assert calls_of(other)[3:] == [("list", (500, "")), ("watch", "10")]
 
 
-@on_virtual_time
 async def test_a_server_that_never_ends_its_list_is_listed() -> None:
     seen = streaming(
         [ACCEPTED, event("ADDED", "a", "3"), 4000.0], [5.0], lists=[page("a", "b"), page("c")]
@@ -142,7 +137,6 @@ async def test_a_server_that_never_ends_its_list_is_listed() -> None:
     assert [at for at, _, _ in seen.api.calls] == [0.0, SILENCE_S, SILENCE_S]
 
 
-@on_virtual_time
 async def test_a_server_that_does_not_answer_is_retried() -> None:
     seen = streaming([4000.0], [*streamed([pod("a")], "20"), 5.0])
     await seen.run(3)
@@ -151,7 +145,6 @@ async def test_a_server_that_does_not_answer_is_retried() -> None:
     assert seen.api.calls[1][0] > SILENCE_S
 
 
-@on_virtual_time
 async def test_a_list_may_take_long_while_it_continues() -> None:
     slow: list[Step] = []
     for number in range(10):
@@ -269,7 +262,6 @@ def reflector(api: ScriptedApi, **options: Any) -> Reflector:
     return Reflector(api, SERVICES, on_replace=lambda _: None, on_event=lambda _: None, **options)
 
 
-@on_virtual_time
 async def test_a_watch_that_keeps_failing_is_named_until_it_is_accepted() -> None:
     api = ScriptedApi([], [[BROKEN], [BROKEN], [BROKEN], [WHOLE, 300.0]], streams_lists=True)
     following = asyncio.ensure_future(reflector(api).run())
@@ -286,7 +278,6 @@ async def test_a_watch_that_keeps_failing_is_named_until_it_is_accepted() -> Non
     following.cancel()
 
 
-@on_virtual_time
 async def test_a_watch_that_is_accepted_and_then_breaks_each_time_is_named() -> None:
     """Each LIST succeeds, and each watch answer begins without an error."""
     api = ScriptedApi(
@@ -303,7 +294,6 @@ async def test_a_watch_that_is_accepted_and_then_breaks_each_time_is_named() -> 
     assert api.failing_watches.now() == [], "the reflector has ended"
 
 
-@on_virtual_time
 async def test_the_watch_of_one_object_is_named_by_its_object() -> None:
     api = ScriptedApi([], [[BROKEN]] * 2, streams_lists=True)
     one = Reflector(

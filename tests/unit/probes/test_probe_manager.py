@@ -16,7 +16,9 @@ from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
 from tests.unit.podworkers.builders import make_pod
 from tests.unit.probes.fakes import BAD, HTTP, OK, World, probed_pod
-from tests.virtual_time import on_virtual_time, run
+from tests.virtual_time import run
+
+pytestmark = pytest.mark.virtual_time
 
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS
 EACH_SECOND = {"periodSeconds": 1}
@@ -30,7 +32,6 @@ def with_running(pod: Pod) -> tuple[World, Pod]:
     return world, pod
 
 
-@on_virtual_time
 async def test_a_ready_container_is_known_ready_at_once() -> None:
     world, pod = World(), probed_pod(readinessProbe={})
     world.manager.add_pod(pod)
@@ -68,7 +69,6 @@ def test_a_slow_start_is_seen_soon_after_it_is_over_and_not_reported_as_failures
         (False, "10.0.0.9", "10.0.0.9"),
     ],
 )
-@on_virtual_time
 async def test_the_address_of_a_pod_that_is_probed(
     host_network: bool, reported: str | None, probed: str
 ) -> None:
@@ -87,7 +87,6 @@ async def test_the_address_of_a_pod_that_is_probed(
     assert addresses == {probed}
 
 
-@on_virtual_time
 async def test_startup_then_the_others_then_restart_and_again() -> None:
     world = World()
     pod = probed_pod(startupProbe=EACH_SECOND, readinessProbe=EACH_SECOND, livenessProbe={})
@@ -110,7 +109,6 @@ async def test_startup_then_the_others_then_restart_and_again() -> None:
     assert len(world.runs[pod.uid, LIVENESS]) == pytest.approx(6, abs=1)
 
 
-@on_virtual_time
 async def test_liveness_failure_is_reported_once_and_probing_waits_for_the_new_container() -> None:
     world, pod = World(), probed_pod(livenessProbe=EACH_SECOND)
     world.answer = lambda target: BAD if target.container_id == "c1" else OK
@@ -128,7 +126,6 @@ async def test_liveness_failure_is_reported_once_and_probing_waits_for_the_new_c
     assert len(world.runs[pod.uid, LIVENESS]) == pytest.approx(13, abs=1)
 
 
-@on_virtual_time
 async def test_a_removed_pod_leaves_nothing_behind() -> None:
     world, _ = with_running(probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND))
     await asyncio.sleep(5)
@@ -149,7 +146,6 @@ async def test_a_removed_pod_leaves_nothing_behind() -> None:
     assert sum(map(len, world.runs.values())) == runs
 
 
-@on_virtual_time
 async def test_termination_ends_liveness_but_not_readiness() -> None:
     world, pod = with_running(probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND))
     await asyncio.sleep(5)
@@ -162,7 +158,6 @@ async def test_termination_ends_liveness_but_not_readiness() -> None:
     assert world.notified[-1][2:] == (READINESS, BAD)
 
 
-@on_virtual_time
 async def test_the_container_that_hangs_while_another_is_made_is_given_up() -> None:
     world, pod = World(), probed_pod(livenessProbe={"periodSeconds": 1, "timeoutSeconds": 1000})
     world.takes = lambda target: 1000 if target.container_id == "c1" else 0
@@ -174,7 +169,6 @@ async def test_the_container_that_hangs_while_another_is_made_is_given_up() -> N
     assert len(world.runs[pod.uid, LIVENESS]) >= 5
 
 
-@on_virtual_time
 async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
     world = World()
     pods = [probed_pod(f"p{n}", readinessProbe={}, startupProbe={}) for n in range(50)]
@@ -192,7 +186,6 @@ async def test_after_an_agent_restart_nothing_flaps_and_probes_spread() -> None:
     assert all(result is OK for *_, result in world.notified)
 
 
-@on_virtual_time
 async def test_an_hour_of_flapping_probes() -> None:
     """Readiness follows its container, each change is reported once, and the grid never drifts."""
     world, rng = World(), random.Random(7)
@@ -219,7 +212,6 @@ async def test_an_hour_of_flapping_probes() -> None:
         assert len(mine) > 20
 
 
-@on_virtual_time
 async def test_probes_that_hang_make_others_late_by_a_second_at_most() -> None:
     world = World()
     world.manager._connections.free = 4
@@ -238,7 +230,6 @@ async def test_probes_that_hang_make_others_late_by_a_second_at_most() -> None:
     assert len(runs) > 270
 
 
-@on_virtual_time
 async def test_commands_have_slots_of_their_own_and_are_bounded() -> None:
     world = World()
     command = {"exec": {"command": ["true"]}, "periodSeconds": 1}
@@ -256,7 +247,6 @@ async def test_commands_have_slots_of_their_own_and_are_bounded() -> None:
     assert min(len(world.runs[pod.uid, LIVENESS]) for pod in pods) >= 18
 
 
-@on_virtual_time
 async def test_an_internal_error_of_a_probe_is_logged_and_the_probe_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -274,7 +264,6 @@ async def test_an_internal_error_of_a_probe_is_logged_and_the_probe_continues(
     assert world.notified == []
 
 
-@on_virtual_time
 async def test_a_sidecar_is_probed_and_an_init_container_is_not() -> None:
     world, pod = with_running(probed_pod(sidecar=True, startupProbe=EACH_SECOND))
     await asyncio.sleep(1)
@@ -284,7 +273,6 @@ async def test_a_sidecar_is_probed_and_an_init_container_is_not() -> None:
     assert len(world.manager) == 1
 
 
-@on_virtual_time
 async def test_pods_without_probes_cost_nothing() -> None:
     world, pod = World(), make_pod()
     world.manager.add_pod(pod)
@@ -298,7 +286,6 @@ def deleting(pod: Pod) -> Pod:
     return Pod({**pod.object, "metadata": metadata})
 
 
-@on_virtual_time
 async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
     world, pod = with_running(probed_pod(sidecar=True, livenessProbe=EACH_SECOND))
     await asyncio.sleep(3)
@@ -308,7 +295,6 @@ async def test_deletion_ends_liveness_and_startup_of_sidecars_too() -> None:
     assert len(world.runs[pod.uid, LIVENESS]) == before
 
 
-@on_virtual_time
 async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> None:
     world = World()
     world.manager._connections.free = 2
@@ -326,7 +312,6 @@ async def test_closing_gives_up_what_runs_and_starts_nothing_that_waits() -> Non
     assert len(asyncio.all_tasks()) == 1
 
 
-@on_virtual_time
 async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     world, pod = World(), probed_pod(readinessProbe={**EACH_SECOND, "failureThreshold": 3})
     world.manager.add_pod(pod)
@@ -353,7 +338,6 @@ async def test_the_last_result_of_a_probe_is_kept_in_reports() -> None:
     await world.manager.close()
 
 
-@on_virtual_time
 async def test_the_run_that_killed_a_container_is_kept_until_the_next_one_starts_again() -> None:
     world, pod = World(), probed_pod(livenessProbe=EACH_SECOND, readinessProbe=EACH_SECOND)
     world.manager.add_pod(pod)
@@ -371,7 +355,6 @@ async def test_the_run_that_killed_a_container_is_kept_until_the_next_one_starts
     await world.manager.close()
 
 
-@on_virtual_time
 async def test_a_slot_is_freed_once_by_release_or_timeout() -> None:
     turns, started = ProbeSlots(1), list[str]()
     releases = []

@@ -28,7 +28,8 @@ from kubeletpy.images.reference import Repository
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.metrics.resources import CredentialProviderMetrics
 from kubeletpy.pods.pod import Pod
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 
@@ -114,14 +115,12 @@ def tokens(cache_type: str = "ServiceAccount", **more: Any) -> TokenAttributes:
         ("docker.io", "docker.io/library/busybox", True),
     ],
 )
-@on_virtual_time
 async def test_images_that_match_a_provider(pattern: str, repository: str, fits: bool) -> None:
     provider = World().provider(match_images=("other.io", pattern))
     assert provider.fits(Repository.parse(repository)) is fits
 
 
 @pytest.mark.parametrize(("key_type", "calls"), [("Image", 3), ("Registry", 2), ("Global", 1)])
-@on_virtual_time
 async def test_answers_are_kept(key_type: str, calls: int) -> None:
     world = World(key_type)
     provider = world.provider()
@@ -139,7 +138,6 @@ async def test_answers_are_kept(key_type: str, calls: int) -> None:
     assert len(world.requests) == calls + 3
 
 
-@on_virtual_time
 async def test_simultaneous_pulls_share_one_call() -> None:
     world = World(cache="0s")
     provider = world.provider()
@@ -148,7 +146,6 @@ async def test_simultaneous_pulls_share_one_call() -> None:
     assert len({json.dumps(auths) for auths, _ in answers}) == 1
 
 
-@on_virtual_time
 async def test_answers_for_a_registry_are_waited_for() -> None:
     world = World("Registry", cache="10s")
     provider = world.provider()
@@ -163,7 +160,6 @@ async def test_answers_for_a_registry_are_waited_for() -> None:
     assert [str(error) for error in failed] == ["down"] * 3
 
 
-@on_virtual_time
 async def test_calls_at_once_are_bounded() -> None:
     world = World()
     provider = world.provider()
@@ -171,7 +167,6 @@ async def test_calls_at_once_are_bounded() -> None:
     assert world.most == MAX_CALLS
 
 
-@on_virtual_time
 async def test_a_canceled_pull_does_not_end_the_shared_call() -> None:
     world = World()
     provider = world.provider()
@@ -189,7 +184,6 @@ async def test_a_canceled_pull_does_not_end_the_shared_call() -> None:
     assert third.cancelled()
 
 
-@on_virtual_time
 async def test_accounts_and_tokens() -> None:
     world = World(annotations={"role": "puller", "extra": "e", "secret": "not for it"})
     provider = world.provider(
@@ -215,7 +209,6 @@ async def test_accounts_and_tokens() -> None:
     assert len(world.requests) == 3
 
 
-@on_virtual_time
 async def test_answers_kept_by_token() -> None:
     world = World(echo=True)
     provider = world.provider(token_attributes=tokens("Token"))
@@ -225,7 +218,6 @@ async def test_answers_kept_by_token() -> None:
     assert len(world.requests) == 2
 
 
-@on_virtual_time
 async def test_pods_of_one_account_share_no_call_without_caching() -> None:
     world = World(cache="0s")
     provider = world.provider(token_attributes=tokens())
@@ -235,7 +227,6 @@ async def test_pods_of_one_account_share_no_call_without_caching() -> None:
     ]
 
 
-@on_virtual_time
 async def test_pods_without_an_account() -> None:
     world = World()
     provider = world.provider(token_attributes=tokens(require=False))
@@ -245,7 +236,6 @@ async def test_pods_without_an_account() -> None:
     assert "serviceAccountToken" not in world.requests[0]
 
 
-@on_virtual_time
 async def test_failures() -> None:
     world = World(echo=True)
     provider = world.provider(token_attributes=tokens())
@@ -258,7 +248,6 @@ async def test_failures() -> None:
     assert world.counted == [("login", False)]
 
 
-@on_virtual_time
 async def test_all_providers_in_order(caplog: pytest.LogCaptureFixture) -> None:
     world, broken = World(), World(error=ProgramFailed("exit status 1"))
     plugins = Plugins(

@@ -22,6 +22,8 @@ from kubeletpy.remote.errors import CRIError, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from tests.virtual_time import LoopClock, on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
+
 IMAGE, REF = "reg.io/a:1", "sha256:a"
 SOURCE = SecretSource("uid-1", "ns", "one")
 LOGIN = Credential("me", "hunter2", source=SOURCE)
@@ -104,7 +106,6 @@ async def pull(
         await progress.succeeded(REF, credential)
 
 
-@on_virtual_time
 async def test_preloaded_images_are_everybodys(node: Node) -> None:
     assert await node.may_use(node.agent())
     assert node.counts.results == ["credentialPolicyAllowed"]
@@ -114,7 +115,6 @@ async def test_preloaded_images_are_everybodys(node: Node) -> None:
     assert node.counts.results[-1] == "mustAuthenticate"
 
 
-@on_virtual_time
 async def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -> None:
     agent = node.agent()
     await pull(agent)
@@ -133,7 +133,6 @@ async def test_pulled_images_belong_to_the_secret_that_pulled_them(node: Node) -
     assert node.counts.disk == (0, 1)
 
 
-@on_virtual_time
 async def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: Node) -> None:
     agent = node.agent()
     await pull(agent, None)
@@ -143,7 +142,6 @@ async def test_a_pull_without_pod_credentials_grants_everyone_permanently(node: 
     assert node.requested == 0, "no credentials are looked up for that"
 
 
-@on_virtual_time
 async def test_learned_credentials_are_kept(node: Node) -> None:
     agent = node.agent()
     await pull(agent)
@@ -156,7 +154,6 @@ async def test_learned_credentials_are_kept(node: Node) -> None:
 
 @pytest.mark.parametrize("arrived", [True, False])
 @pytest.mark.parametrize("name", ["busybox", "busybox:latest", "docker.io/library/busybox:latest"])
-@on_virtual_time
 async def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) -> None:
     agent = node.agent()
     async with asyncio.timeout(1):
@@ -174,7 +171,6 @@ async def test_killed_between_pull_and_record(node: Node, arrived: bool, name: s
     assert node.files("pulling") == []
 
 
-@on_virtual_time
 async def test_a_full_disk_does_not_keep_the_agent_from_starting(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,7 +188,6 @@ async def test_a_full_disk_does_not_keep_the_agent_from_starting(
     assert (node.files("pulling"), node.files("pulled")) == ([], [file_name(REF)])
 
 
-@on_virtual_time
 async def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
     await node.agent().pulling(IMAGE).__aenter__()
     node.images = [cri.Image(id=REF, repo_tags=[IMAGE])]
@@ -219,7 +214,6 @@ async def test_a_runtime_that_cannot_list_keeps_intents(node: Node) -> None:
         (RuntimeError("a bug"), False, True),
     ],
 )
-@on_virtual_time
 async def test_intents_of_failed_pulls(
     node: Node, failure: BaseException, changed_nothing: bool, stays: bool
 ) -> None:
@@ -240,7 +234,6 @@ async def test_intents_of_failed_pulls(
     assert node.files("pulling") == []
 
 
-@on_virtual_time
 async def test_simultaneous_pulls_of_one_image(node: Node) -> None:
     agent = node.agent()
     async with agent.pulling(IMAGE) as first:
@@ -255,7 +248,6 @@ async def test_simultaneous_pulls_of_one_image(node: Node) -> None:
 
 
 @pytest.mark.parametrize("steps", range(8))
-@on_virtual_time
 async def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: int) -> None:
     agent = node.agent()
     arrived = asyncio.Event()
@@ -277,7 +269,6 @@ async def test_a_pull_is_recorded_even_if_its_pod_is_removed(node: Node, steps: 
     assert node.files("pulling") == []
 
 
-@on_virtual_time
 async def test_an_intent_that_a_canceled_pull_writes_late_ends_with_the_next_pull(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +344,6 @@ def _after_each(monkeypatch: pytest.MonkeyPatch, name: str) -> threading.Event:
     return done
 
 
-@on_virtual_time
 async def test_unreadable_records_mean_pull(node: Node) -> None:
     await pull(node.agent(), None)
     node.policy = "NeverVerify"
@@ -371,7 +361,6 @@ async def test_unreadable_records_mean_pull(node: Node) -> None:
     assert node.files("pulled") == []
 
 
-@on_virtual_time
 async def test_nothing_is_pulled_without_a_recorded_intent(node: Node) -> None:
     agent = node.agent()
     await agent.open()
@@ -387,7 +376,6 @@ async def test_nothing_is_pulled_without_a_recorded_intent(node: Node) -> None:
     assert not await node.may_use(agent)
 
 
-@on_virtual_time
 async def test_directories_that_cannot_be_made(node: Node) -> None:
     (node.root / "image_manager").write_text("a file")
     agent = node.agent()
@@ -397,7 +385,6 @@ async def test_directories_that_cannot_be_made(node: Node) -> None:
     await agent.prune(set(), 0)
 
 
-@on_virtual_time
 async def test_records_are_removed_with_their_images(node: Node) -> None:
     agent = node.agent()
     await pull(agent)
@@ -413,7 +400,6 @@ async def test_records_are_removed_with_their_images(node: Node) -> None:
     assert await node.may_use(agent)
 
 
-@on_virtual_time
 async def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
     node.max_records = 2
     agent = node.agent()
@@ -437,7 +423,6 @@ async def test_memory_is_bounded_and_the_disk_has_the_rest(node: Node) -> None:
     assert len(node.files("pulled")) <= 3
 
 
-@on_virtual_time
 async def test_uncertain_pulls_are_bounded(node: Node) -> None:
     node.max_intents = 10
     agent = node.agent()
@@ -449,7 +434,6 @@ async def test_uncertain_pulls_are_bounded(node: Node) -> None:
     assert file_name("reg.io/59:1") in node.files("pulling")
 
 
-@on_virtual_time
 async def test_foreign_and_half_written_files_are_ignored(node: Node) -> None:
     await pull(node.agent())
     pulled = node.root / "image_manager" / "pulled"

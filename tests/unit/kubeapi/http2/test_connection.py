@@ -17,10 +17,11 @@ from kubeletpy.kubeapi.transport import Inflater, StreamRefused, TransportError
 from tests.http2.wire import OK, Wire
 from tests.virtual_time import on_virtual_time, settle
 
+pytestmark = pytest.mark.virtual_time
+
 MIB = 1 << 20
 
 
-@on_virtual_time
 async def test_an_answer_in_pieces_of_any_size() -> None:
     for size in (1, 7, 1 << 20):
         wire = Wire()
@@ -37,7 +38,6 @@ async def test_an_answer_in_pieces_of_any_size() -> None:
         assert wire.client.load.streams == 0
 
 
-@on_virtual_time
 async def test_a_body_waits_for_the_servers_window() -> None:
     wire = Wire(INITIAL_WINDOW_SIZE=1000)
     asking = asyncio.ensure_future(wire.ask(b"x" * 100_000))
@@ -56,7 +56,6 @@ async def test_a_body_waits_for_the_servers_window() -> None:
     assert (await asking).status == 200
 
 
-@on_virtual_time
 async def test_a_server_may_answer_before_the_whole_request() -> None:
     wire = Wire(INITIAL_WINDOW_SIZE=10)
     asking = asyncio.ensure_future(wire.ask(b"x" * 100))
@@ -70,7 +69,6 @@ async def test_a_server_may_answer_before_the_whole_request() -> None:
     assert wire.client.load.streams == 0
 
 
-@on_virtual_time
 async def test_a_server_may_answer_early_and_reset_the_stream() -> None:
     """Both in one packet, as servers do that stop reading the request."""
     wire = Wire(INITIAL_WINDOW_SIZE=10)
@@ -85,7 +83,6 @@ async def test_a_server_may_answer_early_and_reset_the_stream() -> None:
     assert wire.client.load.streams == 0
 
 
-@on_virtual_time
 async def test_an_unread_watch_does_not_stall_others() -> None:
     wire = Wire()
     slow, quick = await wire.requested(), await wire.requested()
@@ -110,7 +107,6 @@ async def test_an_unread_watch_does_not_stall_others() -> None:
     assert wire.server.local_flow_control_window(1) >= limits.STREAM_WINDOW // 2
 
 
-@on_virtual_time
 async def test_a_body_over_the_limit_is_not_read() -> None:
     wire = Wire()
     stream = await wire.requested()
@@ -134,7 +130,6 @@ async def compressed(body: bytes, encoding: str = "gzip") -> tuple[Wire, Stream]
     return wire, await asking
 
 
-@on_virtual_time
 async def test_a_compressed_body() -> None:
     text = b"".join(b"pod-%d" % number for number in range(200_000))
     _, stream = await compressed(gzip.compress(text))
@@ -143,7 +138,6 @@ async def test_a_compressed_body() -> None:
     assert await stream.read() == b"plain"
 
 
-@on_virtual_time
 async def test_a_bomb_is_cut_off_at_the_limit() -> None:
     bomb = gzip.compress(bytes(64 * MIB))
     assert len(bomb) < limits.STREAM_WINDOW
@@ -186,7 +180,6 @@ def test_bodies_other_than_the_requested_gzip(body: bytes, encoding: str, error:
     reading()
 
 
-@on_virtual_time
 async def test_a_cancelled_request_leaves_nothing() -> None:
     wire = Wire()
     asking = asyncio.ensure_future(wire.ask())
@@ -209,7 +202,6 @@ async def test_a_cancelled_request_leaves_nothing() -> None:
     assert len(wire.of(h2.events.StreamReset)) >= 2
 
 
-@on_virtual_time
 async def test_deadlines() -> None:
     wire = Wire()
     stream = await wire.requested(seconds=5)
@@ -221,7 +213,6 @@ async def test_deadlines() -> None:
     assert not wire.of(h2.events.PingReceived), "the server has answered, only not all of it"
 
 
-@on_virtual_time
 async def test_a_silent_server_gets_no_more_requests_until_it_answers() -> None:
     wire = Wire()
     with pytest.raises(TransportError, match="no answer within 3 s"):
@@ -239,7 +230,6 @@ async def test_a_silent_server_gets_no_more_requests_until_it_answers() -> None:
     assert wire.closed == "aborted"
 
 
-@on_virtual_time
 async def test_a_dead_connection_is_noticed_within_half_a_minute() -> None:
     wire = Wire()
     stream = await wire.requested(seconds=600)
@@ -257,7 +247,6 @@ async def test_a_dead_connection_is_noticed_within_half_a_minute() -> None:
     assert wire.changes > 0
 
 
-@on_virtual_time
 async def test_a_connection_without_streams_sends_no_pings_and_ends() -> None:
     wire = Wire()
     (await wire.requested()).close()
@@ -275,7 +264,6 @@ def _goaway(last: int, code: int = 0, text: bytes = b"") -> bytes:
     return len(body).to_bytes(3, "big") + b"\x07\x00\x00\x00\x00\x00" + body
 
 
-@on_virtual_time
 async def test_a_server_that_ends_the_connection_finishes_open_streams() -> None:
     wire = Wire()
     first = await wire.requested()
@@ -299,7 +287,6 @@ async def test_a_server_that_ends_the_connection_finishes_open_streams() -> None
     assert wire.closed == "closed", "with its last stream"
 
 
-@on_virtual_time
 async def test_errors_of_a_reset() -> None:
     for code, kind, text in (
         (ErrorCodes.REFUSED_STREAM, StreamRefused, "refused"),
@@ -316,7 +303,6 @@ async def test_errors_of_a_reset() -> None:
         assert not wire.client.lost
 
 
-@on_virtual_time
 async def test_a_lost_connection_fails_all() -> None:
     wire = Wire()
     watch = await wire.requested()
@@ -335,7 +321,6 @@ async def test_a_lost_connection_fails_all() -> None:
         await wire.ask()
 
 
-@on_virtual_time
 async def test_settings_of_a_server() -> None:
     wire = Wire(MAX_CONCURRENT_STREAMS=2)
     wire.server.update_settings({SettingCodes.HEADER_TABLE_SIZE: 1 << 30})
@@ -385,7 +370,6 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@on_virtual_time
 async def test_a_hostile_server_loses_one_connection(name: str) -> None:
     wire = Wire()
     asking = asyncio.ensure_future(wire.ask())
@@ -402,7 +386,6 @@ async def test_a_hostile_server_loses_one_connection(name: str) -> None:
     assert asyncio.get_running_loop().time() == begun
 
 
-@on_virtual_time
 async def test_a_server_that_does_not_read_is_disconnected() -> None:
     wire = Wire()
     wire.reads = False
@@ -414,7 +397,6 @@ async def test_a_server_that_does_not_read_is_disconnected() -> None:
         await asking
 
 
-@on_virtual_time
 async def test_bodies_wait_while_the_socket_is_full() -> None:
     wire = Wire()
     wire.client.pause_writing()
