@@ -93,33 +93,30 @@ def test_the_rule_that_kube_proxy_makes_too() -> None:
     )
 
 
+@on_virtual_time
 @pytest.mark.parametrize("version", [4, 6])
-def test_chains_are_created_once_and_again_after_a_flush(version: int) -> None:
-    @on_virtual_time
-    async def live() -> None:
-        tables = Tables()
-        tables.rules["filter", "OUTPUT"] = [("-j", "SOMEBODYS")]
-        task = asyncio.create_task(IPTablesChains(version, tables.run).run())
-        await asyncio.sleep(1)
-        assert tables.chains() == EXPECTED[version]
-        jump = [("-j", FIREWALL)] * (version == 4)
-        assert tables.rules["filter", "OUTPUT"] == [*jump, ("-j", "SOMEBODYS")]
-        assert tables.rules["filter", "INPUT"] == jump
-        assert len(tables.rules.get(("filter", FIREWALL), [])) == (version == 4)
-        made = len(tables.commands)
-        await asyncio.sleep(600)
-        assert len(tables.commands) == made + 10  # one check a minute
-        tables.flush("mangle")
-        await asyncio.sleep(58.5)
-        tables.flush()
-        await asyncio.sleep(3)
-        assert tables.chains() == EXPECTED[version]
-        assert tables.rules["filter", "OUTPUT"] == jump
-        task.cancel()
-        await asyncio.wait([task])
-        assert tables.chains() == EXPECTED[version]
-
-    live()
+async def test_chains_are_created_once_and_again_after_a_flush(version: int) -> None:
+    tables = Tables()
+    tables.rules["filter", "OUTPUT"] = [("-j", "SOMEBODYS")]
+    task = asyncio.create_task(IPTablesChains(version, tables.run).run())
+    await asyncio.sleep(1)
+    assert tables.chains() == EXPECTED[version]
+    jump = [("-j", FIREWALL)] * (version == 4)
+    assert tables.rules["filter", "OUTPUT"] == [*jump, ("-j", "SOMEBODYS")]
+    assert tables.rules["filter", "INPUT"] == jump
+    assert len(tables.rules.get(("filter", FIREWALL), [])) == (version == 4)
+    made = len(tables.commands)
+    await asyncio.sleep(600)
+    assert len(tables.commands) == made + 10  # one check a minute
+    tables.flush("mangle")
+    await asyncio.sleep(58.5)
+    tables.flush()
+    await asyncio.sleep(3)
+    assert tables.chains() == EXPECTED[version]
+    assert tables.rules["filter", "OUTPUT"] == jump
+    task.cancel()
+    await asyncio.wait([task])
+    assert tables.chains() == EXPECTED[version]
 
 
 @on_virtual_time

@@ -15,7 +15,6 @@ import pytest
 
 from kubeletpy.node.guards.oom_watch import MARK, Kill, OOMWatch
 from tests.unit.node.guards.test_kernel_log import BEGIN, IN_GROUP, KILLED
-from tests.virtual_time import on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 
@@ -101,17 +100,13 @@ async def test_another_boot_starts_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "mark", [b"", b"[]", b"{", b"\xff", b'{"bootID": "b1"}', b'{"bootID": "b1", "sequence": "1"}']
 )
-def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
-    @on_virtual_time
-    async def follow() -> None:
-        (tmp_path / MARK).write_bytes(mark)
-        kernel = KernelLog(tmp_path)
+async def test_an_invalid_mark(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / MARK).write_bytes(mark)
+    kernel = KernelLog(tmp_path)
+    kernel.write(BEGIN, KILLED)
+    async with kernel.watched():
         kernel.write(BEGIN, KILLED)
-        async with kernel.watched():
-            kernel.write(BEGIN, KILLED)
-        assert [kill.sequence for kill in kernel.notified] == [3]
-
-    follow()
+    assert [kill.sequence for kill in kernel.notified] == [3]
 
 
 async def test_hostile_records_and_floods_are_survived(tmp_path: Path) -> None:

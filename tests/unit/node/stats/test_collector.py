@@ -28,6 +28,8 @@ from tests.unit.node.stats.readings import machine_info
 from tests.unit.resources.placement.machines import pod_of
 from tests.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
+
 FACTS = machine_info(2, 1, 1, 4096, 0)
 
 
@@ -74,43 +76,33 @@ async def _usage(machine: Machine, **more: bool) -> tuple[Any, Any]:
         await collector.close()
 
 
-def test_files_are_enough_for_cpu_and_memory(tmp_path: Path) -> None:
+async def test_files_are_enough_for_cpu_and_memory(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.add("u1", "a", "b")
-
-    @on_virtual_time
-    async def check() -> None:
-        collector = machine.collector()
-        reading = await collector.usage()
-        (pod,) = reading.pods
-        assert [group.name for group in pod.containers] == ["a", "b"]
-        for group in (pod.group, pod.sandbox, *pod.containers):
-            assert group is not None
-            assert group.stats is not None
-            assert (group.stats.cpu_ns, group.stats.working_set) == (4_000_000_000, 7000)
-        assert pod.containers[0].path == "/kubepods/podu1/cri-containerd-u1xa.scope"
-        assert reading.node.group.stats is not None
-        assert reading.node.group.stats.cpu_ns == 1_500_000_000
-        assert machine.runtime.requested == []
-
-    check()
+    collector = machine.collector()
+    reading = await collector.usage()
+    (pod,) = reading.pods
+    assert [group.name for group in pod.containers] == ["a", "b"]
+    for group in (pod.group, pod.sandbox, *pod.containers):
+        assert group is not None
+        assert group.stats is not None
+        assert (group.stats.cpu_ns, group.stats.working_set) == (4_000_000_000, 7000)
+    assert pod.containers[0].path == "/kubepods/podu1/cri-containerd-u1xa.scope"
+    assert reading.node.group.stats is not None
+    assert reading.node.group.stats.cpu_ns == 1_500_000_000
+    assert machine.runtime.requested == []
 
 
-def test_all_requests_within_a_second_share_one_collection(tmp_path: Path) -> None:
+async def test_all_requests_within_a_second_share_one_collection(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.add("u1", "a")
-
-    @on_virtual_time
-    async def check() -> None:
-        collector = machine.collector()
-        readings = await asyncio.gather(*(collector.detail() for _ in range(20)))
-        assert all(reading is readings[0] for reading in readings)
-        assert machine.runtime.requested == ["containers"]
-        await asyncio.sleep(1.1)
-        await collector.detail()
-        assert machine.runtime.requested == ["containers"] * 2
-
-    check()
+    collector = machine.collector()
+    readings = await asyncio.gather(*(collector.detail() for _ in range(20)))
+    assert all(reading is readings[0] for reading in readings)
+    assert machine.runtime.requested == ["containers"]
+    await asyncio.sleep(1.1)
+    await collector.detail()
+    assert machine.runtime.requested == ["containers"] * 2
 
 
 def test_pods_without_a_cgroup_here_have_stats_of_the_runtime(tmp_path: Path) -> None:
@@ -253,29 +245,22 @@ def test_no_path_leads_out_of_the_hierarchies(tmp_path: Path, path: str) -> None
     assert usage.pods[0].group.stats is None
 
 
-def test_views(tmp_path: Path) -> None:
+async def test_views(tmp_path: Path) -> None:
     machine = Machine(tmp_path, Runtime(containers=[container_stats("u1xa")]))
     machine.group("/kubepods")
     machine.add("u1", "a")
     provided: list[str] = []
-
-    @on_virtual_time
-    async def check() -> None:
-        reported = StatsViews(
-            machine.collector(), "node-1", lambda: FACTS, provider=provided.append
-        )
-        second = json.loads(await reported.summary(only_cpu_and_memory=False))
-        (pod,) = second["pods"]
-        assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
-        assert pod["containers"][0]["rootfs"]["usedBytes"] == 70
-        begun = {g["name"]: g["startTime"] for g in second["node"]["systemContainers"]}
-        assert begun["pods"] >= "2024", "since its cgroup is there"
-        assert second["node"]["runtime"]["imageFs"]["usedBytes"] == 77
-        assert second["node"]["runtime"]["containerFs"]["inodesUsed"] == 7
-        assert b'container="a"' in await reported.cadvisor_metrics()
-        assert b'container="a"' in await reported.resource_metrics()
-
-    check()
+    reported = StatsViews(machine.collector(), "node-1", lambda: FACTS, provider=provided.append)
+    second = json.loads(await reported.summary(only_cpu_and_memory=False))
+    (pod,) = second["pods"]
+    assert pod["containers"][0]["cpu"]["usageNanoCores"] == 0
+    assert pod["containers"][0]["rootfs"]["usedBytes"] == 70
+    begun = {g["name"]: g["startTime"] for g in second["node"]["systemContainers"]}
+    assert begun["pods"] >= "2024", "since its cgroup is there"
+    assert second["node"]["runtime"]["imageFs"]["usedBytes"] == 77
+    assert second["node"]["runtime"]["containerFs"]["inodesUsed"] == 7
+    assert b'container="a"' in await reported.cadvisor_metrics()
+    assert b'container="a"' in await reported.resource_metrics()
     assert provided == [views.FROM_FILES]
 
 
@@ -289,56 +274,46 @@ def _cpu(document: Any) -> dict[str, int | None]:
 
 
 @pytest.mark.parametrize("short", [True, False])
-def test_the_first_summary_has_cpu_rates(tmp_path: Path, short: bool) -> None:
+async def test_the_first_summary_has_cpu_rates(tmp_path: Path, short: bool) -> None:
     """It measures twice; so does one after a long time, and none in between."""
     machine = Machine(tmp_path, Runtime(containers=[container_stats("u1xa")]))
     machine.group("/kubepods")
     machine.add("u1", "a")
-
-    @on_virtual_time
-    async def check() -> None:
-        now = asyncio.get_running_loop().time
-        reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
-        for pause, waits in ((0, True), (0.1, False), (15, False), (300, False), (700, True)):
-            await asyncio.sleep(pause)
-            requested = now()
-            both = await asyncio.gather(
-                *(reported.summary(only_cpu_and_memory=short) for _ in range(2))
-            )
-            for each in both:
-                rates = _cpu(json.loads(each))
-                assert rates.keys() >= {"node-1", "pods", "pod", "a"}
-                assert set(rates.values()) == {0}
-            assert (now() - requested > 0.5) == waits
-            assert now() - requested < 0.7
-
-    check()
+    now = asyncio.get_running_loop().time
+    reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+    for pause, waits in ((0, True), (0.1, False), (15, False), (300, False), (700, True)):
+        await asyncio.sleep(pause)
+        requested = now()
+        both = await asyncio.gather(
+            *(reported.summary(only_cpu_and_memory=short) for _ in range(2))
+        )
+        for each in both:
+            rates = _cpu(json.loads(each))
+            assert rates.keys() >= {"node-1", "pods", "pod", "a"}
+            assert set(rates.values()) == {0}
+        assert (now() - requested > 0.5) == waits
+        assert now() - requested < 0.7
 
 
-def test_a_new_container_has_a_cpu_rate_since_its_start(tmp_path: Path) -> None:
+async def test_a_new_container_has_a_cpu_rate_since_its_start(tmp_path: Path) -> None:
     """Also one that takes the place of another, whose counter begins at 0 again."""
     machine = Machine(tmp_path)
     machine.group("/kubepods")
     machine.add("u1", "a")
-
-    @on_virtual_time
-    async def check() -> None:
-        now = asyncio.get_running_loop().time
-        reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
-        await reported.summary(only_cpu_and_memory=True)
-        await asyncio.sleep(30)
-        (pod,) = machine.statuses
-        started = int((machine.clock.now() - 10) * 1e9)
-        (old,) = pod.containers
-        again = replace(old, id="u1xb", started_at=started, created_at=started)
-        machine.statuses[:] = [replace(pod, containers=(again,))]
-        machine.group("/kubepods/podu1/cri-containerd-u1xb.scope")
-        requested = now()
-        rates = _cpu(json.loads(await reported.summary(only_cpu_and_memory=True)))
-        assert rates["a"] == 400_000_000, "4 s of CPU in 10 s"
-        assert now() == requested, "it does not wait"
-
-    check()
+    now = asyncio.get_running_loop().time
+    reported = StatsViews(machine.collector(), "node-1", lambda: FACTS)
+    await reported.summary(only_cpu_and_memory=True)
+    await asyncio.sleep(30)
+    (pod,) = machine.statuses
+    started = int((machine.clock.now() - 10) * 1e9)
+    (old,) = pod.containers
+    again = replace(old, id="u1xb", started_at=started, created_at=started)
+    machine.statuses[:] = [replace(pod, containers=(again,))]
+    machine.group("/kubepods/podu1/cri-containerd-u1xb.scope")
+    requested = now()
+    rates = _cpu(json.loads(await reported.summary(only_cpu_and_memory=True)))
+    assert rates["a"] == 400_000_000, "4 s of CPU in 10 s"
+    assert now() == requested, "it does not wait"
 
 
 class Metrics(Runtime):
@@ -357,26 +332,21 @@ class Metrics(Runtime):
         return [cri.PodSandboxMetrics(metrics=[metric])]
 
 
-def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
+async def test_the_scrape_may_be_the_runtimes_own(tmp_path: Path) -> None:
     runtime = Metrics()
     machine = Machine(tmp_path, runtime)
     machine.add("u1", "a")
     provided: list[str] = []
-
-    @on_virtual_time
-    async def check() -> None:
-        reported = StatsViews(
-            machine.collector(),
-            "node-1",
-            lambda: FACTS,
-            from_runtime=runtime,  # type: ignore[arg-type]
-            provider=provided.append,
-        )
-        text = b'# HELP m h\n# TYPE m gauge\nm{id="x"} 5\n'
-        assert [await reported.cadvisor_metrics() for _ in range(3)] == [text] * 3
-        assert b"container_memory_working_set_bytes" in await reported.cadvisor_metrics()
-
-    check()
+    reported = StatsViews(
+        machine.collector(),
+        "node-1",
+        lambda: FACTS,
+        from_runtime=runtime,  # type: ignore[arg-type]
+        provider=provided.append,
+    )
+    text = b'# HELP m h\n# TYPE m gauge\nm{id="x"} 5\n'
+    assert [await reported.cadvisor_metrics() for _ in range(3)] == [text] * 3
+    assert b"container_memory_working_set_bytes" in await reported.cadvisor_metrics()
     assert runtime.requested.count("descriptors") == 1
     assert provided[-1] == views.FROM_FILES
     assert views.FROM_RUNTIME in provided
@@ -476,7 +446,6 @@ def test_a_canceled_waiter_does_not_cancel_the_shared_collection() -> None:
     check()
 
 
-@on_virtual_time
 async def test_a_close_cancels_a_collection_that_a_later_one_replaced() -> None:
     async def make() -> int:
         return await asyncio.sleep(10, 1)

@@ -64,29 +64,26 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> Walks:
     return made
 
 
-def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
-    @on_virtual_time
-    async def check() -> None:
-        clock = ThreadClock()
-        meter = DiskMeter(clock)
-        clock.now()
-        first = await meter.measure(["/", "/nothing"])
-        assert {path: (use.used, use.inodes) for path, use in first.items()} == {"/": (100, 2)}
-        await asyncio.sleep(59)
-        assert (await meter.measure(["/", "/nothing"])).keys() == {"/"}
-        assert walks.seen == ["/", "/nothing"]
-        await asyncio.sleep(2)
-        # known values are returned at once, newer ones with the next answer
-        assert (await meter.measure(["/", "/nothing"]))["/"].at == first["/"].at
-        await asyncio.sleep(1)
-        assert (await meter.measure(["/"]))["/"].at > first["/"].at
-        assert walks.seen == ["/", "/nothing"] * 2
-        await meter.measure([])
-        await meter.measure(["/"])
-        assert walks.seen.count("/") == 3, "a result that nobody requests is dropped"
-        await meter.close()
-
-    check()
+@on_virtual_time
+async def test_a_tree_is_measured_once_a_minute(walks: Walks) -> None:
+    clock = ThreadClock()
+    meter = DiskMeter(clock)
+    clock.now()
+    first = await meter.measure(["/", "/nothing"])
+    assert {path: (use.used, use.inodes) for path, use in first.items()} == {"/": (100, 2)}
+    await asyncio.sleep(59)
+    assert (await meter.measure(["/", "/nothing"])).keys() == {"/"}
+    assert walks.seen == ["/", "/nothing"]
+    await asyncio.sleep(2)
+    # known values are returned at once, newer ones with the next answer
+    assert (await meter.measure(["/", "/nothing"]))["/"].at == first["/"].at
+    await asyncio.sleep(1)
+    assert (await meter.measure(["/"]))["/"].at > first["/"].at
+    assert walks.seen == ["/", "/nothing"] * 2
+    await meter.measure([])
+    await meter.measure(["/"])
+    assert walks.seen.count("/") == 3, "a result that nobody requests is dropped"
+    await meter.close()
 
 
 async def test_an_answer_does_not_wait_for_a_slow_tree(
@@ -201,16 +198,13 @@ async def test_measuring_is_off(walks: Walks) -> None:
     await meter.close()
 
 
-def test_patience_is_virtual(walks: Walks) -> None:
-    @on_virtual_time
-    async def check() -> None:
-        clock = ThreadClock()
-        clock.now()
-        meter = DiskMeter(clock)
-        _, took = await timed(meter.measure(["/a"]))
-        assert took < PATIENCE_S
-
-    check()
+@on_virtual_time
+async def test_patience_is_virtual(walks: Walks) -> None:
+    clock = ThreadClock()
+    clock.now()
+    meter = DiskMeter(clock)
+    _, took = await timed(meter.measure(["/a"]))
+    assert took < PATIENCE_S
 
 
 def test_space_of_a_file_system(tmp_path: Path) -> None:

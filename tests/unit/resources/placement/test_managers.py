@@ -35,7 +35,6 @@ from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.unit.resources.placement.machines import machine, pod_of, sized, write_sysfs
-from tests.virtual_time import on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 
@@ -108,26 +107,22 @@ async def test_states_the_agent_does_not_start_with(
 
 
 @pytest.mark.parametrize("policy", [None, POLICY], ids=["none", "static"])
-def test_a_start_on_a_full_disk(
+async def test_a_start_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: StaticCpus | None
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    @on_virtual_time
-    async def run() -> None:
-        monkeypatch.setattr(state_file, "write_private", full)
-        if policy is None:
+    monkeypatch.setattr(state_file, "write_private", full)
+    if policy is None:
+        await manager(tmp_path, policy).start()
+    else:
+        with pytest.raises(StateUnusable, match=r"No space left.*Repair its file system"):
             await manager(tmp_path, policy).start()
-        else:
-            with pytest.raises(StateUnusable, match=r"No space left.*Repair its file system"):
-                await manager(tmp_path, policy).start()
-        monkeypatch.undo()
-        await manager(tmp_path, policy).start()
-        monkeypatch.setattr(state_file, "write_private", full)
-        await manager(tmp_path, policy).start()
-
-    run()
+    monkeypatch.undo()
+    await manager(tmp_path, policy).start()
+    monkeypatch.setattr(state_file, "write_private", full)
+    await manager(tmp_path, policy).start()
 
 
 async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from kubeletpy.resources.plugins.plugin_manager import (
 )
 from tests.turns import turns_measured
 from tests.unit.probes.handlers.test_grpc_floods import FLOODS, SETTINGS
-from tests.virtual_time import run
+from tests.virtual_time import on_virtual_time
 
 A, B = "/p/a.sock", "/p/b.sock"
 
@@ -101,135 +101,119 @@ async def settle() -> None:
     await asyncio.sleep(0.1)
 
 
-def test_a_plugin_is_registered_and_removed() -> None:
-    async def main() -> None:
-        node = Node()
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        assert node.logged() == ["0 register /p/a.sock 1", "0 notify True"]
-        assert node.gauge == ([A], [A])
-        node.manager.update_sockets({})
-        await settle()
-        assert node.logged() == ["0.1 deregister /p/a.sock 1"]
-        assert node.gauge == ([], [])
-        assert node.manager.plugins == {}
-
-    run(main())
+@on_virtual_time
+async def test_a_plugin_is_registered_and_removed() -> None:
+    node = Node()
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    assert node.logged() == ["0 register /p/a.sock 1", "0 notify True"]
+    assert node.gauge == ([A], [A])
+    node.manager.update_sockets({})
+    await settle()
+    assert node.logged() == ["0.1 deregister /p/a.sock 1"]
+    assert node.gauge == ([], [])
+    assert node.manager.plugins == {}
 
 
-def test_a_recreated_socket_is_registered_again() -> None:
-    async def main() -> None:
-        node = Node()
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        node.manager.update_sockets({A: (2, 2)})
-        await settle()
-        assert node.logged()[2:] == [
-            "0.1 deregister /p/a.sock 1",
-            "0.1 register /p/a.sock 2",
-            "0.1 notify True",
-        ]
-
-    run(main())
+@on_virtual_time
+async def test_a_recreated_socket_is_registered_again() -> None:
+    node = Node()
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    node.manager.update_sockets({A: (2, 2)})
+    await settle()
+    assert node.logged()[2:] == [
+        "0.1 deregister /p/a.sock 1",
+        "0.1 register /p/a.sock 2",
+        "0.1 notify True",
+    ]
 
 
-def test_refused_until_it_is_not() -> None:
-    async def main() -> None:
-        node = Node()
-        node.refuse = "bad version"
-        node.manager.update_sockets({A: (1, 1)})
-        await asyncio.sleep(2)
-        assert node.logged() == [
-            "0 notify False bad version",
-            "0.5 notify False bad version",
-            "1.5 notify False bad version",
-        ]
-        assert node.manager.plugins[A].problem == "bad version"
-        assert node.gauge == ([A], [])
-        node.refuse = ""
-        await asyncio.sleep(2)
-        assert node.logged() == ["3.5 register /p/a.sock 1", "3.5 notify True"]
-
-    run(main())
+@on_virtual_time
+async def test_refused_until_it_is_not() -> None:
+    node = Node()
+    node.refuse = "bad version"
+    node.manager.update_sockets({A: (1, 1)})
+    await asyncio.sleep(2)
+    assert node.logged() == [
+        "0 notify False bad version",
+        "0.5 notify False bad version",
+        "1.5 notify False bad version",
+    ]
+    assert node.manager.plugins[A].problem == "bad version"
+    assert node.gauge == ([A], [])
+    node.refuse = ""
+    await asyncio.sleep(2)
+    assert node.logged() == ["3.5 register /p/a.sock 1", "3.5 notify True"]
 
 
-def test_a_plugin_of_an_unknown_type_is_refused() -> None:
-    async def main() -> None:
-        node = Node()
-        node.type = "Toaster"
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        assert node.logged() == [
-            "0 notify False no handler registered for plugin type: Toaster at socket /p/a.sock "
-            "(this node has: CSIPlugin)"
-        ]
-
-    run(main())
+@on_virtual_time
+async def test_a_plugin_of_an_unknown_type_is_refused() -> None:
+    node = Node()
+    node.type = "Toaster"
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    assert node.logged() == [
+        "0 notify False no handler registered for plugin type: Toaster at socket /p/a.sock "
+        "(this node has: CSIPlugin)"
+    ]
 
 
-def test_one_that_cannot_be_reported_is_not_kept() -> None:
-    async def main() -> None:
-        node = Node()
-        node.deaf = True
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        assert node.logged() == [
-            "0 register /p/a.sock 1",
-            "0 notify True",
-            "0 deregister /p/a.sock 1",
-        ]
-        assert node.manager.plugins[A].registered is None
-
-    run(main())
+@on_virtual_time
+async def test_one_that_cannot_be_reported_is_not_kept() -> None:
+    node = Node()
+    node.deaf = True
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    assert node.logged() == [
+        "0 register /p/a.sock 1",
+        "0 notify True",
+        "0 deregister /p/a.sock 1",
+    ]
+    assert node.manager.plugins[A].registered is None
 
 
-def test_a_failing_handler_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        node = Node()
-        node.break_handler = True
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        assert node.manager.plugins[A].problem == "internal error: KeyError"
-        node.break_handler = False
-        await asyncio.sleep(1)
-        assert node.logged() == ["0.5 register /p/a.sock 1", "0.5 notify True"]
-
-    run(main())
+@on_virtual_time
+async def test_a_failing_handler_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    node.break_handler = True
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    assert node.manager.plugins[A].problem == "internal error: KeyError"
+    node.break_handler = False
+    await asyncio.sleep(1)
+    assert node.logged() == ["0.5 register /p/a.sock 1", "0.5 notify True"]
     assert "plugin handler broke" in caplog.text
 
 
-def test_the_successor_takes_the_name_as_soon_as_it_is_free() -> None:
-    async def main() -> None:
-        node = Node()
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        node.manager.update_sockets({A: (1, 1), B: (2, 2)})
-        await asyncio.sleep(30)
-        assert node.logged()[-1].endswith("notify False there is one")
-        at = asyncio.get_running_loop().time()
-        node.manager.update_sockets({B: (2, 2)})
-        await settle()
-        assert node.logged() == [
-            f"{at:g} deregister /p/a.sock 1",
-            f"{at:g} register /p/b.sock 2",
-            f"{at:g} notify True",
-        ]
-
-    run(main())
+@on_virtual_time
+async def test_the_successor_takes_the_name_as_soon_as_it_is_free() -> None:
+    node = Node()
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    node.manager.update_sockets({A: (1, 1), B: (2, 2)})
+    await asyncio.sleep(30)
+    assert node.logged()[-1].endswith("notify False there is one")
+    at = asyncio.get_running_loop().time()
+    node.manager.update_sockets({B: (2, 2)})
+    await settle()
+    assert node.logged() == [
+        f"{at:g} deregister /p/a.sock 1",
+        f"{at:g} register /p/b.sock 2",
+        f"{at:g} notify True",
+    ]
 
 
-def test_a_silent_socket_does_not_delay_others() -> None:
-    async def main() -> None:
-        node = Node()
-        node.silent = True
-        node.manager.update_sockets({A: (1, 1)})
-        await settle()
-        node.silent = False
-        node.manager.update_sockets({A: (1, 1), B: (2, 2)})
-        await settle()
-        assert node.logged() == ["0.1 register /p/b.sock 2", "0.1 notify True"]
-
-    run(main())
+@on_virtual_time
+async def test_a_silent_socket_does_not_delay_others() -> None:
+    node = Node()
+    node.silent = True
+    node.manager.update_sockets({A: (1, 1)})
+    await settle()
+    node.silent = False
+    node.manager.update_sockets({A: (1, 1), B: (2, 2)})
+    await settle()
+    assert node.logged() == ["0.1 register /p/b.sock 2", "0.1 notify True"]
 
 
 # Sockets of a real directory are noticed when they appear and disappear.
