@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.status import store
 from kubeletpy.status.container_status import finished_status
-from kubeletpy.status.store import status_patch
+from kubeletpy.status.store import LATE_S, NO_ANSWER, NO_MIRROR, may_wait, status_patch, unreported
+from tests.virtual_time import EPOCH, on_virtual_time
 
 from .samples import NOW, pod, reported
+from .test_status_manager import RecordingApi, manager, phase, settle
 
 T0 = "2026-01-01T00:00:00Z"
 T1 = "2027-01-15T08:00:00Z"  # NOW
@@ -378,3 +382,227 @@ def test_other_fields_beside_a_message_are_kept() -> None:
     prepared = store.prepare(pod("a", "b"), status, {}, NOW)
     assert prepared["containerStatuses"] == status["containerStatuses"]
     assert "initContainerStatuses" not in prepared
+
+
+# The patch contains the differences and nothing else.
+
+READY: Any = {"type": "Ready", "status": "True", "lastTransitionTime": T0}
+FOREIGN: Any = {"type": "x/y", "status": "True"}
+SICK = {"name": "v", "healthConditions": [{"status": "Degraded", "reason": "a", "message": ""}]}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "reported", "changed"),
+    [
+        ({}, {}, None),
+        ({"phase": "Running"}, {"phase": "Running"}, None),
+        ({"phase": "Pending"}, {"phase": "Running"}, {"phase": "Running"}),
+        ({}, {"phase": "Running"}, {"phase": "Running"}),
+        ({"reason": "x"}, {}, {"reason": None}),
+        ({"reason": "x"}, {"reason": ""}, {"reason": ""}),
+        ({}, {"reason": ""}, None),
+        ({"reason": ""}, {"reason": None}, None),
+        # fields of other writers are left alone
+        ({"resourceClaimStatuses": [1]}, {}, None),
+        ({"resourceClaimStatuses": [1]}, {"resourceClaimStatuses": [2]}, None),
+        # and those of an API that is newer than this version
+        ({"newField": {"a": 1}}, {"phase": "Running"}, {"phase": "Running"}),
+        # lists merged by address are replaced completely
+        ({}, {"podIPs": [{"ip": "a"}]}, {"podIPs": [{"ip": "a"}]}),
+        (
+            {"podIPs": [{"ip": "a"}]},
+            {"podIPs": [{"ip": "b"}]},
+            {"podIPs": [{"ip": "b"}, {"$patch": "replace"}]},
+        ),
+        ({"qosClass": "x"}, {"qosClass": "y"}, {"qosClass": "y"}),
+        # conditions
+        ({"conditions": [READY]}, {"conditions": [READY]}, None),
+        ({}, {"conditions": [READY]}, {"conditions": [READY]}),
+        (
+            {"conditions": [{**READY, "reason": "x", "message": "m"}]},
+            {"conditions": [{**READY, "reason": "y"}]},
+            {"conditions": [{"message": None, **READY, "reason": "y"}]},
+        ),
+        ({"conditions": [{**READY, "reason": ""}]}, {"conditions": [READY]}, None),
+        ({"conditions": [READY]}, {}, {"conditions": [{"type": "Ready", "$patch": "delete"}]}),
+        ({"conditions": [FOREIGN]}, {}, None),
+        (
+            {"conditions": [FOREIGN, READY]},
+            {"conditions": [FOREIGN]},
+            {"conditions": [{"type": "Ready", "$patch": "delete"}]},
+        ),
+        ({}, {"volumeHealth": [SICK]}, {"volumeHealth": [SICK]}),
+        (
+            {"volumeHealth": [SICK]},
+            {"volumeHealth": [{"name": "v", "healthConditions": []}]},
+            {"volumeHealth": [{"name": "v", "healthConditions": []}]},
+        ),
+    ],
+)
+def test_the_patch(in_api: Any, reported: Any, changed: Any) -> None:
+    expected = None if changed is None else {"metadata": {"uid": "u"}, "status": changed}
+    assert status_patch("u", in_api, reported) == expected
+
+
+MADE: Any = {"type": "PodReadyToStartContainers", "status": "True", "lastTransitionTime": T0}
+STARTING: Any = {"phase": "Pending", "conditions": [{**READY, "status": "False"}]}
+WAITING: Any = {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}
+RUNNING: Any = {"name": "c", "state": {"running": {"startedAt": T0}}}
+
+
+@pytest.mark.parametrize(
+    ("in_api", "reported", "waits"),
+    [
+        # a deletion begins, which only the observed generation shows
+        (
+            {"phase": "Running", "observedGeneration": 1, "conditions": [READY]},
+            {
+                "phase": "Running",
+                "observedGeneration": 2,
+                "conditions": [{**READY, "observedGeneration": 2}],
+            },
+            True,
+        ),
+        # the sandbox exists, the container does not
+        (
+            {**STARTING, "containerStatuses": [WAITING]},
+            {
+                **STARTING,
+                "containerStatuses": [WAITING],
+                "podIP": "a",
+                "podIPs": [{"ip": "a"}],
+                "conditions": [*STARTING["conditions"], MADE],
+            },
+            True,
+        ),
+        # changes that clients wait for
+        ({}, STARTING, False),
+        (STARTING, {"phase": "Running", "conditions": [READY]}, False),
+        (STARTING, {**STARTING, "initContainerStatuses": [RUNNING]}, False),
+        (STARTING, {**STARTING, "containerStatuses": [WAITING]}, False),
+        (STARTING, {**STARTING, "message": "m"}, False),
+        (
+            {"phase": "Running", "conditions": [READY]},
+            {"phase": "Running", "conditions": [{**READY, "status": "False"}]},
+            False,
+        ),
+        (
+            {"phase": "Running", "conditions": [READY]},
+            {"phase": "Running", "conditions": [{**READY, "reason": "x"}]},
+            False,
+        ),
+        # a pod that runs loses its sandbox, or gets another address
+        (
+            {"phase": "Running", "conditions": [MADE]},
+            {"phase": "Running", "conditions": [{**MADE, "status": "False"}]},
+            False,
+        ),
+        ({"phase": "Running", "podIP": "a"}, {"phase": "Running", "podIP": "b"}, False),
+    ],
+)
+def test_a_step_on_the_way_waits_for_the_next_change(
+    in_api: Any, reported: Any, waits: bool
+) -> None:
+    assert may_wait(in_api, reported) is waits
+
+
+# The part of a pod's status that the API does not show, and since when.
+
+WRITE_PROBLEM_READY = {"type": "Ready", "status": "True"}
+RUNS = {"name": "main", "state": {"running": {}}, "restartCount": 1}
+ENDED = {"name": "main", "state": {"terminated": {"exitCode": 3}}, "restartCount": 1}
+
+
+def status(name: str = "Running", *entries: Any, **more: Any) -> Any:
+    return {"phase": name, "containerStatuses": list(entries), **more}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "stated"),
+    [
+        ({}, {}, ""),
+        ({}, status("Running", RUNS), "phase Running instead of Pending, container main running"),
+        (status("Running", RUNS), status("Running", RUNS), ""),
+        (
+            status("Running", RUNS, conditions=[WRITE_PROBLEM_READY]),
+            status("Running", ENDED),
+            "not Ready, container main ended with exit code 3",
+        ),
+        (status("Running"), status("Running", conditions=[WRITE_PROBLEM_READY]), "Ready"),
+        (
+            status("Running", RUNS),
+            status("Running", {**RUNS, "restartCount": 2}),
+            "container main restarted 2 times",
+        ),
+        (
+            status("Running", {"name": "main", "state": {"waiting": {}}}),
+            status("Running", RUNS),
+            "container main running",
+        ),
+        (
+            status("Pending", initContainerStatuses=[RUNS]),
+            status("Pending", initContainerStatuses=[ENDED]),
+            "container main ended with exit code 3",
+        ),
+        (
+            {},
+            status("Pending", *({**ENDED, "name": f"c{n}"} for n in range(7))),
+            ", ".join(f"container c{n} ended with exit code 3" for n in range(5)) + " and 2 more",
+        ),
+    ],
+)
+def test_the_text_of_an_unreported_status(old: Any, new: Any, stated: str) -> None:
+    assert unreported(old, new) == stated
+
+
+@on_virtual_time
+async def test_a_write_without_an_answer_is_a_problem_after_a_while() -> None:
+    """The time is that of the first unreported change, not of the newest."""
+    api = RecordingApi()
+    api.gate = asyncio.Event()
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    began = asyncio.get_running_loop().time()
+    await asyncio.sleep(LATE_S - 1)
+    assert of.problem(pod().uid) is None
+    of.set_status(pod(), phase("Failed"), containers_may_run=False)
+    await asyncio.sleep(2)
+    problem = of.problem(pod().uid)
+    assert problem is not None
+    assert (problem.message, problem.count) == (NO_ANSWER, 0)
+    assert problem.since == pytest.approx(EPOCH + began)
+    assert "phase Failed instead of Pending" in problem.unreported
+    api.gate.set()
+    await settle(of)
+    assert of.problem(pod().uid) is None
+
+
+@on_virtual_time
+async def test_a_refused_write_counts_from_the_change_also_after_a_success() -> None:
+    api = RecordingApi()
+    of = manager(api)
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    await asyncio.sleep(60)
+    api.failures = [Unavailable("refused")] * 3
+    changed = EPOCH + asyncio.get_running_loop().time()
+    of.set_status(pod(), phase("Failed"), containers_may_run=False)
+    await asyncio.sleep(0.1)
+    problem = of.problem(pod().uid)
+    assert problem is not None
+    assert problem.since == pytest.approx(changed)
+    assert "phase Failed instead of Running" in problem.unreported
+    await settle(of)
+    assert of.problem(pod().uid) is None
+
+
+@on_virtual_time
+async def test_a_static_pod_without_a_mirror_pod_is_not_reported() -> None:
+    metadata = {**pod().metadata, "annotations": {"kubernetes.io/config.source": "file"}}
+    static = type(pod())({**pod().object, "metadata": metadata})  # type: ignore[typeddict-item]
+    of = manager(RecordingApi())
+    of.set_status(static, phase("Running"))
+    await asyncio.sleep(LATE_S + 1)
+    problem = of.problem(static.uid)
+    assert problem is not None
+    assert (problem.message, problem.count) == (NO_MIRROR, 0)

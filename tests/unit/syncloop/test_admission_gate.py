@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,8 +15,12 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
 from kubeletpy.resources.admission.checks import Admitted, NodeState, Preempt, Refused, Rejection
-from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods, Settle
+from kubeletpy.resources.allocation.allocation_manager import AllocationManager
+from kubeletpy.resources.allocation.checkpoint import ResourceState
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods, Others, Settle
+from tests.unit.podworkers.builders import pod_object
 from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.unit.syncloop.test_loop import Node
 from tests.virtual_time import LoopClock, on_virtual_time, settle
 
 CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
@@ -423,3 +427,196 @@ async def test_pods_that_the_next_start_would_not_admit_are_listed_for_explain()
     )
     assert reported[5:] == ["2 more pods likewise"]
     assert gate.rejections("NodeAffinity") == 0, "nothing was refused"
+
+
+# The loop with in-place resizes: workers and admission see the allocated pods.
+
+NO_ROOM = Rejection(AdmissionReason("OutOfcpu"), "no room")
+
+
+class Sized(Node):
+    """A node whose pods can be resized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = True
+        self.state = ResourceState()
+        self.seen: list[tuple[str, str]] = []
+        self.beside: list[str] = []
+        self.allocations = AllocationManager(
+            self.state,
+            self.recorder,
+            LoopClock(),
+            judge=lambda pod: None if self.room else NO_ROOM,
+            current=self.pods.get,
+            sync=self.loop.sync_pod,
+            sources_ready=self.sources.all,
+        )
+        for holder in (self.loop, self.loop._admitting):
+            holder.allocations = self.allocations
+        self.workers.allocated = self.allocations.allocated
+
+    def admit(self, pod: Pod, others: Sequence[Pod]) -> Rejection | None:
+        self.beside = [cpu(other.object) for other in others]
+        self.seen.append((pod.uid, cpu(pod.object)))
+        return self.refuse.get(pod.uid)
+
+    def synced(self, uid: str) -> list[str]:
+        """The CPU request in each sync of a pod."""
+        return [cpu(pod.object) for pod in self.syncer.pods if pod.uid == uid]
+
+
+def cpu(obj: Any) -> str:
+    return str(obj["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+def sized(name: str, amount: str, **more: Any) -> Any:
+    main = {"name": "main", "image": "img", "resources": {"requests": {"cpu": amount}}}
+    return pod_object(name, containers=[main], **more)
+
+
+@on_virtual_time
+async def test_a_worker_sees_a_pod_as_it_is_allocated() -> None:
+    node = Sized()
+    node.loop.deliver("api", [sized("a", "1")])
+    await settle()
+    node.room = False
+    node.loop.deliver_event("api", "MODIFIED", sized("a", "2"))
+    await settle()
+    assert set(node.synced("uid-a")) == {"1"}
+    node.loop.deliver_event("api", "ADDED", sized("b", "1"))
+    assert node.beside == ["1"], "others count as they are allocated"
+    node.room = True
+    node.loop.deliver_event("api", "DELETED", sized("b", "1"))
+    await settle()
+    assert node.synced("uid-a")[-1] == "2"
+    await node.stop()
+
+
+@on_virtual_time
+async def test_an_update_that_fits_is_one_sync() -> None:
+    node = Sized()
+    node.loop.deliver("api", [sized("a", "1")])
+    await settle()
+    before = len(node.synced("uid-a"))
+    node.loop.deliver_event("api", "MODIFIED", sized("a", "2"))
+    await settle()
+    assert node.synced("uid-a")[before:] == ["2"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_pod_is_admitted_again_as_it_was() -> None:
+    node = Sized()
+    node.state.set("uid-a", "main", {"requests": {"cpu": "1"}})
+    node.loop.deliver("api", [sized("a", "9")])
+    assert node.seen == [("uid-a", "1")]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_a_refused_pod_has_no_allocation() -> None:
+    node = Sized()
+    node.refuse["uid-a"] = NO_ROOM
+    node.loop.deliver("api", [sized("a", "1")])
+    await settle()
+    node.loop.deliver_event("api", "MODIFIED", sized("a", "2"))
+    await settle()
+    assert node.state.uids() == []
+    assert node.synced("uid-a") == []
+    await node.stop()
+
+
+# A pod gets no worker until its admission is decided, whatever happens meanwhile.
+
+SLOW, OTHER = "uid-slow", "uid-other"
+
+
+class Slow(Node):
+    """A node whose pod ``slow`` is admitted or refused when the test sets ``answer``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer: asyncio.Future[Rejection | None] = asyncio.Future()
+        self.seen: list[str] = []
+
+    def admit(self, pod: Pod, others: Any) -> Any:
+        self.judged.append((pod.uid, [other.uid for other in others]))
+        return Deferred(self.settle) if pod.uid == SLOW else None
+
+    async def settle(self, others: Others) -> Rejection | None:
+        self.seen = [other.uid for other in others()]
+        return await self.answer
+
+
+async def held() -> Slow:
+    node = Slow()
+    node.loop.deliver("api", [pod_object("other"), pod_object("slow")])
+    await asyncio.sleep(10)
+    assert node.syncer.verbs == ["sync"]
+    assert node.seen == [OTHER]
+    return node
+
+
+@on_virtual_time
+async def test_it_waits_through_housekeeping_and_changes() -> None:
+    node = await held()
+    node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))
+    node.loop.sync_pod(SLOW)
+    await asyncio.sleep(10)
+    assert node.queries.record(SLOW) is None
+    node.answer.set_result(None)
+    await settle()
+    record = node.queries.record(SLOW)
+    assert record is not None
+    assert record.pod is not None
+    assert record.pod.labels == {"a": "b"}
+    await node.stop()
+
+
+@on_virtual_time
+async def test_it_may_be_refused_in_the_end() -> None:
+    node = await held()
+    node.answer.set_result(Rejection(AdmissionReason("OutOfcpu"), "too much"))
+    await asyncio.sleep(10)
+    assert node.statuses.kept[SLOW]["reason"] == "OutOfcpu"
+    node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))
+    await asyncio.sleep(10)
+    assert node.queries.record(SLOW) is None
+    node.loop.deliver_event("api", "MODIFIED", pod_object("slow", deleting=1))
+    await asyncio.sleep(3)
+    assert node.syncer.verbs[1:] == ["terminate", "finish"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_it_may_be_deleted_meanwhile() -> None:
+    node = await held()
+    node.loop.deliver_event("api", "MODIFIED", pod_object("slow", deleting=1))
+    await asyncio.sleep(3)
+    assert node.answer.cancelled()
+    assert node.syncer.verbs[1:] == ["terminate", "finish"]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_it_may_vanish_meanwhile() -> None:
+    node = await held()
+    node.loop.deliver_event("api", "DELETED", pod_object("slow"))
+    await asyncio.sleep(3)
+    assert node.answer.cancelled()
+    assert node.queries.record(SLOW) is None or "sync" not in node.syncer.verbs[1:]
+    await node.stop()
+
+
+@on_virtual_time
+async def test_admitted_pods_keep_their_placement() -> None:
+    node = Slow()
+    young, old, running = pod_object("young"), pod_object("old"), pod_object("running")
+    young["metadata"]["creationTimestamp"] = "2026-01-03T00:00:00Z"
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    running["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    running["status"] = {"startTime": "2026-01-02T00:00:01Z"}
+    node.loop.deliver("api", [young, old, running])
+    assert [uid for uid, _ in node.judged] == ["uid-running", "uid-old", "uid-young"]
+    await node.stop()

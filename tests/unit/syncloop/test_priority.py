@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
-from kubeletpy.syncloop.sources.manifest import NODE_CRITICAL, priority_warning
+from kubeletpy.syncloop.sources.manifest import NODE_CRITICAL, forbidden_reference, priority_warning
 from tests.unit.runtime_manager.pods_and_records import make_pod
 
 
@@ -29,3 +29,11 @@ def test_a_priority_that_is_of_no_use_is_named(spec: dict[str, Any], begins: str
     assert found.startswith(begins)
     assert bool(found) is bool(begins)
     assert found.endswith("or neither") or not found
+
+
+# References that a static pod may not have.
+
+
+def test_malformed_entries_reference_nothing() -> None:
+    spec = {"containers": ["c"], "volumes": [7, {"projected": {"sources": [None]}}]}
+    assert forbidden_reference(spec) == ""

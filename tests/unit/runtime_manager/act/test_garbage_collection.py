@@ -1,4 +1,4 @@
-"""Container garbage collection: removed containers, and the files removed with them."""
+"""Dead containers, calls with an unknown effect, and work that an earlier agent left unfinished."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.remote.errors import FailedPrecondition, Internal
+from kubeletpy.base.structs import replace
+from kubeletpy.pods.runtime_status import ContainerState
+from kubeletpy.remote.errors import DeadlineExceeded, FailedPrecondition, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names import CONTAINER_NAME, POD_UID
+from kubeletpy.runtime_manager.names import CONFIG_HASH, CONTAINER_NAME, POD_UID
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,
@@ -19,8 +21,239 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     sandboxes_to_remove,
 )
 from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
 from tests.virtual_time import on_virtual_time
+
+
+class Forgetful(FakeRuntime):
+    """Makes the sandbox, and answers that it failed."""
+
+    async def run_pod_sandbox(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
+        made = await super().run_pod_sandbox(config, runtime_handler)
+        if config.metadata.attempt:
+            raise DeadlineExceeded("RunPodSandbox", f"no answer about {made}")
+        return made
+
+
+@on_virtual_time
+async def test_a_sandbox_made_by_a_call_that_failed_is_known(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path, runtime=Forgetful())
+    pod = make_pod("a")
+    await node.sync(pod)
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state = cri.SANDBOX_NOTREADY
+    await node.refresh(pod)
+    result = await node.sync(pod)
+    assert result.failed
+    assert result.status is not None
+    assert {s.attempt for s in result.status.sandboxes} == {0, 1}
+    await node.kill(pod)
+    assert not any(s.state == cri.SANDBOX_READY for s in node.runtime.sandboxes.values())
+
+
+async def left_unstarted(tmp_path: Path, *, hash_changed: bool) -> FakeNode:
+    """A node that finds a container which an earlier agent has made and not started, and syncs."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state, left.started_at = cri.CONTAINER_CREATED, 0
+    if hash_changed:
+        left.annotations[CONFIG_HASH] = "of another configuration"
+    await node.refresh(pod)
+    node.runtime.calls.clear()
+    result = await node.sync(pod)
+    assert not result.failed
+    return node
+
+
+@on_virtual_time
+async def test_a_container_never_started_is_started_if_it_is_the_same(tmp_path: Path) -> None:
+    node = await left_unstarted(tmp_path, hash_changed=False)
+    assert "start_container container-a-0" in node.runtime.calls
+    assert not [each for each in node.runtime.calls if each.startswith(("create_", "remove_"))]
+
+
+@on_virtual_time
+async def test_a_container_that_never_started_is_replaced(tmp_path: Path) -> None:
+    node = await left_unstarted(tmp_path, hash_changed=True)
+    assert "remove_container container-a-0" in node.runtime.calls
+    (made,) = node.runtime.containers.values()
+    assert made.metadata.attempt == 0, "it was no attempt"
+    assert made.annotations["io.kubernetes.container.restartCount"] == "0"
+
+
+@on_virtual_time
+async def test_one_that_can_not_be_started_is_not_tried_again(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    node.runtime.errors["start_container"] = Internal("StartContainer", "no such program")
+    assert (await node.sync(pod)).start_errors["a"].code == "RunContainerError"
+    del node.runtime.errors["start_container"]
+    await node.refresh(pod)
+    await node.sync(pod)
+    assert "remove_container container-a-0" in node.runtime.calls
+    (made,) = node.runtime.containers.values()
+    assert made.metadata.attempt == 1
+
+
+@on_virtual_time
+async def test_a_container_that_starts_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """The runtime still works off the requests of an agent that has exited."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state = cri.CONTAINER_CREATED
+    await node.refresh(pod)
+    left.state = cri.CONTAINER_RUNNING
+    result = await node.sync(pod)
+    assert node.runtime.running() == ["a"]
+    assert list(node.runtime.containers) == ["container-a-0"]
+    assert result.status is not None
+    assert [c.id for c in result.status.running_containers] == ["container-a-0"]
+
+
+@on_virtual_time
+async def test_nothing_is_made_beside_a_container_that_is_being_started(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    node.runtime.containers["container-a-0"].state = cri.CONTAINER_CREATED
+    node.runtime.containers["container-a-0"].annotations[CONFIG_HASH] = "of another configuration"
+    await node.refresh(pod)
+    node.runtime.errors["remove_container"] = Internal("RemoveContainer", "in starting state")
+    result = await node.sync(pod)
+    assert result.start_errors["a"].code == "CreateContainerError"
+    assert "create_container a" not in node.runtime.calls[-3:]
+
+
+@on_virtual_time
+async def test_a_pod_that_may_not_run_again_has_ended(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod(container("a"), init=[sidecar("s")], restartPolicy="Never")
+    result = await node.sync(pod)
+    assert not result.ended
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state, sandbox.metadata.attempt = cri.SANDBOX_NOTREADY, 1
+    await node.refresh(pod)
+    assert (await node.sync(pod)).ended
+
+
+def test_a_container_that_was_never_started_is_no_dead_record() -> None:
+    ended = DeadContainer("ended", "u", "a", 1, unknown=False)
+    made = DeadContainer("made", "u", "a", 2, unknown=False, unstarted=True)
+    keep = containers_to_remove([ended, made], GCPolicy(), lambda _: False, all_sources_ready=True)
+    assert keep == []
+    going = containers_to_remove([ended, made], GCPolicy(), lambda _: True, all_sources_ready=True)
+    assert [c.id for c in going] == ["ended", "made"]
+    older = replace(ended, id="older", created_at=0)
+    going = containers_to_remove(
+        [older, ended, made], GCPolicy(), lambda _: False, all_sources_ready=True
+    )
+    assert [c.id for c in going] == ["older"]
+
+
+def abandon(node: FakeNode, container_id: str) -> None:
+    """The agent is killed while the runtime starts a container, and another one takes over."""
+    left = node.runtime.containers[container_id]
+    left.state, left.started_at, left.finished_at = cri.CONTAINER_EXITED, 0, 5
+    left.exit_code, left.reason, left.message = 128, "StartError", "failed to: context canceled"
+    node.restart_agent()
+    node.runtime.calls.clear()
+
+
+@on_virtual_time
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+async def test_a_start_that_an_agent_left_behind_is_made_again(tmp_path: Path, policy: str) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", policy=policy)
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    result = await node.sync(pod)
+    assert not result.failed
+    assert "remove_container container-a-0" in node.runtime.calls
+    (made,) = node.runtime.containers.values()
+    assert (made.state, made.metadata.attempt) == (cri.CONTAINER_RUNNING, 0)
+    assert result.status is not None
+    assert [c.restart_count for c in result.status.containers] == [0]
+
+
+@on_virtual_time
+async def test_one_that_the_runtime_does_not_remove_leaves_the_count(tmp_path: Path) -> None:
+    """containerd 1.6 keeps the task of a canceled start, and with it the container's name."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    node.runtime.errors["remove_container"] = Internal("RemoveContainer", "running task")
+    result = await node.sync(pod)
+    assert not result.failed
+    assert result.status is not None
+    found = {c.id: (c.restart_count, c.attempt) for c in result.status.containers}
+    assert found == {"container-a-0": (0, 0), "container-a-1": (0, 1)}
+    node.runtime.end("container-a-1", 3)
+    await node.refresh(pod)
+    await node.sync(pod)
+    after = await node.refresh(pod)
+    newest = after.newest("a")
+    assert newest is not None
+    assert (newest.id, newest.restart_count, newest.attempt) == ("container-a-2", 1, 2)
+
+
+@on_virtual_time
+async def test_a_pod_that_never_ran_gets_another_sandbox(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", restartPolicy="Never")
+    await node.sync(pod)
+    abandon(node, "container-a-0")
+    for sandbox in node.runtime.sandboxes.values():
+        sandbox.state, sandbox.metadata.attempt = cri.SANDBOX_NOTREADY, 1
+    result = await node.sync(pod)
+    assert not result.ended
+    assert node.runtime.running() == ["a"]
+
+
+@on_virtual_time
+async def test_an_equal_exit_counts_for_its_own_run(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", restartPolicy="Never")
+    node.runtime.errors["start_container"] = Internal("StartContainer", "context canceled")
+    await node.sync(pod)
+    left = node.runtime.containers["container-a-0"]
+    left.state, left.exit_code, left.reason = cri.CONTAINER_EXITED, 128, "StartError"
+    left.message, left.finished_at = "context canceled", 5
+    status = await node.refresh(pod)
+    assert [(c.state, c.exit_code) for c in status.containers] == [(ContainerState.EXITED, 128)]
+
+
+@on_virtual_time
+async def test_an_ephemeral_container_that_never_started_is_started(tmp_path: Path) -> None:
+    node = FakeNode(tmp_path)
+    pod = make_pod("a", ephemeral=("debug",))
+    await node.sync(pod)
+    await node.sync(pod)
+    abandon(node, "container-debug-0")
+    await node.sync(pod)
+    assert sorted(node.runtime.running()) == ["a", "debug"]
+
+
+@on_virtual_time
+async def test_an_end_before_an_abandoned_start_is_kept(tmp_path: Path) -> None:
+    """Only a container that ran can replace the record of an older end."""
+    node = FakeNode(tmp_path)
+    pod = make_pod("a")
+    await node.sync(pod)
+    node.runtime.end("container-a-0", 3)
+    await node.refresh(pod)
+    await node.sync(pod)
+    abandon(node, "container-a-1")
+    await node.manager.collector.collect(all_sources_ready=True, removable=lambda uid: False)
+    assert "remove_container container-a-0" not in node.runtime.calls
+
+
+# Container garbage collection: removed containers, and the files removed with them.
 
 
 def dead(name: str, created: int, uid: str = "u") -> DeadContainer:
@@ -158,3 +391,30 @@ async def test_nothing_running_is_deleted(tmp_path: Path) -> None:
         await node.manager.remover.container("container-app-0")
     await node.manager.remover.container("no-such-container")
     assert node.runtime.running() == ["app"]
+
+
+# Records whose end has not been reported to the API are not removed.
+
+RUNS = [dead("a", n) for n in (1, 2, 3, 4)] + [dead("b", 1), dead("b", 2), dead("b", 9, "v")]
+
+
+@pytest.mark.parametrize("policy", [GCPolicy(), GCPolicy(0, 0, 0), GCPolicy(0, 1, 1)])
+@pytest.mark.parametrize("removable", [True, False])
+def test_records_for_the_status_stay_until_it_is_reported(
+    policy: GCPolicy, removable: bool
+) -> None:
+    going = containers_to_remove(
+        RUNS,
+        policy,
+        lambda uid: removable,
+        all_sources_ready=True,
+        reported=lambda uid: uid != "u",
+    )
+    assert {"u-a-4", "u-a-3", "u-b-2", "u-b-1"}.isdisjoint(each.id for each in going)
+    if removable:
+        assert [each.id for each in going] == ["u-a-1", "u-a-2", "v-b-9"]
+
+
+def test_once_it_is_reported_they_go() -> None:
+    going = containers_to_remove(RUNS, GCPolicy(), lambda uid: True, all_sources_ready=True)
+    assert len(going) == len(RUNS)

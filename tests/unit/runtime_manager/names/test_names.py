@@ -1,5 +1,6 @@
 """Labels, annotations, hashes and log paths (docs/reference/names.csv: cri-label, cri-annotation,
-log)."""
+log).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +8,21 @@ from typing import Any
 
 import pytest
 
+from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names import (
+    CONFIG_HASH,
     MAX_HANDLER,
     AnnotatedContainerInfo,
     LabeledInfo,
     UnsafeName,
+    config_hash,
     container_annotations,
     container_hash,
     container_id_of_log_link,
     container_labels,
     container_log_directory,
     container_log_path,
+    container_parts,
     log_link,
     pod_labels,
     pod_log_directory,
@@ -26,6 +31,7 @@ from kubeletpy.runtime_manager.names import (
     read_labels,
     read_restart_count,
     sandbox_labels,
+    termination_file,
 )
 from tests.unit.runtime_manager.pods_and_records import container, make_pod
 
@@ -232,3 +238,77 @@ def test_large_handlers_and_ports_stay_out_of_annotations() -> None:
     small: Any = container("app", lifecycle={"preStop": {"exec": {"command": ["x"]}}})
     info = read_container_annotations(container_annotations(make_pod(), small, 0))
     assert (info.pre_stop, info.kept_pre_stop) == ({"exec": {"command": ["x"]}}, "")
+
+
+# Where the agent keeps its own files for a container.
+
+
+def test_the_directory_of_a_container() -> None:
+    assert container_parts("uid-1", "app") == ("pods", "uid-1", "containers", "app")
+    assert container_parts("a.b", "..c") == ("pods", "a.b", "containers", "..c")
+
+
+@pytest.mark.parametrize("part", ["", "a/b", "a\0b", ".", ".."])
+def test_names_that_lead_elsewhere(part: str) -> None:
+    for uid, name in ((part, "app"), ("uid-1", part)):
+        with pytest.raises(UnsafeName, match="cannot be part of a path"):
+            container_parts(uid, name)
+        assert termination_file("/root", uid, name, "/root/pods/u/containers/c/0a1b2c3d") == ""
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "expected"),
+    [
+        (
+            "/var/lib/kubelet",
+            "/var/lib/kubelet/pods/uid-1/containers/app/0a1b2c3d",
+            "/var/lib/kubelet/pods/uid-1/containers/app/0a1b2c3d",
+        ),
+        # the runtime has resolved a link
+        (
+            "/var/lib/kubelet/",
+            "/data/kubelet/pods/uid-1/containers/app/0a1b2c3d",
+            "/var/lib/kubelet/pods/uid-1/containers/app/0a1b2c3d",
+        ),
+        ("/root", "/root/pods/uid-1/containers/app/0A1B2C3D", ""),
+        ("/root", "/root/pods/uid-1/containers/app/0a1b2c3d4", ""),
+        ("/root", "/root/pods/uid-1/containers/other/0a1b2c3d", ""),
+        ("/root", "/root/pods/uid-2/containers/app/0a1b2c3d", ""),
+        ("/root", "/rootpods/uid-1/containers/app/0a1b2c3d", ""),
+        ("/root", "/etc/passwd", ""),
+        ("/root", "", ""),
+    ],
+)
+def test_the_file_for_a_termination_message(root: str, path: str, expected: str) -> None:
+    assert termination_file(root, "uid-1", "app", path) == expected
+
+
+# Changes of a config that require another container, and those that do not.
+
+WORDS = "/dev/termination-log"
+MANY = {f"key-{number}": "x" for number in range(20)}
+
+
+def config(parts: str = "/pods/1", **fields: object) -> cri.ContainerConfig:
+    made = cri.ContainerConfig(**fields)  # type: ignore[arg-type]
+    made.mounts.add(container_path=WORDS, host_path=parts)
+    made.mounts.add(container_path="/data", host_path="/volumes/data")
+    return made
+
+
+def test_the_hash() -> None:
+    plain = config_hash(config(), WORDS)
+    assert config_hash(config("/pods/2"), WORDS) == plain
+    assert config_hash(config(annotations={CONFIG_HASH: plain}), WORDS) == plain
+    backwards = config(annotations=dict(reversed(MANY.items())))
+    assert config_hash(config(annotations=MANY), WORDS) == config_hash(backwards, WORDS)
+    elsewhere = config()
+    elsewhere.mounts[1].host_path = "/volumes/other"
+    others = [
+        elsewhere,
+        config(annotations={"a": "b"}),
+        config(envs=[cri.KeyValue(key="a", value=b"b")]),
+        config(log_path="a/1.log"),
+    ]
+    assert len({plain, *(config_hash(each, WORDS) for each in others)}) == 5
+    assert config_hash(config("/pods/2"), "") != config_hash(config("/pods/1"), "")
