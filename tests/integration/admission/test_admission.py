@@ -84,16 +84,16 @@ def test_a_cordoned_node_has_an_event(node2: Node) -> None:
     node2.wait_event("default", node2.name, "NodeSchedulable: Node test-node status is now")
 
 
-def test_a_feature_that_the_node_has_not(node: Node, namespace: str) -> None:
+def test_a_feature_that_the_node_has_not(node2: Node, namespace: str) -> None:
     """The pod is stored past the API's checks, as by an API server that is newer than the node."""
-    made = stored("p", namespace, node.name)
+    made = stored("p", namespace, node2.name)
     made["spec"].update(hostNetwork=True, hostUsers=False)
-    node.api.call(lambda registry: registry.store.put("pods", namespace, "p", made))
-    found = node.wait_phase(namespace, "p", "Failed")["status"]
+    node2.api.call(lambda registry: registry.store.put("pods", namespace, "p", made))
+    found = node2.wait_phase(namespace, "p", "Failed")["status"]
     assert found["reason"] == "PodFeatureUnsupported"
     assert found["message"] == (
         "Pod was rejected: Pod requires node features that are not available: "
         "UserNamespacesHostNetworkSupport"
     )
-    notified = (node.api.find("nodes", "", node.name) or {})["status"]["declaredFeatures"]
+    notified = (node2.api.find("nodes", "", node2.name) or {})["status"]["declaredFeatures"]
     assert "RestartAllContainersOnContainerExits" in notified

@@ -20,21 +20,6 @@ from tests.integration.node.seen import container_status, is_ready, running, sta
 from tools.env.cri import RawRuntime
 
 
-def test_a_runtime_that_hangs_is_named_and_then_the_pod_goes(node: Node, namespace: str) -> None:
-    node.apply(pod("stuck"), namespace=namespace)
-    node.wait_running(namespace, "stuck")
-    node.containerd.pause()
-    try:
-        node.kubectl("delete", "pod", "stuck", "--wait=false", namespace=namespace)
-        verdict = until_verdict(node, namespace, "stuck", "terminating for")
-        assert "container main has not ended" in verdict or "runtime" in verdict
-        time.sleep(3)
-        assert node.pod(namespace, "stuck")
-    finally:
-        node.containerd.resume()
-    node.wait_removed(namespace, "stuck")
-
-
 def is_ready_anew(old_id: str, found: JSON) -> bool:
     """Ready with another container than that one."""
     return is_ready(found) and bool(container_status(found)["containerID"] != old_id)

@@ -20,7 +20,7 @@ from tests.integration.lifecycle.command import command_output, explained, run, 
 from tests.integration.node.machine import Node
 from tests.integration.node.machine_side import bare_id
 from tests.integration.node.pods import DEAF, container, pod
-from tests.integration.node.seen import container_status, is_ready, running, status, terminated
+from tests.integration.node.seen import container_status, is_ready, status, terminated
 from tools.env.cri import RawRuntime
 
 SECONDS = 3.0
@@ -90,45 +90,6 @@ def test_healthy_containers_do_not_restart(node: Node, namespace: str, how: int)
         ids = {r.id for r in node.containers(namespace, name).values() if r.state == 1}
         assert ids <= {bare_id(one[0]) for one in was.values()}
     assert len([s for s in node.sandboxes(namespace) if s.state == 0]) == 3
-
-
-def test_ends_while_the_agent_was_away(node: Node, namespace: str) -> None:
-    once = {"restartPolicy": "Never"}
-    node.apply(
-        pod("ended", container("main", exits_on_usr1(12)), **once),
-        pod("restarts"),
-        pod("deleted"),
-        pod("stays"),
-        namespace=namespace,
-    )
-    found = {
-        name: node.wait_running(namespace, name)
-        for name in ("ended", "restarts", "deleted", "stays")
-    }
-    pids = {
-        name: node.container_pid(container_status(each)["containerID"])
-        for name, each in found.items()
-    }
-    node.kill()
-    os.kill(pids["ended"], signal.SIGUSR1)
-    os.kill(pids["restarts"], signal.SIGKILL)
-    node.kubectl("delete", "pod", "deleted", "--wait=false", namespace=namespace)
-    node.apply(pod("new"), namespace=namespace)
-    node.start_agent()
-    ended = node.wait_phase(namespace, "ended", "Failed")
-    assert terminated(container_status(ended))["exitCode"] == 12
-    again = node.wait_pod(
-        namespace,
-        "restarts",
-        lambda each: (
-            container_status(each)["restartCount"] == 1 and running(container_status(each))
-        ),
-        "restarted",
-    )
-    assert terminated(container_status(again), "lastState")["exitCode"] == 137
-    node.wait_removed(namespace, "deleted")
-    node.wait_running(namespace, "new")
-    assert identity(node.pod(namespace, "stays")) == identity(found["stays"])
 
 
 def test_killed_in_the_middle_of_starts_and_stops(node: Node, namespace: str) -> None:
@@ -292,27 +253,6 @@ def test_the_api_goes_away(node: Node, namespace: str) -> None:
     node.wait_ready()
     node.apply(pod("after"), namespace=namespace)
     node.wait_running(namespace, "after", timeout=60)
-
-
-def test_orphans_of_the_runtime_go_at_start(node: Node, namespace: str) -> None:
-    """Pods that the API no longer has: removed from it while the agent was away."""
-    node.apply(pod("orphan"), pod("kept"), namespace=namespace)
-    node.wait_running(namespace, "orphan")
-    kept = node.wait_running(namespace, "kept")
-    node.kill()
-    node.kubectl("delete", "pod", "orphan", "--grace-period=0", "--force", namespace=namespace)
-    with RawRuntime(node.containerd.socket) as raw:  # and one that the API never had
-        config = raw.sandbox_config("stranger")
-        config.metadata.namespace = namespace
-        config.labels["io.kubernetes.pod.namespace"] = namespace
-        raw.run_sandbox(config)
-    node.start_agent()
-    node.until(
-        lambda: [s.metadata.name for s in node.sandboxes(namespace) if s.state == 0] == ["kept"],
-        "only the kept pod's sandbox",
-        namespace,
-    )
-    assert identity(node.pod(namespace, "kept")) == identity(kept)
 
 
 def test_the_runtime_dies_and_returns(node: Node, namespace: str) -> None:

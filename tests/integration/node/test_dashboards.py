@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kubeletpy.base.kubernetes_version import NEWEST
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
-from tools.env.containerd import Containerd
 from tools.env.prometheus import Prometheus, check_metrics
 from tools.env.waiting import wait_until
 
@@ -219,13 +217,3 @@ def test_prometheus_sees_a_failing_start(
         lambda: node2.metric("kubelet_running_containers", container_state="running") >= 1,
         "running containers",
     )
-
-
-def test_a_runtime_without_runtime_config_is_losing_support(
-    node2: Node, make_node: Callable[..., Node], session_containerd16: Containerd
-) -> None:
-    name = "kubelet_cri_losing_support"
-    old = make_node(session_containerd16)
-    old.start()
-    assert old.metric(name, version=NEWEST.next_release) == 1
-    assert f"\n{name}" not in node2.http("/metrics")[1]

@@ -40,27 +40,6 @@ def test_a_signal_ignored(node: Node, namespace: str) -> None:
     assert 1.8 < took < 6, took
 
 
-def test_forced(node: Node, namespace: str) -> None:
-    """The object goes at once; the containers follow when their own grace period is over."""
-    node.apply(
-        pod("forced", container("main", DEAF), terminationGracePeriodSeconds=2),
-        namespace=namespace,
-    )
-    node.wait_running(namespace, "forced")
-    node.kubectl("delete", "pod", "forced", "--grace-period=0", "--force", namespace=namespace)
-    assert node.pod(namespace, "forced") == {}
-    node.until(
-        lambda: not [r for r in node.containers(namespace, "forced").values() if r.state == 1],
-        "the end of the forced pod's container",
-        timeout=10,
-    )
-    node.until(
-        lambda: not [s for s in node.sandboxes(namespace) if s.state == 0],
-        "the end of the forced pod's sandbox",
-        timeout=10,
-    )
-
-
 def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
     for number in range(3):
         node.apply(pod(f"brief{number}", terminationGracePeriodSeconds=1), namespace=namespace)
@@ -78,6 +57,7 @@ def test_a_new_pod_with_the_old_name(node: Node, namespace: str) -> None:
     )
     old = node.wait_running(namespace, "again")
     node.kubectl("delete", "pod", "again", "--grace-period=0", "--force", namespace=namespace)
+    assert node.pod(namespace, "again") == {}
     node.apply(pod("again", container("main", FOREVER)), namespace=namespace)
     new = node.wait_running(namespace, "again")
     assert new["metadata"]["uid"] != old["metadata"]["uid"]

@@ -270,13 +270,7 @@ def test_port_forward(node: Node, namespace: str, version: str) -> None:
     digest = inside("sha256sum", "/blob").split()[0]
     desired = [f":{port}" for port in ports]
     with running(node, version, namespace, "port-forward", "serves", *desired) as process:
-        assert process.stdout is not None
-        here: dict[int, int] = {}
-        while len(here) < len(ports):
-            line = process.stdout.readline().decode()
-            assert line, "kubectl has ended"
-            if match := re.search(r"127\.0\.0\.1:(\d+) -> (\d+)", line):
-                here[int(match[2])] = int(match[1])
+        here = local_ports(process, len(ports))
         for port in ports:
             assert hashlib.sha256(fetch(here[port])).hexdigest() == digest
     code, _, err = call(node, version, namespace, "port-forward", "nobody", ":1")
@@ -322,11 +316,11 @@ def digest_of(port: int, content: bytes) -> str:
     return got.decode().split()[0] if got else ""
 
 
-def local_ports(process: subprocess.Popen[bytes]) -> dict[int, int]:
+def local_ports(process: subprocess.Popen[bytes], count: int) -> dict[int, int]:
     """The ports here, by the port there."""
     assert process.stdout is not None
     here: dict[int, int] = {}
-    while len(here) < AT_ONCE:
+    while len(here) < count:
         line = process.stdout.readline().decode()
         assert line, "kubectl has ended"
         if found := re.search(r"127\.0\.0\.1:(\d+) -> (\d+)", line):
@@ -355,7 +349,7 @@ def test_many_connections_that_are_half_closed(node: Node, namespace: str, versi
         running(node, version, namespace, "port-forward", "digests", *desired) as process,
         ThreadPoolExecutor(AT_ONCE) as threads,
     ):
-        here = local_ports(process)
+        here = local_ports(process, AT_ONCE)
         found = list(threads.map(lambda port: digest_of(here[port], blobs[port]), ports))
     assert found == [hashlib.sha256(blobs[port]).hexdigest() for port in ports]
 

@@ -260,22 +260,3 @@ def test_the_agent_is_killed(node: Node, namespace: str) -> None:
     assert link.readlink() == version
     assert sh(node, found, "cat /e/file /sub/file /e/deep/er/file") == "kept\ntoo\ntoo\n"
     assert container_status(node.pod(namespace, "p"))["restartCount"] == 0
-
-
-def test_a_pod_deleted_while_no_agent_runs_leaves_nothing(node: Node, namespace: str) -> None:
-    create(node, "secrets", namespace, "s", data={"k": base64.b64encode(b"hush").decode()})
-    found = run(
-        node,
-        namespace,
-        {"name": "s", "secret": {"secretName": "s"}},
-        {"name": "e", "emptyDir": {}},
-        mounts=[mount("s", "/s"), mount("e", "/e"), mount("e", "/sub", subPath="x")],
-    )
-    sh(node, found, "echo data > /e/file")
-    uid = node.pod(namespace, "p")["metadata"]["uid"]
-    node.kill()
-    node.api.delete("pods", namespace, "p", grace=0)
-    node.start_agent()
-    directory = node.root_dir / "pods" / uid
-    node.until(lambda: not directory.exists(), "no directory of the pod", namespace, "p")
-    assert mounts_of(node, uid) == []
