@@ -46,10 +46,6 @@ def test_the_next_step_depends_on_the_cause_alone(cause: Cause | None, found: st
 @pytest.mark.parametrize(
     ("cause", "found"),
     [
-        (
-            Cause(KIND.NODE_PRESSURE),
-            "kubeletpy explain --node shows what would help the node; use another one until then",
-        ),
         (None, "create a new pod once that is fixed"),
     ],
 )

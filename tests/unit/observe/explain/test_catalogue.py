@@ -46,8 +46,6 @@ HOOK = StartError(
     f'"main" in Pod "hook_shop({UID})" failed - error: command \'/bin/sh -c echo hook says no; '
     "exit 7' exited with 7, message: 'hook says no\\n'",
 )
-PULLING = 'Back-off pulling image "{0}": ErrImagePull: failed to pull and unpack image "{0}": '
-RESOLVE = PULLING + "failed to resolve image: "
 BAD = ProbeOutcome.FAILURE
 
 
@@ -84,16 +82,6 @@ def kills(name: str = "main") -> tuple[HistoryEntry, ...]:
     return (HistoryEntry(NOW - 25, killed),)
 
 
-SIDECAR = make_pod(
-    initContainers=[
-        {"name": "proxy", "image": "i", "restartPolicy": "Always", "startupProbe": {}},
-        {"name": "migrate", "image": "i"},
-    ],
-    containers=[{"name": "main", "image": "i"}],
-)
-SECRET = make_pod(
-    imagePullSecrets=[{"name": "regcred"}], containers=[{"name": "main", "image": "i"}]
-)
 PROBED = make_pod(
     containers=[
         {
@@ -129,8 +117,6 @@ NO_CLASS = SyncOutcome(
     cause=Cause(CauseKind.RUNTIME_CLASS),
 )
 READY_NEVER = {"type": "Ready", "status": "False", "lastTransitionTime": ago(50)}
-ENDS: Any = {"deletionTimestamp": ago(-510), "deletionGracePeriodSeconds": 600}
-KEPT: Any = {"finalizers": ["f"]}
 Case = tuple[str, Any, dict[str, Any], str, str, str, float | None]
 CASES: list[Case] = [
     (
@@ -162,16 +148,6 @@ CASES: list[Case] = [
         300,
     ),
     (
-        "crashes, with a log",
-        None,
-        crash(log_ends={"main": "could not reach db:5432"}),
-        "not running: container main keeps exiting (last exit code 3, 4 restarts): "
-        '"could not reach db:5432"; it restarts in 7s',
-        "crash",
-        LOG,
-        300,
-    ),
-    (
         "out of memory",
         LIMITED,
         crash(137, "OOMKilled"),
@@ -180,23 +156,6 @@ CASES: list[Case] = [
         "of 16Mi, 4 restarts); it restarts in 7s",
         "out-of-memory",
         f"raise its memory limit of 16Mi, or {LOG}",
-        300,
-    ),
-    (
-        "killed by its liveness probe, in its backoff",
-        PROBED,
-        crash(
-            ips=[{"ip": "10.0.0.7"}],
-            probe_reports=(
-                ProbeReport("main", ProbeKind.LIVENESS, BAD, ProbeFinding(BAD, "no route")),
-            ),
-        ),
-        "not running: container main keeps being killed because its liveness probe fails: no "
-        "route, "
-        "4 restarts; it restarts in 7s",
-        "killed-by-liveness-probe",
-        "check what its liveness probe requests (GET https://10.0.0.7:8443/live?x=1, which kills "
-        f'the container after 4 failures in a row, last output "no route"); {LOG}',
         300,
     ),
     (
@@ -379,15 +338,6 @@ CASES: list[Case] = [
         "if it takes too long, see the registry, and the runtime's log; only the runtime limits a "
         "pull",
         30,
-    ),
-    (
-        "failed",
-        None,
-        {"status": not_ready(exited(9), phase="Failed"), "log_ends": {"main": "gave up"}},
-        'it has ended: Failed, container main exited with 9: "gave up"',
-        "failed",
-        LOG,
-        20,
     ),
     (
         "its end was reported, whatever its outcome",

@@ -32,7 +32,6 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
 @pytest.mark.parametrize(
     ("code", "name", "changes", "parts"),
     [
-        ("image-access-denied", "main", {}, NO_SECRETS),
         ("image-access-denied", "main", {"pod": None}, NO_SECRETS),
         (
             "image-access-denied",
@@ -46,17 +45,10 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
             {"pod": SECRETS, "missing_secrets": ("c", "b", "x")},
             "create pull secret b, c in namespace default: it is missing",
         ),
-        (
-            "out-of-memory",
-            "main",
-            {"pod": SIZED},
-            f"raise its memory limit of 16Mi, or {LOG} -c main",
-        ),
         ("out-of-memory", "bare", {"pod": SIZED}, f"raise its memory limit, or {LOG} -c bare"),
         ("out-of-memory", "gone", {"pod": SIZED}, f"raise its memory limit, or {LOG} -c gone"),
         ("out-of-memory", "main", {"pod": None}, f"raise its memory limit, or {LOG} -c main"),
         ("crash", "", {}, LOG),
-        ("crash", "main", TWICE, f"{LOG} -c main --previous"),
         ("crash", "other", TWICE, f"{LOG} -c other"),
         ("crash", "third", TWICE, f"{LOG} -c third"),
         (
@@ -100,13 +92,6 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
             "only the runtime limits a pull",
         ),
         ("running", "main", {}, ""),
-        (
-            "refused",
-            "",
-            {"taints": (NodeTaint("k", "v", "NoExecute"),)},
-            "the node has the taint k=v:NoExecute: give the pod the toleration {key: k, operator: "
-            "Equal, value: v, effect: NoExecute}, or use another node",
-        ),
         (
             "refused",
             "",

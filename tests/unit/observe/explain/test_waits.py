@@ -31,10 +31,7 @@ from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.records import Stage, SyncOutcome
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.resources.allocation.conditions import (
-    DEFERRED,
-    ERROR,
     IN_PROGRESS,
-    PENDING,
 )
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
@@ -99,7 +96,6 @@ STARTUPS = make_pod(
     containers=[{"name": "main", "image": "i", "startupProbe": {}}],
 )
 STARTED_UP = ProbeResults(startup={"side": ProbeOutcome.SUCCESS})
-NOT_STARTED_UP = "its startup probe has not succeeded yet"
 HANGS = VolumeWait("v", Waits(WaitCause.BUSY, "pvc a", "pvc a is being mounted"))
 PREPARES = ClaimWait("shop/gpu", "gpu.example.com", "NodePrepareResources", 95.0, 195.0)
 PREPARING = "NodePrepareResources of DRA driver gpu.example.com is under way"
@@ -159,24 +155,10 @@ def probed(**changes: Any) -> dict[str, Any]:
 Row = tuple[str, dict[str, Any], list[tuple[Any, ...]], str, bool]
 ROWS: list[Row] = [
     (
-        "a resize put off",
-        condition(PENDING, DEFERRED, "no cpu"),
-        [(K.RESIZE, "deferred", "no cpu", 20.0, None)],
-        "running and ready, for 20s; but its resize is deferred for 20s: no cpu",
-        False,
-    ),
-    (
         "a resize under way",
         condition(IN_PROGRESS),
         [(K.RESIZE, "in progress", "", 20.0, None)],
         "running and ready, for 20s; but its resize is in progress for 20s",
-        False,
-    ),
-    (
-        "a resize that fails",
-        condition(IN_PROGRESS, ERROR, "no"),
-        [(K.RESIZE, "failing", "no", 20.0, None)],
-        "running and ready, for 20s; but its resize is failing for 20s: no",
         False,
     ),
     ("another condition", condition("PodScheduled"), [], "running and ready, for 20s", True),
@@ -185,36 +167,6 @@ ROWS: list[Row] = [
         {"status": {"conditions": [{**READY, "status": "False"}, {**READY, "type": "Other"}]}},
         [],
         "running, not ready: waiting for a container",
-        False,
-    ),
-    (
-        "backoff",
-        errors("CrashLoopBackOff", retry_at=NOW + 5),
-        [(K.CRASH_BACKOFF, "main", "CrashLoopBackOff: why", None, 5.0)],
-        "not running: container main keeps exiting; it restarts in 5s",
-        False,
-    ),
-    (
-        "image backoff",
-        errors("ImagePullBackOff", retry_at=NOW + 5),
-        [(K.IMAGE_BACKOFF, "main", "ImagePullBackOff: why", None, 5.0)],
-        "not running: container main can't start: ImagePullBackOff: why; next try in 5s",
-        False,
-    ),
-    (
-        "the last init container",
-        inits(exited(0, "one"), running("side"), running("two")),
-        [
-            (
-                K.INIT_CONTAINER,
-                "two",
-                "(3 of 3) has to succeed first and has been running",
-                20.0,
-                None,
-            )
-        ],
-        "initializing: init container two (3 of 3) has to succeed first and has been running "
-        "for 20s",
         False,
     ),
     (
@@ -483,18 +435,6 @@ ROWS: list[Row] = [
         True,
     ),
     (
-        "ended, the status is not written",
-        {
-            "worker": DONE,
-            "status": not_ready(phase="Succeeded"),
-            "write_problem": WriteProblem(NOW - 5, "refused", 2),
-        },
-        [(K.API_WRITE, "pod status", "refused (tried 2 times)", 5.0, None)],
-        "it has ended: Succeeded; but its status has not reached the API for 5s: "
-        "refused (tried 2 times)",
-        False,
-    ),
-    (
         "failed in a sync",
         {"status": not_ready(exited(0), phase="Failed")},
         [],
@@ -534,13 +474,6 @@ ROWS: list[Row] = [
         {"record": None, "status": not_ready(exited(2), phase="Failed", reason="R")},
         [],
         "it has ended: Failed, R",
-        False,
-    ),
-    (
-        "refused",
-        {"record": None, "status": not_ready(phase="Failed", reason="R", message="m")},
-        [],
-        "refused by this node: R: m; that is final",
         False,
     ),
     (
