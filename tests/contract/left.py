@@ -5,16 +5,7 @@ from __future__ import annotations
 from tests.contract.client import JSON
 from tests.contract.conversation import differences
 
-_WAITING_PODS = (
-    "p-none",
-    "p-missing",
-    "p-later",
-    "p-first",
-    "p-far",
-    "p-late",
-    "p-second",
-    "own",
-)
+_WAITING_PODS = ("p-none", "p-missing", "p-later", "p-first", "p-far", "p-late", "p-second", "own")
 """Pods whose scheduler message also names the effect of preemption; there is none here."""
 
 WORDS = frozenset(

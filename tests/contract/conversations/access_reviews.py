@@ -249,12 +249,7 @@ STEPS: list[Step] = [
     post(
         "whose token, for us",
         _TOKENS,
-        {
-            "spec": {
-                "token": "{token}",
-                "audiences": ["{audience}", "x"],
-            }
-        },
+        {"spec": {"token": "{token}", "audiences": ["{audience}", "x"]}},
         by="node",
     ),
     post("whose token, nobody asks", _TOKENS, {"spec": {"token": "{token}"}}, by="nobody"),

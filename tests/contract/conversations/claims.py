@@ -60,9 +60,7 @@ def _bound(name: str, volume: str, klass: str) -> list[Any]:
         post(f"volume of {name}", _VOLUMES, pv),
         once(f"volume of {name} is free", f"{_VOLUMES}/{volume}", "/status/phase", "Available"),
         post(
-            f"{name} for a volume",
-            _CLAIMS,
-            _claim(name, volumeName=volume, storageClassName=klass),
+            f"{name} for a volume", _CLAIMS, _claim(name, volumeName=volume, storageClassName=klass)
         ),
         once(f"{name} is bound", f"{_CLAIMS}/{name}", "/status/phase", "Bound"),
     ]
@@ -150,10 +148,7 @@ STEPS = [
     patch("status by the spec", _CLAIMS + "/e", {"status": {"phase": "Bound"}}, "merge"),
     patch("spec by the status", _CLAIMS + "/e/status", {"spec": {"volumeName": "x"}}, "merge"),
     patch(
-        "bad capacity",
-        _CLAIMS + "/e/status",
-        {"status": {"capacity": {"storage": "-1"}}},
-        "merge",
+        "bad capacity", _CLAIMS + "/e/status", {"status": {"capacity": {"storage": "-1"}}}, "merge"
     ),
     patch(
         "resizing",
@@ -179,11 +174,7 @@ STEPS = [
     *_bound("growing", "v-grows-{node}", "grows-{node}"),
     *_bound("fixed", "v-fixed-{node}", "fixed-{node}"),
     patch(
-        "grow",
-        _CLAIMS + "/growing",
-        {"spec": {"resources": _storage("2Gi")}},
-        "merge",
-        until=200,
+        "grow", _CLAIMS + "/growing", {"spec": {"resources": _storage("2Gi")}}, "merge", until=200
     ),
     patch("shrink", _CLAIMS + "/growing", {"spec": {"resources": _storage("100Mi")}}, "merge"),
     patch("take back", _CLAIMS + "/growing", {"spec": {"resources": _storage("1500Mi")}}, "merge"),

@@ -27,10 +27,7 @@ _VOLUMES: list[JSON] = [
     {"name": "host", "hostPath": {"path": "/etc"}},
     {"name": "memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
 ]
-_TOKEN: JSON = {
-    "name": "many",
-    "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]},
-}
+_TOKEN: JSON = {"name": "many", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
 _NAMELESS = {"name": "many", "projected": {"sources": [{"secret": {}}]}}
 _FULL = here(
     "full",

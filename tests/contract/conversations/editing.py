@@ -141,17 +141,11 @@ STEPS: list[Step] = [
     patch("replace a map", _POD, {"metadata": {"labels": {"$patch": "replace", "only": "1"}}}),
     patch("delete a map", _POD, {"metadata": {"annotations": {"$patch": "delete"}}}),
     patch(
-        "delete from a list",
-        _POD,
-        {"spec": {"containers": [{"name": "c0", "$patch": "delete"}]}},
+        "delete from a list", _POD, {"spec": {"containers": [{"name": "c0", "$patch": "delete"}]}}
     ),
     patch("a list without its key", _POD, {"spec": {"containers": [{"image": "x"}]}}),
     patch("null for a list", _POD, {"spec": {"containers": None}}),
-    patch(
-        "finalizers merge",
-        _POD,
-        {"metadata": {"finalizers": ["x.test/a"]}},
-    ),
+    patch("finalizers merge", _POD, {"metadata": {"finalizers": ["x.test/a"]}}),
     patch("more finalizers", _POD, {"metadata": {"finalizers": ["x.test/b"]}}),
     patch(
         "finalizers in another order", _POD, {"metadata": {"finalizers": ["x.test/c", "x.test/a"]}}

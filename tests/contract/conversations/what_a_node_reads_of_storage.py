@@ -96,11 +96,7 @@ _CALLS = ("nodestage", "nodepublish", "nodeexpand", "controllerpublish", "contro
 STEPS = [
     post("claim", _CLAIMS, _claim("used")),
     post("volume", _VOLUMES, _volume("used-{node}", "used")),
-    post(
-        "other claim",
-        _CLAIMS,
-        _claim("unused"),
-    ),
+    post("other claim", _CLAIMS, _claim("unused")),
     post("other volume", _VOLUMES, _volume("unused-{node}", "unused")),
     *(
         post(f"secret {call}", _SECRETS, {"metadata": {"name": call}, "stringData": {"a": "b"}})

@@ -295,13 +295,7 @@ def test_a_node_registers_itself_only(labels: dict[str, str], name: str, allowed
 
 def _mirror(registry: Registry, **spec: Any) -> dict[str, Any]:
     own = registry.get(ADMIN, "nodes", "n1")["metadata"]["uid"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "name": "n1",
-        "uid": own,
-        "controller": True,
-    }
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": own, "controller": True}
     made = pod("static-n1", nodeName="n1", **spec)
     made["metadata"] |= {
         "annotations": {"kubernetes.io/config.mirror": "hash"},

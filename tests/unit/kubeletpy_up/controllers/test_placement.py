@@ -82,18 +82,8 @@ _PORT = [{"name": "c", "image": "b", "ports": [{"containerPort": 80, "hostPort":
         (_affinity("In", "ssd", "hdd"), _node(disk="hdd"), [], ""),
         (_affinity("NotIn", "hdd"), _node(), [], ""),
         (_affinity("Gt", "3"), _node(disk="4"), [], ""),
-        (
-            _affinity("Lt", "3"),
-            _node(),
-            [],
-            "1 node(s) didn't match Pod's node affinity/selector",
-        ),
-        (
-            _affinity("Exists"),
-            _node(),
-            [],
-            "1 node(s) didn't match Pod's node affinity/selector",
-        ),
+        (_affinity("Lt", "3"), _node(), [], "1 node(s) didn't match Pod's node affinity/selector"),
+        (_affinity("Exists"), _node(), [], "1 node(s) didn't match Pod's node affinity/selector"),
         (
             {"containers": _PORT},
             _node(),

@@ -434,11 +434,7 @@ async def test_a_watch_that_begins_with_a_list_is_compressed_flush_by_flush(
             response.close()
         api = await KubeClient.from_kubeconfig(str(tmp_path / "admin.kubeconfig"))
         events = api.watch(
-            CONFIGMAPS,
-            "default",
-            resource_version="",
-            timeout_seconds=60,
-            send_initial_events=True,
+            CONFIGMAPS, "default", resource_version="", timeout_seconds=60, send_initial_events=True
         )
         async with asyncio.timeout(30), aclosing(cast("Any", events)) as stream:
             async for event in stream:

@@ -59,14 +59,7 @@ REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int]] = [
     ("arrays", "POST", MAPS, b'{"a":[' + b"[]," * 950_000 + b"[]]}", {}, 413),
     ("objects", "POST", MAPS, b'{"a":[' + b"{}," * 950_000 + b"{}]}", {}, 413),
     ("repeated", "POST", MAPS, b'{"a":[' + b'{"":0},' * 70_000 + b"{}]}", {}, 422),
-    (
-        "small patch",
-        "PATCH",
-        PODS + "/mounts",
-        LABEL,
-        STRATEGIC,
-        200,
-    ),
+    ("small patch", "PATCH", PODS + "/mounts", LABEL, STRATEGIC, 200),
     ("merge", "PATCH", MAPS + "/keys", {"data": _data(80_000, "w")}, MERGE, 200),
     (
         "operations",

@@ -71,9 +71,7 @@ LEASE = {
 }
 
 
-async def test_protobuf_and_json_agree(
-    clients: tuple[KubeClient, KubeClient, Noted],
-) -> None:
+async def test_protobuf_and_json_agree(clients: tuple[KubeClient, KubeClient, Noted]) -> None:
     plain, binary, noted = clients
     ns = "default"
     made = await binary.create(CONFIGMAPS, CONFIG, ns)

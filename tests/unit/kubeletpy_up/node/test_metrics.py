@@ -64,10 +64,7 @@ def test_a_new_container_counts_from_its_start() -> None:
 
 @pytest.mark.parametrize(
     "second",
-    [
-        scrape(110.0, b=2.0, started=90.0),
-        scrape(110.0, b=2.0, started=109.9),
-    ],
+    [scrape(110.0, b=2.0, started=90.0), scrape(110.0, b=2.0, started=109.9)],
     ids=["older than the first scrape, which did not have it", "only just started"],
 )
 def test_a_pod_with_a_container_that_cannot_be_reported_is_left_out(second: str) -> None:

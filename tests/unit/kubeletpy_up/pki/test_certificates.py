@@ -69,11 +69,7 @@ def token_secret(**changed: str) -> JSON:
             False,
         ),
         (token_secret(**{"token-id": "abcdeg"}), "abcdef.0123456789abcdef", False),
-        (
-            token_secret(**{"auth-extra-groups": "system:masters"}),
-            "abcdef.0123456789abcdef",
-            False,
-        ),
+        (token_secret(**{"auth-extra-groups": "system:masters"}), "abcdef.0123456789abcdef", False),
         ({**token_secret(), "type": "Opaque"}, "abcdef.0123456789abcdef", False),
         ({**token_secret(), "data": {"token-secret": "%"}}, "abcdef.0123456789abcdef", False),
     ],

@@ -110,12 +110,7 @@ def pod(
             "Running",
             "0",
         ),
-        (
-            pod(state("terminated", exitCode=0, reason="Completed"), RUNNING),
-            "1/2",
-            "NotReady",
-            "0",
-        ),
+        (pod(state("terminated", exitCode=0, reason="Completed"), RUNNING), "1/2", "NotReady", "0"),
         (
             pod(
                 state("terminated", exitCode=0, reason="Completed"),
@@ -146,18 +141,9 @@ def pod(
         ),
         (pod({}, init=[state("terminated", exitCode=3)]), "0/1", "Init:ExitCode:3", "0"),
         (pod({}, init=[state("terminated", exitCode=3, signal=9)]), "0/1", "Init:Signal:9", "0"),
+        (pod({}, init=[state("terminated", exitCode=3, reason="Error")]), "0/1", "Init:Error", "0"),
         (
-            pod({}, init=[state("terminated", exitCode=3, reason="Error")]),
-            "0/1",
-            "Init:Error",
-            "0",
-        ),
-        (
-            pod(
-                RUNNING,
-                init=[{"started": True, "restartCount": 2, **RUNNING}],
-                sidecars=("i0",),
-            ),
+            pod(RUNNING, init=[{"started": True, "restartCount": 2, **RUNNING}], sidecars=("i0",)),
             "2/2",
             "Running",
             "2",
@@ -179,11 +165,7 @@ def pod(
         ),
         (
             pod(
-                {
-                    **RUNNING,
-                    "restartCount": 3,
-                    "lastState": {"terminated": {"finishedAt": AGO_5M}},
-                }
+                {**RUNNING, "restartCount": 3, "lastState": {"terminated": {"finishedAt": AGO_5M}}}
             ),
             "1/1",
             "Running",
@@ -203,19 +185,13 @@ def pod(
         ),
         (
             pod(
-                phase="Pending",
-                conditions=[{"type": "PodScheduled", "reason": "SchedulingGated"}],
+                phase="Pending", conditions=[{"type": "PodScheduled", "reason": "SchedulingGated"}]
             ),
             "0/0",
             "SchedulingGated",
             "0",
         ),
-        (
-            pod(RUNNING, init=[state("running")], conditions=[INITIALIZED]),
-            "1/1",
-            "Init:0/1",
-            "0",
-        ),
+        (pod(RUNNING, init=[state("running")], conditions=[INITIALIZED]), "1/1", "Init:0/1", "0"),
     ],
 )
 def test_pod_cells(obj: dict[str, Any], ready: str, status: str, restarts: str) -> None:

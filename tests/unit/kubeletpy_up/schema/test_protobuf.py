@@ -85,10 +85,7 @@ def _meta(name: str) -> bytes:
             "scheduling.k8s.io/v1",
             "PriorityClass",
             field(1, field(1, "p") + field(8, field(1, 1700000000))) + field(2, 7),
-            {
-                "metadata": {"name": "p", "creationTimestamp": "2023-11-14T22:13:20Z"},
-                "value": 7,
-            },
+            {"metadata": {"name": "p", "creationTimestamp": "2023-11-14T22:13:20Z"}, "value": 7},
         ),
     ],
 )

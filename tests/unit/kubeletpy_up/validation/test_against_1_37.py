@@ -120,10 +120,7 @@ def made(spec: dict[str, Any], gates: tuple[str, ...] = ()) -> dict[str, Any]:
             [f'spec.securityContext.sysctls[0].name: Invalid value: "net/a": {NETWORKED}'],
         ),
         ({"hostnameOverride": "A_b"}, [f'{OVERRIDE}: Invalid value: "A_b": {SUBDOMAIN}']),
-        (
-            {"hostnameOverride": "a" * 65},
-            [f"{OVERRIDE}: Too long: may not be more than 64 bytes"],
-        ),
+        ({"hostnameOverride": "a" * 65}, [f"{OVERRIDE}: Too long: may not be more than 64 bytes"]),
         (
             {"hostnameOverride": "a", "hostNetwork": True},
             [f"{OVERRIDE}: Forbidden: may not be specified when hostNetwork is true"],
@@ -214,11 +211,7 @@ def test_fields_of_probes_and_hooks_need_their_gates(hook: str) -> None:
     [
         ({}, {}, {}),
         ({"requests": {"cpu": "1"}}, {}, {"requests": {"cpu": "1"}}),
-        (
-            {"limits": {"cpu": "1"}},
-            {},
-            {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}},
-        ),
+        ({"limits": {"cpu": "1"}}, {}, {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}),
         (
             {"limits": {"cpu": "4"}},
             {"requests": {"cpu": "2", "memory": "1Gi"}},
@@ -227,10 +220,7 @@ def test_fields_of_probes_and_hooks_need_their_gates(hook: str) -> None:
         (
             {"requests": {"memory": "1Gi"}, "limits": {"cpu": "4"}},
             {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
-            {
-                "requests": {"cpu": "2", "memory": "1Gi"},
-                "limits": {"cpu": "4", "memory": "2Gi"},
-            },
+            {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "2Gi"}},
         ),
         (
             {"limits": {"hugepages-2Mi": "4Mi"}},
@@ -405,15 +395,10 @@ ONLY = "spec: Forbidden: only cpu and memory resources are mutable"
         (give(needs("cpu=1 memory=1Gi"), index=1), []),
         (give(needs("cpu=2"), "initContainers", 0), []),
         (give(needs("cpu=2"), "initContainers", 1), []),
-        (
-            give(needs("cpu=1 memory=1Gi ephemeral-storage=2Gi", "cpu=2 memory=2Gi")),
-            [ONLY],
-        ),
+        (give(needs("cpu=1 memory=1Gi ephemeral-storage=2Gi", "cpu=2 memory=2Gi")), [ONLY]),
         (
             give(needs("cpu=1 memory=1Gi ephemeral-storage=1Gi", "cpu=2")),
-            [
-                "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed",
-            ],
+            ["spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed"],
         ),
         (
             give({}, index=1),
@@ -528,9 +513,7 @@ def test_a_node_that_shows_no_resources_can_not_resize() -> None:
         give(needs("cpu=2"), index=1)(p)
         p["was"] = {"containerStatuses": [{"name": "a", "state": {"running": {}}}]}
 
-    assert resized(act) == [
-        "spec: Forbidden: Pod running on node without support for resize",
-    ]
+    assert resized(act) == ["spec: Forbidden: Pod running on node without support for resize"]
 
 
 def test_an_init_container_that_would_have_to_restart_can_not_be_resized() -> None:

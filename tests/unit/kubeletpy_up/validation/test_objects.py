@@ -254,10 +254,7 @@ UPDATABLE = (
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (
-            lambda p: p["spec"].update(hostname="x"),
-            [f"spec: Forbidden: {UPDATABLE}spec.hostname"],
-        ),
+        (lambda p: p["spec"].update(hostname="x"), [f"spec: Forbidden: {UPDATABLE}spec.hostname"]),
         (
             lambda p: first(p)["env"][0].update(value="secret"),
             [f"spec: Forbidden: {UPDATABLE}spec.containers[0].env[0].value"],

@@ -43,12 +43,7 @@ def test_the_next_step_depends_on_the_cause_alone(cause: Cause | None, found: st
     assert explain(facts(status=waits, last_sync=last)).hint == found
 
 
-@pytest.mark.parametrize(
-    ("cause", "found"),
-    [
-        (None, "create a new pod once that is fixed"),
-    ],
-)
+@pytest.mark.parametrize(("cause", "found"), [(None, "create a new pod once that is fixed")])
 def test_the_next_step_of_a_refusal(cause: Cause | None, found: str) -> None:
     """An agent that has restarted has only the text of the refusal, and gives a general step."""
     status = not_ready(phase="Failed", reason="UnexpectedAdmissionError", message="any text")

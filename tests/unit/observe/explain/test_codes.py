@@ -136,10 +136,7 @@ def reports(kind: ProbeKind) -> tuple[ProbeReport, ...]:
         (crashed(probe_reports=reports(ProbeKind.LIVENESS)), "killed-by-liveness-probe"),
         (crashed(probe_reports=reports(ProbeKind.STARTUP)), "killed-by-startup-probe"),
         (crashed(probe_reports=reports(ProbeKind.READINESS)), "crash"),
-        (
-            crashed(start_errors={"main": StartError("x", "", previous=HOOK)}),
-            "post-start-hook",
-        ),
+        (crashed(start_errors={"main": StartError("x", "", previous=HOOK)}), "post-start-hook"),
         (crashed(start_errors={"main": StartError("x", "", previous=OTHER)}), "crash"),
     ],
 )

@@ -123,12 +123,7 @@ def test_a_stop_of_one_container_counts_from_its_request() -> None:
         (
             {**RESTARTED, "terminated_at": NOW - 10},
             deleted(600),
-            [
-                {
-                    "name": "main",
-                    "state": {"terminated": {"exitCode": 0, "finishedAt": ago(580)}},
-                }
-            ],
+            [{"name": "main", "state": {"terminated": {"exitCode": 0, "finishedAt": ago(580)}}}],
             580,
         ),
         ({"terminating_at": NOW - 9, "terminated_at": NOW - 5}, deleted(9), [exited(0)], 5),
@@ -259,7 +254,7 @@ MESSAGE = "see the message, and the agent's log on this node"
             "running, not ready: container job has ended and is about to be started again: it "
             "exited with 0 and the pod's restartPolicy is Always",
             "",
-        ),
+        )
     ],
 )
 def test_a_container_that_has_ended(

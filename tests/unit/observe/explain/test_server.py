@@ -286,10 +286,7 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
         return {
             "waits": {"status": {"conditions": [unscheduled]}},
             "new": {"spec": {"nodeName": "n1"}},
-            "other": {
-                "spec": {"nodeName": "n2"},
-                "status": {"conditions": [ready]},
-            },
+            "other": {"spec": {"nodeName": "n2"}, "status": {"conditions": [ready]}},
         }.get(name)
 
     made = ExplainServer(

@@ -122,9 +122,7 @@ def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
 
 
 @on_virtual_time
-async def test_it_continues_without_free_file_descriptors(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_it_continues_without_free_file_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     notified: list[str] = []
 
     class Events:
@@ -180,9 +178,7 @@ async def test_the_next_agent_reads_refusals(tmp_path: Path) -> None:
     assert not file.exists(), "an end does not change"
 
 
-async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(
-    tmp_path: Path,
-) -> None:
+async def test_it_is_written_when_a_series_begins_or_ends_and_periodically(tmp_path: Path) -> None:
     file, troubles = tmp_path / FILE_NAME, Troubles()
     kept = KeptTroubles(file, troubles)
     await kept.start()

@@ -42,11 +42,7 @@ def event(uid: str = "u", reason: str = "FailedScheduling", **more: Any) -> dict
             ],
             "node: none; not scheduled: FailedScheduling: newest",
         ),
-        (
-            pod(node="", uid="u"),
-            [],
-            "node: none; not scheduled: no scheduler has processed it yet",
-        ),
+        (pod(node="", uid="u"), [], "node: none; not scheduled: no scheduler has processed it yet"),
     ],
 )
 def test_a_pod_without_a_node_is_a_line(made: Any, events: list[Any], verdict: str) -> None:

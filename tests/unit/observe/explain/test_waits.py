@@ -30,9 +30,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.records import Stage, SyncOutcome
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
-from kubeletpy.resources.allocation.conditions import (
-    IN_PROGRESS,
-)
+from kubeletpy.resources.allocation.conditions import IN_PROGRESS
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.store import WriteProblem
@@ -57,7 +55,7 @@ INITS = make_pod(
         {"name": "one", "image": "i"},
         {"name": "side", "image": "i", "restartPolicy": "Always"},
         {"name": "two", "image": "i"},
-    ],
+    ]
 )
 PROBED = make_pod(
     containers=[
@@ -307,10 +305,7 @@ ROWS: list[Row] = [
     (
         "another step, and a volume",
         {"status": not_ready(), "last_sync": failed(Step.CGROUP, "no"), "volumes": (HANGS,)},
-        [
-            (K.VOLUME, "v", "pvc a is being mounted", None, None),
-            (K.CGROUP, "", "no", 3.0, 42.0),
-        ],
+        [(K.VOLUME, "v", "pvc a is being mounted", None, None), (K.CGROUP, "", "no", 3.0, 42.0)],
         "not running: volume v: pvc a is being mounted",
         False,
     ),
@@ -616,9 +611,7 @@ ROWS: list[Row] = [
                     running(),
                     {**running("new"), "state": {"running": {"startedAt": "2023-11-14T22:14:55Z"}}},
                 ],
-                "initContainerStatuses": [
-                    exited(0, "i"),
-                ],
+                "initContainerStatuses": [exited(0, "i")],
             },
         },
         [],
@@ -631,10 +624,7 @@ ROWS: list[Row] = [
             "pod": INITS,
             "status": {
                 "initContainerStatuses": [
-                    {
-                        **running("side"),
-                        "state": {"running": {"startedAt": "2023-11-14T22:14:55Z"}},
-                    }
+                    {**running("side"), "state": {"running": {"startedAt": "2023-11-14T22:14:55Z"}}}
                 ]
             },
         },
@@ -702,10 +692,7 @@ ROWS: list[Row] = [
     ),
     (
         "a gate that somebody else opened",
-        {
-            "pod": GATED,
-            "status": not_ready(running(ready=True), phase="Running"),
-        },
+        {"pod": GATED, "status": not_ready(running(ready=True), phase="Running")},
         [(K.READINESS_GATE, "x/shut", "nobody has set this condition to True", None, None)],
         "running, not ready: readiness gate x/shut: nobody has set this condition to True",
         False,

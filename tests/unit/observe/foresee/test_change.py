@@ -262,11 +262,7 @@ VOLUMES = Change("volumes", ChangeMethod.NEVER)
         (in_memory(cache="1Gi", other="1Gi"), True, []),
         (in_memory(cache="1Gi"), True, [VOLUMES]),
         (in_memory(cache="2Gi"), True, [CACHE, VOLUMES]),
-        (
-            {"volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}}]},
-            True,
-            [VOLUMES],
-        ),
+        ({"volumes": [{"name": "cache", "emptyDir": {"sizeLimit": "2Gi"}}]}, True, [VOLUMES]),
     ],
 )
 def test_limits_of_volumes_in_memory_are_resized_with_the_gate(

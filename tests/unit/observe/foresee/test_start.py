@@ -203,10 +203,7 @@ PROBE = {"httpGet": {"port": 80}}
             {"containers": [container("a", startupProbe=PROBE)]},
             ["when its probes succeed, and so when it is Ready, is not known"],
         ),
-        (
-            {"imagePullSecrets": [{"name": "s"}], "containers": [container("b")]},
-            [],
-        ),
+        ({"imagePullSecrets": [{"name": "s"}], "containers": [container("b")]}, []),
         (
             {"imagePullSecrets": [{"name": "s"}]},
             ["whether the pod may use an image that others pulled depends on its pull secrets"],

@@ -81,11 +81,7 @@ STATUS = PodRuntimeStatus(
     (SandboxStatus("s", True, attempt=2, ips=("192.0.2.1", "2001:db8::1")),),
     (
         ContainerStatus(
-            "c",
-            "main",
-            ContainerState.EXITED,
-            exit_code=3,
-            user=RuntimeUser(1, 2, (3, 4)),
+            "c", "main", ContainerState.EXITED, exit_code=3, user=RuntimeUser(1, 2, (3, 4))
         ),
     ),
     observed_at=7,

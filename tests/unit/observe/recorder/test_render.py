@@ -13,10 +13,7 @@ from kubeletpy.observe.recorder.replay import NODE, Moment, Replayed
 
 RUNNING: dict[str, Any] = {
     "phase": "Running",
-    "conditions": [
-        {"type": "Initialized", "status": "False"},
-        {"type": "Ready", "status": "True"},
-    ],
+    "conditions": [{"type": "Initialized", "status": "False"}, {"type": "Ready", "status": "True"}],
 }
 FAILED: dict[str, Any] = {
     "phase": "Failed",

@@ -68,7 +68,7 @@ def test_unhealthy_pods_come_first() -> None:
         *(one("z", "crash"), one("m", "starting")),
     ]
     assert [row["path"] for row in feed.pods(lines)] == [
-        *("default/z", "default/m", "default/a", "default/b"),
+        *("default/z", "default/m", "default/a", "default/b")
     ]
     assert len(feed.pods([base] * (feed.MAX_PODS + 1))) == feed.MAX_PODS
 
@@ -102,7 +102,7 @@ def test_a_pod() -> None:
     ]  # fmt: skip
     (start,) = reported["waterfalls"]
     assert [row["label"] for row in start["rows"]] == [
-        *("RunPodSandbox attempt 0", "volumes", "pull image shop:1"),
+        *("RunPodSandbox attempt 0", "volumes", "pull image shop:1")
     ]
     assert start["rows"][1]["beside"] == ("pull image shop:1",)
     json.dumps(reported)
@@ -164,7 +164,7 @@ def test_the_newest_decision_comes_first_whenever_it_was_first_made() -> None:
     ]
     reported = feed.pod({**Agent().pod, "decisions": made}, None, ())
     assert [(one["what"], one["at"], one["count"]) for one in reported["decisions"]] == [
-        *(("start", 9.0, 4), ("hold back", 5.0, 1)),
+        *(("start", 9.0, 4), ("hold back", 5.0, 1))
     ]
 
 

@@ -258,7 +258,7 @@ async def test_all_who_look_within_a_second_ask_once() -> None:
     reported = await asyncio.gather(*(watcher.page(None) for _ in range(5)))
     assert sorted(agent.requested) == ["node", "pods", "usage"]
     assert {name: len(str(part)) > 0 for name, part in reported[0].items()}.keys() == {
-        *("node", "pods", "pod", "usage"),
+        *("node", "pods", "pod", "usage")
     }
     assert reported[0]["node"] == {"name": "node-1", "troubles": []}
     assert reported[0]["usage"] == {"pods": {"uid-web": [None, 1024]}, "containers": []}
