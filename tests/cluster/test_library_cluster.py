@@ -82,7 +82,7 @@ def test_an_operator_has_its_kinds_and_its_deployments_run(
 
 
 def test_an_api_server_alone_runs_pods(short_dir: Path, request: pytest.FixtureRequest) -> None:
-    """As setup-envtest has it: without the controller manager and the scheduler."""
+    """The control plane of setup-envtest, without the controller manager and the scheduler."""
     programs = programs_of(control_plane_programs(request.config))
     alone = replace(programs, controller_manager=None, scheduler=None)
     with Cluster(short_dir / "c", programs=alone) as cluster, cluster.namespace() as namespace:

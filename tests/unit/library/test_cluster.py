@@ -36,7 +36,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def core(cluster: Cluster) -> Any:
-    """What a user's own client is: that of the project Kubernetes."""
+    """A user's own client: that of the project Kubernetes."""
     loaded = client.Configuration()
     load: Any = config.load_kube_config
     load(str(cluster.kubeconfig), client_configuration=loaded)
@@ -204,7 +204,7 @@ def test_fails(cluster, namespace):
 
 
 def test_the_fixtures_of_a_suite(tmp_path: Path) -> None:
-    """As pytest loads them where kubeletpy is installed; a failed test shows its namespace."""
+    """pytest loads the fixtures where kubeletpy is installed; a failed test shows its namespace."""
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\ncluster_nodes = a b\n")
     plugin = ("-p", "kubeletpy.cli.pytest_plugin", "-p", "no:cacheprovider")
