@@ -17,7 +17,7 @@ from tests.large_pods import Make, annotated, many
 from tests.sim.api import NODE
 from tests.sim.loop import run
 from tests.sim.slow_callbacks import slow_callbacks
-from tests.sim.test_scenarios import EMPTY_WITHIN, play, status, until
+from tests.sim.test_scenarios import EMPTY_WITHIN, play, ready, until
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
@@ -41,11 +41,6 @@ def bound(made: JSON) -> JSON:
 
 def _nearly_annotated(make: Make) -> JSON:
     return annotated(make, 200 << 10)
-
-
-def ready(world: World, name: str) -> bool:
-    conditions = status(world, name).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def least_slow(scenario: Callable[[World], Any], root: Path, **options: Any) -> list[Any]:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.sim.api import NODE
 from tests.sim.manifest_server import Answer, ManifestServer
-from tests.sim.test_scenarios import both, play, until
-from tests.sim.test_static_pods import manifest, mirror_ready, running
+from tests.sim.test_scenarios import both, manifest, play, until
+from tests.sim.test_static_pods import mirror_ready, running
 from tests.sim.user import container, pod
 from tests.sim.world import World
 

@@ -10,8 +10,8 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tests.sim.api import NODE
-from tests.sim.test_scenarios import play, until
-from tests.sim.test_static_pods import manifest, mirror_ready
+from tests.sim.test_scenarios import manifest, play, until
+from tests.sim.test_static_pods import mirror_ready
 from tests.sim.user import NAMESPACE
 from tests.sim.world import World
 

@@ -34,7 +34,7 @@ from tests.sim.pressure import (
     Liar,
 )
 from tests.sim.pressure_judge import CHECK_S, Wish
-from tests.sim.test_static_pods import manifest
+from tests.sim.test_scenarios import manifest
 from tests.sim.user import container, pod
 from tests.sim.world import World
 

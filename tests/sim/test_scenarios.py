@@ -47,6 +47,21 @@ def status(world: World, name: str) -> JSON:
     return (world.user.get(name) or {}).get("status") or {}
 
 
+def ready(world: World, name: str) -> bool:
+    """Whether the API shows a pod as ready."""
+    conditions = status(world, name).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def manifest(name: str, what: str = "run", more: str = "") -> str:
+    """A manifest whose container behaves so; ``more`` is further fields of the spec."""
+    image = f"{scripts.LOCAL}/{what}:1"
+    return (
+        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n"
+        f"spec: {{{more}containers: [{{name: c, image: '{image}'}}]}}\n"
+    )
+
+
 def state(world: World, name: str, which: str) -> JSON:
     """The state of one container of a pod as the API shows it."""
     return (entries(status(world, name)).get(which) or {}).get("state") or {}
@@ -373,10 +388,10 @@ def test_a_never_restarted_pod_without_its_sandbox_fails(tmp_path: Path, events:
 def test_static_pods(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:
         assert world.static_dir is not None
-        manifest = world.static_dir / "web.yaml"
-        manifest.write_text(_manifest("run"))
+        file = world.static_dir / "web.yaml"
+        file.write_text(manifest("web", "run"))
         mirror = f"web-{NODE}"
-        await until(world, lambda: _mirror_ready(world, mirror), 60)
+        await until(world, lambda: ready(world, mirror), 60)
         first = [c.id for c in world.runtime.running()]
         assert len(first) == 1
         await world.kill()
@@ -384,28 +399,15 @@ def test_static_pods(tmp_path: Path, events: bool) -> None:
         await asyncio.sleep(60)
         assert [c.id for c in world.runtime.running()] == first, "a restart leaves it alone"
         world.registry.delete(ADMIN, "pods", mirror, "default")
-        await until(world, lambda: _mirror_ready(world, mirror), 60)
+        await until(world, lambda: ready(world, mirror), 60)
         assert [c.id for c in world.runtime.running()] == first, "the mirror is only a picture"
-        manifest.write_text(_manifest("run143"))
+        file.write_text(manifest("web", "run143"))
         await until(world, lambda: [c.id for c in world.runtime.running()] not in ([], first), 60)
-        manifest.unlink()
+        file.unlink()
         await until(world, lambda: not world.runtime.running(), 60)
         await until(world, lambda: world.user.get(mirror) is None, 60)
 
     play(scenario, tmp_path, events=events, static=True)
-
-
-def _manifest(what: str) -> str:
-    image = f"{scripts.LOCAL}/{what}:1"
-    return (
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
-        f"spec: {{containers: [{{name: c, image: '{image}'}}]}}\n"
-    )
-
-
-def _mirror_ready(world: World, name: str) -> bool:
-    conditions = status(world, name).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 @both

@@ -10,23 +10,13 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from tests.sim import scripts
 from tests.sim.api import NODE
-from tests.sim.test_scenarios import both, play, status, until
+from tests.sim.test_scenarios import both, manifest, play, ready, status, until
 from tests.sim.world import World
-
-
-def manifest(name: str, what: str = "run", more: str = "") -> str:
-    """A manifest whose container behaves so; ``more`` is further fields of the spec."""
-    image = f"{scripts.LOCAL}/{what}:1"
-    return (
-        f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n"
-        f"spec: {{{more}containers: [{{name: c, image: '{image}'}}]}}\n"
-    )
 
 
 def mirror_ready(world: World, name: str) -> bool:
     """Whether the API shows a static pod as ready."""
-    conditions = status(world, f"{name}-{NODE}").get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return ready(world, f"{name}-{NODE}")
 
 
 def running(world: World) -> dict[str, str]:

@@ -397,18 +397,19 @@ def result(*steps: tuple[SyncAction, StartError | None], **errors: StartError) -
 
 
 @pytest.mark.parametrize(
-    ("step", "left"),
+    ("steps", "left"),
     [
-        ((SyncAction.START_CONTAINER, None), {}),
-        ((SyncAction.INIT_CONTAINER, None), {}),
-        ((SyncAction.START_CONTAINER, ERROR), {"a": ERROR}),
-        ((SyncAction.KILL_CONTAINER, None), {"a": ERROR}),
+        ([(SyncAction.START_CONTAINER, None)], {}),
+        ([(SyncAction.INIT_CONTAINER, None)], {}),
+        ([(SyncAction.START_CONTAINER, ERROR)], {"a": ERROR}),
+        ([(SyncAction.KILL_CONTAINER, None)], {"a": ERROR}),
+        ([], {"a": ERROR}),
     ],
 )
-def test_a_start_error_lasts_until_a_start(step: Any, left: Any) -> None:
+def test_a_start_error_lasts_until_a_start(steps: Any, left: Any) -> None:
     cache = ReasonCache()
     cache.update("u", result(a=ERROR))
-    cache.update("u", result(step))
+    cache.update("u", result(*steps))
     assert cache.get("u") == left
 
 

@@ -39,7 +39,6 @@ from kubeletpy.podworkers.state_machine import (
     NamesInUse,
     RequeueSettings,
     WorkerMachine,
-    WorkerQueries,
 )
 from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
@@ -267,31 +266,11 @@ def test_an_ended_pod_that_still_runs_is_terminated_first() -> None:
     assert steps(update(machine, UpdateType.CREATE, pod)) == [(UID, Stage.TERMINATING)]
 
 
-@pytest.mark.parametrize(
-    ("message", "deleted", "evicted"),
-    [
-        ({"kind": UpdateType.UPDATE, "pod": make_pod(deleting=5)}, True, False),
-        ({"kind": UpdateType.UPDATE, "pod": make_pod(phase="Failed")}, False, False),
-        ({"kind": UpdateType.KILL, "pod": make_pod()}, False, False),
-        (
-            {"kind": UpdateType.KILL, "pod": make_pod(), "kill": KillOptions(evict=True)},
-            False,
-            True,
-        ),
-        ({"kind": UpdateType.KILL, "runtime_pod": runtime_status()}, True, False),
-    ],
-)
-def test_messages_that_request_termination(
-    message: dict[str, Any], deleted: bool, evicted: bool
-) -> None:
+def test_a_request_to_terminate_interrupts_the_sync() -> None:
     machine = syncing()
-    assert update(machine, **message) == [Interrupt(UID)]
+    assert update(machine, UpdateType.UPDATE, make_pod(deleting=5)) == [Interrupt(UID)]
     record = machine.records[UID]
-    assert (record.termination_requested, record.deleted, record.evicted) == (
-        True,
-        deleted,
-        evicted,
-    )
+    assert (record.termination_requested, record.deleted) == (True, True)
     assert steps(ended(machine, outcome=None)) == [(UID, Stage.TERMINATING)]
 
 
@@ -387,8 +366,10 @@ def test_the_timer_runs_the_pod_again() -> None:
 class TestOrphanPass:
     def test_desired_pods_stay(self) -> None:
         machine = syncing()
+        assert not machine.synced
         assert machine.handle(DesiredPods(frozenset({UID}), 1.0)) == []
         assert machine.records[UID].stage is Stage.SYNC
+        assert machine.synced, "all pods are known from now on"
 
     def test_a_syncing_orphan_is_terminated(self) -> None:
         machine = syncing()
@@ -462,50 +443,6 @@ def machine_step(machine: WorkerMachine, uid: str) -> RunSync:
     assert record.running is Stage.SYNC
     assert record.active is not None
     return RunSync(uid, Stage.SYNC, record.active, 1, None)
-
-
-def test_queries() -> None:
-    rows = {
-        # could run, finished, requested, remove content
-        "unknown": (True, False, False, False),
-        "sync": (True, False, False, False),
-        "terminating": (True, False, True, False),
-        "terminated": (False, False, True, False),
-        "finished": (False, True, True, False),
-    }
-    made = {
-        "unknown": WorkerMachine(),
-        "sync": syncing(),
-        "terminating": terminating(),
-        "terminated": terminated(),
-        "finished": finished(),
-    }
-    for name, expected in rows.items():
-        assert answers_of_queries(made[name]) == expected, name
-    empty = WorkerMachine()
-    empty.handle(DesiredPods(frozenset(), 1.0))
-    assert answers_of_queries(empty) == (False, True, False, True)
-
-
-def test_files_of_an_evicted_pod_stay_until_it_has_ended() -> None:
-    machine = syncing()
-    ended(machine)
-    update(machine, UpdateType.KILL, make_pod(), kill=KillOptions(evict=True))
-    assert machine.records[UID].evicted
-    assert not answers_of_queries(machine)[3]
-    ended(machine)
-    assert machine.records[UID].terminated_at is not None
-    assert answers_of_queries(machine)[3]
-
-
-def answers_of_queries(machine: WorkerMachine) -> tuple[bool, ...]:
-    queries = WorkerQueries(machine)
-    return (
-        queries.could_have_running_containers(UID),
-        queries.should_be_finished(UID),
-        queries.is_termination_requested(UID),
-        queries.should_content_be_removed(UID),
-    )
 
 
 # -- any sequence of messages ----------------------------------------------------------------

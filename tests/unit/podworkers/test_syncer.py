@@ -629,40 +629,6 @@ async def test_pull_secrets_are_not_read_while_all_containers_run(tmp_path: Path
     assert api.requested == []
 
 
-def test_reasons_come_and_go() -> None:
-    reasons = ReasonCache(max_pods=2)
-    error = StartError("ErrImagePull", "no")
-    failed = SyncResult(SyncAction.START_CONTAINER, "main", error)
-    for uid in ("a", "b", "c"):
-        reasons.update(uid, PodSyncResult(results=(failed,), start_errors={"main": error}))
-    assert [bool(reasons.get(uid)) for uid in ("a", "b", "c")] == [False, True, True]
-    reasons.update("b", PodSyncResult())
-    assert reasons.get("b") == {"main": error}
-    reasons.update("b", PodSyncResult(results=(SyncResult(SyncAction.START_CONTAINER, "main"),)))
-    assert reasons.get("b") == {}
-
-
-def test_a_start_in_backoff_keeps_showing_the_previous_failure() -> None:
-    reasons = ReasonCache()
-
-    def shown_after(code: str, message: str) -> str:
-        error = StartError(code, message)
-        reasons.update("a", PodSyncResult(start_errors={"main": error}))
-        return reasons.get("a")["main"].message
-
-    assert shown_after("CrashLoopBackOff", "back-off 10s") == "back-off 10s", "it ran, and ended"
-    assert shown_after("PostStartHookError", "exited with 9") == "exited with 9"
-    held = "back-off 20s: PostStartHookError: exited with 9"
-    assert [shown_after("CrashLoopBackOff", "back-off 20s") for _ in range(2)] == [held] * 2
-    assert shown_after("RunContainerError", "no such file") == "no such file"
-    assert shown_after("CrashLoopBackOff", "back-off 40s").endswith(
-        "RunContainerError: no such file"
-    )
-    worked = SyncResult(SyncAction.START_CONTAINER, "main")
-    reasons.update("a", PodSyncResult(results=(worked,)))
-    assert shown_after("CrashLoopBackOff", "back-off 40s") == "back-off 40s"
-
-
 @on_virtual_time
 @pytest.mark.parametrize("problem", ["", "no answer"])
 async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, problem: str) -> None:

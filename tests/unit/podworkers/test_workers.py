@@ -207,19 +207,6 @@ def sleeping(
 
 
 @on_virtual_time
-async def test_from_create_to_finished_without_any_wait() -> None:
-    s = Setup()
-    s.send(UpdateType.CREATE)
-    await settle()
-    s.send(UpdateType.UPDATE, make_pod(deleting=30))
-    await settle()
-    assert [c for c in s.syncer.calls if c[1] == 0.0] == s.syncer.calls
-    assert s.syncer.verbs == ["sync", "terminate", "finish"]
-    assert s.workers._queries.should_be_finished(UID)
-    assert s.workers.busy == 0
-
-
-@on_virtual_time
 async def test_a_sync_that_waits_is_cut_short_by_termination() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
@@ -229,19 +216,6 @@ async def test_a_sync_that_waits_is_cut_short_by_termination() -> None:
     await settle()
     assert s.syncer.calls[1] == ("terminate", 1.0)
     assert s.syncer.graces == [4]
-
-
-@on_virtual_time
-async def test_a_shorter_grace_cuts_the_kill_short() -> None:
-    s = Setup()
-    s.syncer.on_terminate = sleeping(30)
-    s.send(UpdateType.UPDATE, make_pod(deleting=30))
-    await asyncio.sleep(2)
-    s.syncer.on_terminate = sleeping(1)
-    s.send(UpdateType.UPDATE, make_pod(deleting=1))
-    await asyncio.sleep(1.5)
-    assert s.syncer.calls == [("terminate", 0.0), ("terminate", 2.0), ("finish", 3.0)]
-    assert s.syncer.graces == [30, 1]
 
 
 @on_virtual_time

@@ -16,7 +16,6 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import CONFIG_MIRROR, NodePods, Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from kubeletpy.podworkers.records import SyncOutcome
 from kubeletpy.podworkers.state_machine import WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import rejected_status
@@ -466,45 +465,6 @@ async def test_a_status_follows_the_mirror_before_it_may_be_written() -> None:
     node.loop.deliver("api", [mirror(), pod_object("other", "o")])
     await settle()
     assert order == ["refresh s", "write s", "write o"]
-    await node.stop()
-
-
-@on_virtual_time
-async def test_a_changed_manifest_waits_for_the_old_pod() -> None:
-    node = Node("file")
-
-    async def slowly() -> SyncOutcome:
-        await asyncio.sleep(7)
-        return SyncOutcome()
-
-    node.syncer.on_terminate = slowly
-    node.loop.deliver("file", [pod_object("web", "old")])
-    await settle()
-    node.loop.deliver("file", [pod_object("web", "new")])
-    await asyncio.sleep(6.9)
-    assert node.syncer.verbs == ["sync", "terminate"]
-    await asyncio.sleep(0.2)
-    assert node.syncer.verbs == ["sync", "terminate", "finish", "sync"]
-    assert node.syncer.pods[-1].uid == "new"
-    await node.stop()
-
-
-@on_virtual_time
-async def test_the_same_manifest_taken_away_and_put_back() -> None:
-    node = Node("file")
-
-    async def slowly() -> SyncOutcome:
-        await asyncio.sleep(5)
-        return SyncOutcome()
-
-    node.syncer.on_terminate = slowly
-    node.loop.deliver("file", [pod_object("web", "fixed")])
-    await settle()
-    node.loop.deliver("file", [])
-    await asyncio.sleep(1)
-    node.loop.deliver("file", [pod_object("web", "fixed")])
-    await asyncio.sleep(4.5)
-    assert node.syncer.verbs == ["sync", "terminate", "finish", "sync"]
     await node.stop()
 
 

@@ -282,41 +282,6 @@ async def test_init_failure_stops_the_sync_but_a_sidecars_does_not(tmp_path: Pat
 
 
 @on_virtual_time
-async def test_crash_loop(tmp_path: Path) -> None:
-    node = FakeNode(tmp_path)
-    pod = make_pod()
-    await node.sync(pod)
-    for attempt, delay in enumerate((0, 10, 20, 40, 80, 160, 300, 300)):
-        node.runtime.end(f"container-app-{attempt}", 1)
-        ended = asyncio.get_running_loop().time()
-        await node.refresh(pod)
-        if delay:
-            held = await node.sync(pod)
-            assert held.status is None
-            assert held.start_errors["app"].code == "CrashLoopBackOff"
-            assert held.retry_at is not None
-            await asyncio.sleep(held.retry_at - 1_700_000_000 - ended)
-        assert asyncio.get_running_loop().time() - ended == pytest.approx(delay, abs=0.1)
-        assert not (await node.sync(pod)).failed
-        assert node.runtime.running() == ["app"]
-    assert node.known is not None
-    newest = node.known.newest("app")
-    assert newest is not None
-    assert newest.restart_count == 8
-
-
-@on_virtual_time
-async def test_restart_count_comes_from_logs_without_records(tmp_path: Path) -> None:
-    node = FakeNode(tmp_path)
-    logs = tmp_path / "pods" / "prod_web_uid-1" / "app"
-    logs.mkdir(parents=True)
-    for name in ("0.log", "3.log.20260101-000000.gz", "nonsense", "x.log"):
-        (logs / name).touch()
-    await node.sync(make_pod())
-    assert list(node.runtime.containers) == ["container-app-4"]
-
-
-@on_virtual_time
 @pytest.mark.parametrize(("last_count", "made"), [(None, "app-3"), (3, "app-4")])
 async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
     tmp_path: Path, last_count: int | None, made: str
