@@ -12,6 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
+from kubeletpy.kubeapi.client import KubeClient
+from kubeletpy.kubeapi.kubeconfig import Connection
 from tests.http2.certificates import Certificates
 from tests.http2.front import in_front_of
 
@@ -70,6 +72,19 @@ async def serving(*answers: Handler, tls: ssl.SSLContext | None = None) -> Async
             yield server
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving_client(
+    *answers: Handler, **options: Any
+) -> AsyncIterator[tuple[ApiServer, KubeClient]]:
+    """A server, and a client of it that is closed first."""
+    async with serving(*answers) as server:
+        api = KubeClient(Connection(server.url, server.trust, "Bearer t0ken"), **options)
+        try:
+            yield server, api
+        finally:
+            await api.close()
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Handler:

@@ -26,7 +26,7 @@ from kubeletpy.kubeapi.protocol import (
 )
 from tests.gzip_members import member, opened
 
-from .api_server import ApiServer, answer, failure, lines, never, raw, serving, stream
+from .api_server import answer, failure, lines, never, raw, serving, serving_client, stream
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -36,19 +36,13 @@ POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersi
 EVENT = lines({"type": "ADDED", "object": POD})
 
 
-def client_of(server: ApiServer, **options: Any) -> KubeClient:
-    return KubeClient(Connection(server.url, server.trust, "Bearer t0ken"), **options)
-
-
 async def test_the_client_is_a_kube_api() -> None:
-    async with serving(answer(POD)) as server:
-        api: KubeApi = client_of(server)
+    async with serving_client(answer(POD)) as (server, api):
         assert await api.get(PODS, "p", "n") == POD
         (requested,) = server.requested
         assert (requested.method, requested.path) == ("GET", "/api/v1/namespaces/n/pods/p")
         assert requested.headers["Authorization"] == "Bearer t0ken"
         assert requested.headers["User-Agent"].startswith(f"kubeletpy/{VERSION} (linux/")
-        await api.close()  # type: ignore[attr-defined]
 
 
 async def test_null_fields_are_absent_in_answers_and_events() -> None:
@@ -59,17 +53,17 @@ async def test_null_fields_are_absent_in_answers_and_events() -> None:
         "metadata": {"name": "p"},
         "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]},
     }
-    async with serving(answer(pod), stream(lines({"type": "ADDED", "object": pod}))) as server:
-        api = client_of(server)
+    async with serving_client(answer(pod), stream(lines({"type": "ADDED", "object": pod}))) as (
+        _,
+        api,
+    ):
         assert await api.get(PODS, "p", "n") == desired
         events = [event async for event in api.watch(PODS, resource_version="1", timeout_seconds=9)]
         assert events[-1] == WatchEvent("ADDED", desired)
-        await api.close()
 
 
 async def test_requests_of_each_verb() -> None:
-    async with serving(answer({})) as server:
-        api = client_of(server)
+    async with serving_client(answer({})) as (server, api):
         await api.list(PODS, field_selector="spec.nodeName=a b", limit=5, continue_="c+/=")
         await api.list(LEASES, "kube-node-lease", label_selector="x", resource_version="0")
         await api.create(EVENTS, {"a": "ä"}, "n")
@@ -81,7 +75,6 @@ async def test_requests_of_each_verb() -> None:
         await api.delete(PODS, "p", "n", grace_period_seconds=0, uid="u")
         await api.delete(PODS, "p", "n")
         await api.delete_collection(RESOURCESLICES, field_selector="spec.nodeName=m")
-        await api.close()
     options = {"apiVersion": "v1", "kind": "DeleteOptions"}
     desired = [
         ("GET", "/api/v1/pods", {"fieldSelector": "spec.nodeName=a b", "limit": "5",
@@ -133,20 +126,17 @@ async def test_requests_of_each_verb() -> None:
     ],
 )
 async def test_errors_are_types(handler: Any, kind: type[Exception], code: int) -> None:
-    async with serving(handler) as server:
-        api = client_of(server)
+    async with serving_client(handler) as (_, api):
         with pytest.raises(errors.ApiError) as caught:
             await api.get(PODS, "p", "n")
         assert type(caught.value) is kind
         assert caught.value.code == code
         assert "t0ken" not in str(caught.value)
-        await api.close()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb"])
 async def test_a_name_cannot_reach_another_path(name: str) -> None:
-    async with serving(answer(POD)) as server:
-        api = client_of(server)
+    async with serving_client(answer(POD)) as (server, api):
         with pytest.raises(errors.BadRequest):
             await api.get(PODS, name, "n")
         with pytest.raises(errors.BadRequest):
@@ -154,7 +144,6 @@ async def test_a_name_cannot_reach_another_path(name: str) -> None:
         with pytest.raises(errors.BadRequest):
             await api.get(PODS, "p")
         assert not server.requested
-        await api.close()
 
 
 async def test_refused_connections_and_timeouts_are_unavailable() -> None:
@@ -162,8 +151,7 @@ async def test_refused_connections_and_timeouts_are_unavailable() -> None:
     with pytest.raises(errors.Unavailable, match=r"GET http://127\.0\.0\.1:1/api/v1/nodes/m: "):
         await nobody.get(NODES, "m")
     await nobody.close()
-    async with serving(never()) as server:
-        api = client_of(server, timeout=0.05)
+    async with serving_client(never(), timeout=0.05) as (_, api):
         with pytest.raises(errors.Unavailable):
             await api.get(NODES, "m")
         await api.close()
@@ -173,8 +161,7 @@ async def test_refused_connections_and_timeouts_are_unavailable() -> None:
 
 async def test_retry_after_is_honoured_and_bounded() -> None:
     busy = failure(429, "TooManyRequests", headers={"Retry-After": "0"})
-    async with serving(busy, busy, answer(POD)) as server:
-        api = client_of(server)
+    async with serving_client(busy, busy, answer(POD)) as (server, api):
         assert await api.get(PODS, "p", "n") == POD
         server.answers[:] = [busy]
         server.requested.clear()
@@ -182,7 +169,6 @@ async def test_retry_after_is_honoured_and_bounded() -> None:
             await api.get(PODS, "p", "n")
         assert caught.value.retry_after == 0
         assert len(server.requested) == 4
-        await api.close()
 
 
 async def test_refused_credentials_are_renewed_once() -> None:
@@ -193,7 +179,7 @@ async def test_refused_credentials_are_renewed_once() -> None:
             made.append(1)
             return Connection(server.url, server.trust, "Bearer fresh")
 
-        api = client_of(server, reconnect=reconnect)
+        api = KubeClient(Connection(server.url, server.trust, "Bearer t0ken"), reconnect=reconnect)
         assert await api.get(PODS, "p", "n") == POD
         assert [requested.headers["Authorization"] for requested in server.requested] == [
             "Bearer t0ken",
@@ -212,8 +198,7 @@ async def test_watch_events_in_pieces_of_any_size() -> None:
     ]
     text = lines(*events) + b"\n" + lines({"type": "NONSENSE", "object": {}})
     chunks = [text[at : at + 37] for at in range(0, len(text), 37)]
-    async with serving(stream(*chunks)) as server:
-        api = client_of(server)
+    async with serving_client(stream(*chunks)) as (server, api):
         watch = api.watch(PODS, resource_version="7", timeout_seconds=5, field_selector="a=b")
         seen = [event async for event in watch]
         first = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "7"}})
@@ -225,7 +210,6 @@ async def test_watch_events_in_pieces_of_any_size() -> None:
             "timeoutSeconds": "5",
             "allowWatchBookmarks": "true",
         }
-        await api.close()
 
 
 @pytest.mark.parametrize(
@@ -240,12 +224,10 @@ async def test_watch_events_in_pieces_of_any_size() -> None:
     ],
 )  # fmt: skip
 async def test_watch_errors(handler: Any, kind: type[Exception]) -> None:
-    async with serving(handler) as server:
-        api = client_of(server)
+    async with serving_client(handler) as (_, api):
         with pytest.raises(kind):
             async for event in api.watch(PODS, resource_version="7", timeout_seconds=5):
                 assert event.type == "BOOKMARK"
-        await api.close()
 
 
 async def test_a_compressed_watch_is_a_gzip_member_for_each_flush() -> None:
@@ -267,15 +249,13 @@ async def test_a_compressed_watch_is_a_gzip_member_for_each_flush() -> None:
         async for event in api.watch(PODS, resource_version="1", timeout_seconds=9):
             read.put_nowait(event.object["metadata"].get("name", "begun"))
 
-    async with serving(watched) as server:
-        api = client_of(server)
+    async with serving_client(watched) as (_, api):
         task = asyncio.ensure_future(reading(api))
         for name in ("begun", "a", "b", "c"):
             assert await asyncio.wait_for(read.get(), 30) == name
             if name != "begun":
                 ends.put_nowait(None)
         await asyncio.wait_for(task, 30)
-        await api.close()
 
 
 @pytest.mark.parametrize(
@@ -295,18 +275,16 @@ async def test_a_compressed_watch_that_is_broken_ends_with_the_reason(
     async def watched(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
-    async with serving(watched) as server:
-        api, names = client_of(server), []
+    async with serving_client(watched) as (_, api):
+        names = []
         with pytest.raises(errors.Unavailable, match=f"watch of pods: .*{error}|{error}"):
             async for event in api.watch(PODS, resource_version="1", timeout_seconds=9):
                 names.append(event.type)
         assert names[:2] == ["BOOKMARK", "ADDED"]
-        await api.close()
 
 
 async def test_limited_clients_share_connections() -> None:
-    async with serving(answer({})) as server:
-        api = client_of(server)
+    async with serving_client(answer({})) as (_, api):
         heartbeat = api.limited(qps=0, burst=0, timeout=5)
         await asyncio.gather(api.list(PODS), heartbeat.get(NODES, "m"))
         await api.close()
@@ -325,14 +303,12 @@ async def test_a_burst_opens_few_connections() -> None:
         under_way -= 1
         return web.json_response({})
 
-    async with serving(slow) as server:
-        api = client_of(server, qps=0)
+    async with serving_client(slow, qps=0) as (_, api):
         heartbeats = api.limited(qps=0, burst=0)
         burst = [asyncio.create_task(api.get(PODS, f"p{n}", "n")) for n in range(40)]
         await asyncio.sleep(0)
         await heartbeats.get(NODES, "m")
         beaten = sum(task.done() for task in burst)
         await asyncio.gather(*burst)
-        await api.close()
     assert CONCURRENT_REQUESTS <= most <= CONCURRENT_REQUESTS + 1
     assert beaten < 30, "another client of the same connections does not wait behind a burst"

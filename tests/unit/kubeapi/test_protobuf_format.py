@@ -22,7 +22,7 @@ from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
 from tests.protobuf import body, field
 
-from .api_server import ApiServer, Handler, answer, lines, serving, stream
+from .api_server import Handler, answer, lines, serving_client, stream
 
 OBJECTS = ApiObjects(load_table())
 FORMAT = ProtobufFormat(OBJECTS)
@@ -69,10 +69,6 @@ def frames(*chunks: bytes) -> Handler:
     return handler
 
 
-def client_of(server: ApiServer) -> KubeClient:
-    return KubeClient(Connection(server.url, server.trust, ""), form=FORMAT)
-
-
 async def followed(*chunks: bytes, kind: str = WATCH) -> list[tuple[str, Any]]:
     async def arriving() -> AsyncIterator[bytes]:
         for chunk in chunks:
@@ -86,8 +82,8 @@ async def test_a_client_speaks_protobuf() -> None:
     pods = body("v1", "PodList", field(1, field(2, "7")) + field(2, METADATA))
     status = protobuf(body("v1", "Status", field(3, "no") + field(4, "NotFound")), 404)
     pod = protobuf(body("v1", "Pod", METADATA))
-    async with serving(pod, protobuf(pods), frames(EVENTS), status) as server:
-        api = client_of(server)
+    handlers = (pod, protobuf(pods), frames(EVENTS), status)
+    async with serving_client(*handlers, form=FORMAT) as (server, api):
         assert await api.get(PODS, "p", "n") == POD
         listed = await api.limited(qps=0, burst=1).list(PODS)
         assert (listed["metadata"], listed["items"]) == (
@@ -100,19 +96,18 @@ async def test_a_client_speaks_protobuf() -> None:
         with pytest.raises(errors.NotFound, match="no") as raised:
             await api.get(PODS, "p", "n")
         assert raised.value.reason == "NotFound"
-        await api.close()
     accept = "application/vnd.kubernetes.protobuf,application/json"
     assert [each.headers["Accept"] for each in server.requested] == [accept] * 4
 
 
 @pytest.mark.usefixtures("protocol")
 async def test_a_server_may_answer_json() -> None:
-    async with serving(answer(POD), stream(lines({"type": "ADDED", "object": POD}))) as server:
-        api = client_of(server)
+    async with serving_client(
+        answer(POD), stream(lines({"type": "ADDED", "object": POD})), form=FORMAT
+    ) as (_, api):
         assert await api.get(PODS, "p", "n") == POD
         watch = api.watch(PODS, resource_version="1", timeout_seconds=9)
         assert [each.object async for each in watch][-1] == POD
-        await api.close()
 
 
 TOKEN = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
@@ -214,11 +209,9 @@ async def test_an_error_contains_its_causes() -> None:
     cause = field(1, "Invalid") + field(2, "bad") + field(3, "spec.x")
     details = field(1, "p") + field(3, "pods") + field(4, cause) + field(5, 7)
     status = field(3, "no") + field(4, "Invalid") + field(5, details) + field(6, 422)
-    async with serving(protobuf(body("v1", "Status", status), 422)) as server:
-        api = client_of(server)
+    async with serving_client(protobuf(body("v1", "Status", status), 422), form=FORMAT) as (_, api):
         with pytest.raises(errors.Invalid, match="no") as raised:
             await api.get(PODS, "p", "n")
-        await api.close()
     assert raised.value.details == {
         "name": "p",
         "kind": "pods",
@@ -232,11 +225,9 @@ async def test_an_error_contains_its_causes() -> None:
     ("status", "data"), [(200, b"\xff" * 9), (200, body("v1", "Gadget", b"")), (500, b"\xff" * 9)]
 )
 async def test_an_unreadable_answer(status: int, data: bytes) -> None:
-    async with serving(protobuf(data, status)) as server:
-        api = client_of(server)
+    async with serving_client(protobuf(data, status), form=FORMAT) as (_, api):
         with pytest.raises(errors.Unavailable):
             await api.get(PODS, "p", "n")
-        await api.close()
 
 
 @pytest.mark.parametrize(("more", "elsewhere"), [(-1, False), (0, True)])

@@ -8,7 +8,6 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -22,7 +21,7 @@ from kubeletpy.kubeapi.transport import NameLookup, RateLimiter, RepairPace, jit
 from kubeletpy.kubeapi.watch_state import NoObserver
 from tests.virtual_time import on_virtual_time, timed
 
-from .api_server import ApiServer, answer, failure, lines, raw, serving, stream
+from .api_server import answer, failure, lines, raw, serving, serving_client, stream
 
 TOO_MANY = failure(429, "TooManyRequests", headers={"Retry-After": "0"})
 LONG = "x" * 5000
@@ -56,17 +55,11 @@ class Counted:
         self.hosts.add(host)
 
 
-def client_of(server: ApiServer, counted: Counted, **options: Any) -> KubeClient:
-    return KubeClient(Connection(server.url), observer=counted, **options)
-
-
 async def test_sizes_and_the_host_with_its_port() -> None:
     counted = Counted()
-    async with serving(raw('{"a": "b"}')) as server:
-        api = client_of(server, counted)
+    async with serving_client(raw('{"a": "b"}'), observer=counted) as (server, api):
         await api.get(NODES, "m")
         await api.create(EVENTS, {"text": LONG}, "n")
-        await api.close()
         assert counted.hosts == {server.url.removeprefix("http://")}
     assert counted.tries == [(200, "GET", 0, False), (200, "POST", 5011, False)]
     assert counted.answers == [("GET", 10), ("POST", 10)]
@@ -75,11 +68,9 @@ async def test_sizes_and_the_host_with_its_port() -> None:
 
 async def test_a_retry_is_reported_from_a_first_try() -> None:
     counted = Counted()
-    async with serving(TOO_MANY, TOO_MANY, answer({})) as server:
-        api = client_of(server, counted)
+    async with serving_client(TOO_MANY, TOO_MANY, answer({}), observer=counted) as (_, api):
         await api.get(NODES, "m")
         await api.get(NODES, "m")
-        await api.close()
     codes = [(code, again) for code, _, _, again in counted.tries]
     assert codes == [(429, False), (429, True), (200, True), (200, False)]
     assert len(counted.turns) == 4
@@ -88,7 +79,7 @@ async def test_a_retry_is_reported_from_a_first_try() -> None:
 async def test_a_refusal_has_a_size_and_a_lost_answer_has_none() -> None:
     counted = Counted()
     async with serving(failure(404, "NotFound", LONG)) as server:
-        api = client_of(server, counted)
+        api = KubeClient(Connection(server.url), observer=counted)
         with pytest.raises(errors.NotFound):
             await api.get(PODS, "p", "n")
     with pytest.raises(errors.Unavailable):
@@ -102,22 +93,18 @@ async def test_a_refusal_has_a_size_and_a_lost_answer_has_none() -> None:
 async def test_a_watch_is_tried_but_has_no_length() -> None:
     counted = Counted()
     event = lines({"type": "ADDED", "object": {"kind": "Pod"}})
-    async with serving(stream(event)) as server:
-        api = client_of(server, counted)
+    async with serving_client(stream(event), observer=counted) as (_, api):
         watch = api.watch(PODS, resource_version="7", timeout_seconds=5)
         assert len([each async for each in watch]) == 2
-        await api.close()
     assert counted.tries == [(200, "GET", 0, False)]
     assert counted.answers == []
 
 
 async def test_without_a_limit_requests_are_not_held_back() -> None:
     counted = Counted()
-    async with serving(answer({})) as server:
-        api = client_of(server, counted)
+    async with serving_client(answer({}), observer=counted) as (_, api):
         heartbeat = api.limited(qps=0, burst=0)
         await asyncio.gather(api.get(NODES, "m"), heartbeat.get(NODES, "m"))
-        await api.close()
     assert len(counted.tries) == 2
     assert counted.turns == [("GET", 0.0)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import h2.errors
@@ -23,7 +24,7 @@ from kubeletpy.kubeapi.watch_state import HTTP2, Usage
 from kubeletpy.metrics.registry import Metrics
 from tests.garbage import leaves_when_cancelled
 from tests.http2.certificates import Certificates
-from tests.http2.server import Exchange, Server, serving_http2
+from tests.http2.server import Exchange, Handler, Server, serving_http2
 from tests.unit.kubeapi.api_server import answer, serving
 from tests.virtual_time import eventually
 
@@ -46,8 +47,21 @@ async def watched(exchange: Exchange) -> None:
     await asyncio.Event().wait()
 
 
-def client_of(server: Server, tls: Certificates, **options: Any) -> KubeClient:
-    return KubeClient(Connection(server.url, tls.client(), "Bearer one"), qps=0, **options)
+@asynccontextmanager
+async def pool_of(
+    handler: Handler,
+    tls: Certificates,
+    settings: Mapping[h2.settings.SettingCodes, int] | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[Server, KubeClient]]:
+    """A server, and a client of it that is closed first."""
+    async with serving_http2(handler, tls.server(), settings) as server:
+        connection = Connection(server.url, tls.client(), "Bearer one")
+        api = KubeClient(connection, qps=0, **options)
+        try:
+            yield server, api
+        finally:
+            await api.close()
 
 
 def watch(api: KubeClient) -> AsyncIterator[WatchEvent]:
@@ -62,8 +76,7 @@ async def opened(api: KubeClient) -> AsyncIterator[WatchEvent]:
 
 
 async def test_a_burst_shares_one_handshake(tls: Certificates) -> None:
-    async with serving_http2(watched, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(watched, tls) as (server, api):
         heartbeats = api.apart(qps=0, burst=0, timeout=5)
         watches = await asyncio.gather(*(opened(api) for _ in range(60)))
         await asyncio.gather(*(api.get(NODES, "n") for _ in range(40)))
@@ -71,12 +84,11 @@ async def test_a_burst_shares_one_handshake(tls: Certificates) -> None:
         await asyncio.gather(*(heartbeats.get(LEASES, "n", "x") for _ in range(3)))
         assert server.accepted == 2, "heartbeats have their own"
         assert len(watches) == 60
-        await api.close()
 
 
 async def test_an_ended_watch_is_freed_with_its_last_reference(tls: Certificates) -> None:
-    async with serving_http2(watched, tls.server()) as server:
-        api, seen = client_of(server, tls), asyncio.Event()
+    async with pool_of(watched, tls) as (_, api):
+        seen = asyncio.Event()
 
         async def follow() -> None:
             async for event in watch(api):
@@ -84,13 +96,11 @@ async def test_an_ended_watch_is_freed_with_its_last_reference(tls: Certificates
                     seen.set()
 
         assert await leaves_when_cancelled(follow(), seen.wait())
-        await api.close()
 
 
 async def test_watches_beyond_what_a_server_allows_open_more(tls: Certificates) -> None:
     allowed = {CODES.MAX_CONCURRENT_STREAMS: 8}
-    async with serving_http2(watched, tls.server(), allowed) as server:
-        api = client_of(server, tls)
+    async with pool_of(watched, tls, allowed) as (server, api):
         await api.get(NODES, "n")  # so that the server's limit is known
         kept = [await opened(api) for _ in range(13)]
         assert server.accepted == 3, "a quarter of all streams is for requests"
@@ -105,18 +115,15 @@ async def test_watches_beyond_what_a_server_allows_open_more(tls: Certificates) 
         assert not asking.done(), "it waits for a stream"
         await kept.pop().aclose()  # type: ignore[attr-defined]
         assert await asking == {"kind": "Node"}
-        await api.close()
 
 
 async def test_a_server_that_allows_fewer_streams_than_assumed(tls: Certificates) -> None:
     """The first requests are sent before the server's settings arrive."""
     allowed = {CODES.MAX_CONCURRENT_STREAMS: 1}
-    async with serving_http2(node, tls.server(), allowed) as server:
-        api = client_of(server, tls)
+    async with pool_of(node, tls, allowed) as (server, api):
         answers = await asyncio.gather(*(api.get(NODES, "n") for _ in range(10)))
         assert answers == [{"kind": "Node"}] * 10
         assert server.accepted <= limits.MAX_CONNECTIONS
-        await api.close()
 
 
 @pytest.mark.parametrize("protocols", [(), ("http/1.1",)])
@@ -145,7 +152,8 @@ async def test_renewed_credentials_leave_watches_alone(tls: Certificates) -> Non
         async def reconnect() -> Connection:
             return Connection(server.url, tls.client(), "Bearer two")
 
-        api = client_of(server, tls, reconnect=reconnect)
+        connection = Connection(server.url, tls.client(), "Bearer one")
+        api = KubeClient(connection, qps=0, reconnect=reconnect)
         first = await opened(api)
         await api.renew_credentials()
         second = watch(api)
@@ -173,8 +181,7 @@ async def test_a_refused_request_is_sent_again(tls: Certificates) -> None:
             return
         await node(exchange)
 
-    async with serving_http2(refuse, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(refuse, tls) as (server, api):
         refusals = limits.MAX_REFUSALS
         assert await api.create(PODS, {"a": 1}, "n") == {"kind": "Node"}
         assert requested == [b'{"a":1}'] * 4
@@ -182,12 +189,10 @@ async def test_a_refused_request_is_sent_again(tls: Certificates) -> None:
         with pytest.raises(errors.Unavailable, match="refused the stream"):
             await api.create(PODS, {"a": 1}, "n")
         assert server.accepted == 1
-        await api.close()
 
 
 async def test_a_server_that_restarts(tls: Certificates) -> None:
-    async with serving_http2(watched, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(watched, tls) as (server, api):
         events = await opened(api)
         (peer,) = server.peers
         assert peer.transport is not None
@@ -196,13 +201,11 @@ async def test_a_server_that_restarts(tls: Certificates) -> None:
             await anext(events)
         assert await api.get(NODES, "n") == {"kind": "Node"}
         assert server.accepted == 2
-        await api.close()
 
 
 async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
     metrics = Metrics()
-    async with serving_http2(watched, tls.server()) as server:
-        api = client_of(server, tls, observer=metrics.rest_client)
+    async with pool_of(watched, tls, observer=metrics.rest_client) as (server, api):
         metrics.rest_client.show(
             lambda protocol: api.usage.protocols.get(protocol, 0),
             lambda: api.usage.watches,
@@ -245,8 +248,7 @@ async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
 
 async def test_many_goaways_leave_few_connections(tls: Certificates) -> None:
     """A server that ends connections at times, so that its load balancer can spread them."""
-    async with serving_http2(watched, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(watched, tls) as (server, api):
         readers = []
         for _ in range(limits.MAX_ENDING + 3):
             events = await opened(api)
@@ -276,15 +278,12 @@ async def test_a_large_answer(tls: Certificates) -> None:
         exchange.head(200, {"content-length": str(len(text))})
         await exchange.write(text, last=True)
 
-    async with serving_http2(large, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(large, tls) as (_, api):
         assert len((await api.get(NODES, "n"))["data"]) == 20 << 20
-        await api.close()
 
 
 async def test_waiting_readers_get_an_error_on_close(tls: Certificates) -> None:
-    async with serving_http2(watched, tls.server()) as server:
-        api = client_of(server, tls)
+    async with pool_of(watched, tls) as (_, api):
         events = await opened(api)
         reading = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
