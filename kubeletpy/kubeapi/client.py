@@ -408,8 +408,6 @@ class KubeClient(kubeapi_protocol.KubeApi):
                 raise errors.Unavailable(
                     f"{request.method} {_path(request)}: unreadable answer: {why(error)}"
                 ) from error
-            finally:
-                response.close()
         if not isinstance(answer, dict):
             raise errors.Unavailable(
                 f"{request.method} {_path(request)}: the answer is not an object"
@@ -423,8 +421,6 @@ class KubeClient(kubeapi_protocol.KubeApi):
                 body = await response.read(kubeapi_protocol.MAX_VERSION_BYTES)
             except TransportError as error:
                 raise errors.Unavailable(f"GET /version: {why(error)}") from error
-            finally:
-                response.close()
         self._answered(request, len(body))
         return body
 
@@ -439,14 +435,12 @@ class KubeClient(kubeapi_protocol.KubeApi):
             except TransportError as error:
                 what = f"watch of {call.resource.plural}"
                 raise errors.Unavailable(f"{what}: {why(error)}") from error
-            finally:
-                response.close()
 
     @asynccontextmanager
     async def _send(
         self, request: HttpCall, seconds: float, *, lasting: bool = False
     ) -> AsyncIterator[Response]:
-        """Send until there is a final response: 2xx is yielded, the rest is raised."""
+        """Send until there is a final response: 2xx is yielded, then closed; the rest is raised."""
         reloaded = False
         for attempt in range(RETRIES + 2):
             await self._turn(request)
@@ -461,7 +455,10 @@ class KubeClient(kubeapi_protocol.KubeApi):
                 again=attempt > 0,
             ) as response:
                 if response.status < 300:
-                    yield response
+                    try:
+                        yield response
+                    finally:
+                        response.close()
                     return
                 error = await error_of(response, self._form)
             if response.content_length is not None:

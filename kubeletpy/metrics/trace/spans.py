@@ -188,23 +188,14 @@ class Traces(Component):
         trace.ended_at = now
 
     def written(
-        self,
-        uid: str,
-        began: float,
-        detail: str,
-        *,
-        ready: bool,
-        ended: bool = False,
-        error: str = "",
+        self, uid: str, began: float, detail: str, *, ready: bool, ended: bool = False
     ) -> None:
         """A status write to the API has ended; it showed that the pod is Ready, or has ended."""
         trace = self._pods.get(uid)
         if trace is None:
             return
         now = asyncio.get_running_loop().time()
-        span = trace_model.Span(
-            trace_model.TraceCall.WRITE_STATUS, detail, began, now, error[: trace_model.MAX_TEXT]
-        )
+        span = trace_model.Span(trace_model.TraceCall.WRITE_STATUS, detail, began, now)
         _keep(trace, span, self.span_log)
         if ready or ended:
             trace.ready(now, ended=ended)
