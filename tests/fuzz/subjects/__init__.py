@@ -1,43 +1,5 @@
-"""All targets, one file a subject."""
+"""All targets, one file for each kind of source."""
 
-from tests.fuzz.subjects import (
-    certificates,
-    checkpoints,
-    configuration,
-    http2,
-    images,
-    kernel,
-    logs,
-    manifests,
-    numbers,
-    objects,
-    patches,
-    probes,
-    protobuf,
-    recordings,
-    requests,
-    runtime,
-    selectors,
-    streams,
-)
+from tests.fuzz.subjects import checkpoints, kernel, objects, streams
 
-__all__ = [
-    "certificates",
-    "checkpoints",
-    "configuration",
-    "http2",
-    "images",
-    "kernel",
-    "logs",
-    "manifests",
-    "numbers",
-    "objects",
-    "patches",
-    "probes",
-    "protobuf",
-    "recordings",
-    "requests",
-    "runtime",
-    "selectors",
-    "streams",
-]
+__all__ = ["checkpoints", "kernel", "objects", "streams"]

@@ -1,12 +1,26 @@
-"""Files of the kernel, parts of which containers choose: names of mounts, processes, interfaces."""
+"""Texts of the kernel, of containers' logs, of the runtime and of image names."""
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 from kubeletpy.base.host import mount_table
 from kubeletpy.base.text import sizes
+from kubeletpy.images.credentials import MalformedPullSecret, parse_docker_config
+from kubeletpy.images.reference import (
+    InvalidReference,
+    RegistryPattern,
+    Repository,
+    default_pull_policy,
+    parse_reference,
+)
 from kubeletpy.node.guards import oom_watch
 from kubeletpy.node.stats import cgroup_text, proc_text
-from tests.fuzz.target import target, text
+from kubeletpy.runtime_manager import names
+from kubeletpy.runtime_manager.read.status_source import last_log_text
+from kubeletpy.server.logs.records import Formatter, nine_digits
+from tests.fuzz.target import JSON_WORDS, pieces, target, text
 
 MOUNTS = rb"""36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 37 36 0:4 / /a\040b rw shared:2 - tmpfs tmpfs rw,size=1k
@@ -87,3 +101,101 @@ def proc_files(data: bytes) -> None:
     )
     proc_text.tasks(supplied), proc_text.group_paths(supplied), proc_text.cpu_topology(supplied)
     proc_text.devices(supplied), sizes(supplied)
+
+
+LINE = b"2024-01-02T03:04:05.678901234Z stdout F hello\n"
+PART = b"2024-01-02T03:04:05.6Z stderr P hel"
+DOCKER = b'{"log":"hello\\n","stream":"stdout","time":"2024-01-02T03:04:05.678901234Z"}\n'
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"timestamps": True},
+    {"since": 1704164645.5},
+    {"limit": 7},
+    {"records": 2},
+    {"stream": "stderr"},
+    {"timestamps": True, "since": 1.0, "limit": 1000, "records": 9, "stream": "stdout"},
+)
+
+
+def _reported(options: dict[str, Any], parts: list[bytes]) -> bytes:
+    formatter = Formatter(**options)
+    reported = b"".join([formatter.feed(part) for part in parts])
+    return reported + (b"" if formatter.done else formatter.finish())
+
+
+@target(
+    seeds=(b"\0\0" + LINE * 3, b"\1\1" + PART + b"\n" + LINE, b"\2\2" + DOCKER * 2),
+    parts=(LINE, PART, DOCKER, b" stdout F ", b" stderr P ", b" stdout F:x ", b"\n", b"Z "),
+)
+def log_records(data: bytes) -> None:
+    """The same is shown however a log is cut into pieces."""
+    if not data:
+        return
+    options = OPTIONS[data[0] % len(OPTIONS)]
+    parts = list(pieces(data))
+    found, whole = _reported(options, parts), _reported(options, [b"".join(parts)])
+    # with a beginning, a block whose last record is long before it is passed over as a whole
+    assert found == whole or "since" in options
+
+
+@target(parts=(b"T", b"Z", b"+23:59", b"2024-01-02T03:04:05"))
+def log_times(data: bytes) -> None:
+    """A time of a log has nine digits or none."""
+    found = nine_digits(data)
+    assert found is None or found.rstrip(b"Z")[-10:-9] in (b".", b"") or b"." in found
+
+
+@target(seeds=(LINE * 3,), parts=(LINE, PART, DOCKER))
+def last_words(data: bytes) -> None:
+    """The last lines of a log, as a termination message."""
+    last_log_text(data)
+
+
+KEYS = (names.POD_NAME, names.POD_UID, names.CONTAINER_NAME, names.HASH, names.RESTART_COUNT)
+TEXTS = (names.PRE_STOP_HANDLER, names.PORTS)
+
+
+@target(
+    seeds=(b"a\0u\0c\0001234\0005\0" + b'{"exec":{"command":["a"]}}\0[{"containerPort":80}]',),
+    parts=(*JSON_WORDS, b"\0", b'"httpGet":{"port":'),
+)
+def container_labels(data: bytes) -> None:
+    """Labels and annotations that the runtime gives back, which others may have written."""
+    values = dict(zip((*KEYS, *TEXTS), text(data).split("\0"), strict=False))
+    names.pod_labels(values)
+    names.read_labels(values)
+    names.read_container_annotations(values)
+    assert names.read_restart_count(values) >= 0
+
+
+_DIGEST = b"@sha256:" + b"0" * 64
+
+
+@target(
+    InvalidReference,
+    seeds=(b"busybox", b"a.io:5000/b/c:d", b"[::1]:5000/b" + _DIGEST),
+    parts=(b"@sha256:", b"/", b":", b"__", b"localhost", _DIGEST),
+)
+def image_reference(data: bytes) -> None:
+    """The name of an image."""
+    found = parse_reference(text(data))
+    default_pull_policy(text(data))
+    assert parse_reference(f"{found.repository}:x").repository == found.repository
+
+
+@target(
+    seeds=(b"*.a.io/b\0x.a.io/b/c", b"https://a:5/v1/\0a:5/b"), parts=(b"*", b"**", b"https://")
+)
+def registry_pattern(data: bytes) -> None:
+    """Which images a credential is for: the pattern, NUL, the image."""
+    first, _, second = text(data).partition("\0")
+    found = RegistryPattern.parse(first)
+    if found is not None:
+        with contextlib.suppress(ValueError):
+            found.fits(Repository.parse(second))
+
+
+@target(MalformedPullSecret, seeds=(b'{"auths":{"a":{"auth":"YTpi"}}}',), parts=JSON_WORDS)
+def docker_config(data: bytes) -> None:
+    """A pull secret's content."""
+    parse_docker_config(data)
