@@ -109,6 +109,10 @@ class VirtualNode(LimitedConnection):
         self.apply(*pods)
         self.wait_pods(*(pod["metadata"]["name"] for pod in pods))
 
+    def pods(self) -> dict[str, JSON]:
+        """All pods of the default namespace by name."""
+        return {item["metadata"]["name"]: item for item in self.get("pods")["items"]}
+
     def wait_pods(self, *names: str, condition: str = "condition=Ready") -> None:
         """Wait until pods are Ready, or meet another `kubectl wait --for` condition."""
         parts = [f"pod/{name}" for name in names]

@@ -59,7 +59,7 @@ def expected(node: VirtualNode, driver: str) -> dict[str, dict[str, str]]:
 
     cpu.weight is 1 + (shares - 2) * 9999 / 262142 for a container (runc), and for the agent's own.
     """
-    pods = {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
+    pods = node.pods()
     suffix = ".slice" if driver == "systemd" else ""
     top, between = f"kubepods{suffix}", "kubepods-" if driver == "systemd" else ""
     kernel = int(node.shell("awk '/MemTotal/ {print $2}' /proc/meminfo")) << 10
@@ -106,7 +106,7 @@ def test_containers_sit_below_their_pods_and_nothing_is_left(
 ) -> None:
     pods = pods_of_all_classes()
     node.run_pods(*pods)
-    found = {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
+    found = node.pods()
     groups = {name: node.group_of(item) for name, item in found.items()}
     for name, group in groups.items():
         assert group.startswith(PARENTS[driver][name])
@@ -190,7 +190,7 @@ def test_processes_of_a_pod_are_bounded(node: VirtualNode) -> None:
 def test_memory_quality_of_service_is_in_the_kernel(node: VirtualNode, driver: str) -> None:
     node.configure(driver, memoryThrottlingFactor=0.75, memoryReservationPolicy="TieredReservation")
     node.run_pods(*pods_of_all_classes())
-    pods = {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
+    pods = node.pods()
     files = ("memory.min", "memory.low", "memory.high")
     desired = {
         node.group_of(pods["guaranteed"]): (32 * MIB, 0, "max"),

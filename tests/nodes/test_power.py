@@ -65,7 +65,7 @@ def test_the_node_recovers_from_power_cuts(
         # the disk. Objects from before this cut's load are there afterwards.
         reported = {
             name: item["metadata"]["uid"]
-            for name, item in pods_by_name(node).items()
+            for name, item in node.pods().items()
             if not name.startswith(f"cut{cut}-")
         }
         machine.cut_power()
@@ -79,7 +79,7 @@ def test_the_node_recovers_from_power_cuts(
             f" Ready {time.monotonic() - booted:.0f} s later"
         )
         settled(node, where)
-        known = pods_by_name(node)
+        known = node.pods()
         for name, uid in reported.items():
             kept = name in known and known[name]["metadata"]["uid"] == uid
             assert kept or name.startswith(f"cut{cut - 1}-"), f"{where}: {name} is lost"
@@ -87,11 +87,6 @@ def test_the_node_recovers_from_power_cuts(
         node.kubectl("delete", "pods", "--all", "--timeout=290s") if cut % 3 == 2 else None
     node.remove_pods()
     nothing_left(node, {}, "at the end")
-
-
-def pods_by_name(node: VirtualNode) -> dict[str, JSON]:
-    """All pods."""
-    return {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
 
 
 def settled(node: VirtualNode, where: str) -> None:
@@ -110,7 +105,7 @@ def stuck(node: VirtualNode) -> list[str]:
     """
     waiting = {"ContainerCreating", "PodInitializing"}
     found = []
-    for name, item in pods_by_name(node).items():
+    for name, item in node.pods().items():
         status = item["status"]
         states = [each["state"] for each in status.get("containerStatuses", ())]
         reasons = {state.get("waiting", {}).get("reason") for state in states}

@@ -53,7 +53,7 @@ def restarts(node: VirtualNode) -> dict[str, int]:
     """Pod -> how often its first container was restarted; a runtime may fail to start one."""
     return {
         name: item["status"]["containerStatuses"][0]["restartCount"]
-        for name, item in pods_by_name(node).items()
+        for name, item in node.pods().items()
     }
 
 
@@ -63,11 +63,6 @@ def wait_restarted(node: VirtualNode, before: dict[str, int], *names: str) -> No
         path = "{.status.containerStatuses[0].restartCount}"
         node.wait_pods(name, condition=f"jsonpath={path}={before[name] + 1}")
     node.wait_pods(*names)
-
-
-def pods_by_name(node: VirtualNode) -> dict[str, JSON]:
-    """All pods."""
-    return {item["metadata"]["name"]: item for item in node.get("pods")["items"]}
 
 
 def logging_pod(name: str, **spec: object) -> JSON:
@@ -105,7 +100,7 @@ def test_a_shutdown_ends_pods_by_priority_and_reports_them(
     order = node.read("/var/lib/order/log").splitlines()
     assert order == ["hook-low", "low", "side", "hook-high", "high", "hook-critical", "critical"]
     wait_restarted(node, before, "static-node")
-    found = pods_by_name(node)
+    found = node.pods()
     for name in ("low", "high", "critical"):
         status = found[name]["status"]
         assert (status["phase"], status["reason"]) == ("Failed", "Terminated")
@@ -138,7 +133,7 @@ def test_pods_are_back_after_a_shutdown(machine: Machine, node: VirtualNode, how
     before = restarts(node)
     shut_down(machine, node, how)
     wait_restarted(node, before, "back", "static-node")
-    found = pods_by_name(node)
+    found = node.pods()
     status = found["back"]["status"]
     (first,) = status["initContainerStatuses"]
     assert first["state"]["terminated"]["reason"] == "Completed"

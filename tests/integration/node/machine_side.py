@@ -52,6 +52,10 @@ class MachineSide(Parts):
             raise LookupError(f"no process of {container_id}")
         return pid
 
+    def descriptors(self) -> int:
+        """How many files and sockets the agent has open."""
+        return len(list(Path(f"/proc/{self.agent.pid}/fd").iterdir()))
+
     def created_at(self, container_id: str) -> int:
         """When a container was created, in nanoseconds; a list may have whole seconds only."""
         with RawRuntime(self.containerd.socket) as raw:

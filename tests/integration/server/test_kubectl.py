@@ -359,7 +359,7 @@ def test_killed_clients_leave_nothing_behind(node: Node, namespace: str) -> None
     node.wait_running(namespace, "many")
     assert call(node, "new", namespace, "exec", "many", "--", "true")[0] == 0
     wait_until(lambda: steady(node), "a quiet agent", timeout=30)
-    before = descriptors(node)
+    before = node.descriptors()
     commands = [
         ("logs", "-f", "many"),
         ("exec", "many", "--", "sleep", "1000"),
@@ -373,10 +373,10 @@ def test_killed_clients_leave_nothing_behind(node: Node, namespace: str) -> None
             with_stdin = {"stdin": subprocess.PIPE} if "-i" in command else {}
             entered = running(node, version, namespace, *command, **with_stdin)
             processes.append((entered, entered.__enter__()))
-        wait_until(lambda: descriptors(node) > before + 10, "streams", timeout=30)
+        wait_until(lambda: node.descriptors() > before + 10, "streams", timeout=30)
         for entered, _ in processes:
             entered.__exit__(None, None, None)
-        wait_until(lambda: descriptors(node) <= before + 2, "nothing left open", timeout=30)
+        wait_until(lambda: node.descriptors() <= before + 2, "nothing left open", timeout=30)
     assert call(node, "new", namespace, "exec", "many", "--", "true")[0] == 0
 
 
@@ -386,29 +386,25 @@ def test_clients_killed_while_they_connect_hold_up_nothing(node: Node, namespace
     node.wait_running(namespace, "brief")
     commands = [("attach", "brief"), ("attach", "-i", "brief"), ("exec", "-i", "brief", "cat")] * 5
     wait_until(lambda: steady(node), "a quiet agent", timeout=30)
-    before = descriptors(node)
+    before = node.descriptors()
     for version in ("old", "new"):
         for number in range(3):
-            wait_until(lambda: descriptors(node) <= before + 2, "nothing left open", timeout=30)
+            wait_until(lambda: node.descriptors() <= before + 2, "nothing left open", timeout=30)
             with contextlib.ExitStack() as killed:
                 for command in commands:
                     killed.enter_context(
                         running(node, version, namespace, *command, stdin=subprocess.PIPE)
                     )
-                more_descriptors(node, before + 2 + 4 * number)
+                until_more(node, before + 2 + 4 * number)
     requested = time.monotonic()
     remove_pods(node, namespace)
     assert time.monotonic() - requested < 10
 
 
-def more_descriptors(node: Node, than: int) -> None:
-    wait_until(lambda: descriptors(node) > than, "streams", timeout=30, interval=0.001)
-
-
-def descriptors(node: Node) -> int:
-    return len(list(Path(f"/proc/{node.agent.pid}/fd").iterdir()))
+def until_more(node: Node, than: int) -> None:
+    wait_until(lambda: node.descriptors() > than, "streams", timeout=30, interval=0.001)
 
 
 def steady(node: Node) -> bool:
-    first = descriptors(node)
-    return all(descriptors(node) == first for _ in range(3))
+    first = node.descriptors()
+    return all(node.descriptors() == first for _ in range(3))

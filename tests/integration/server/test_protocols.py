@@ -180,9 +180,9 @@ async def test_a_static_pod_is_found_by_the_uid_of_its_mirror(node: Node, namesp
         node.wait_removed(namespace, name)
 
 
-def resident(node: Node) -> int:
-    """The most memory that the agent ever had, in megabytes."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{node.agent.pid}/status").read_text())
+def resident(node: Node, field: str) -> int:
+    """Megabytes that the agent has (VmRSS), or the most that it ever had (VmHWM)."""
+    found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{node.agent.pid}/status").read_text())
     assert found is not None
     return int(found[1]) >> 10
 
@@ -209,11 +209,11 @@ async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) 
             return size
 
         assert await length(tailLines="1") == 8
-        before = resident(node2)
+        before = resident(node2, "VmHWM")
         assert await length(tailLines="10") == 80
         assert await length(limitBytes="1000") == 1000
         assert await length() == 8 * 2_000_000
-    assert resident(node2) - before < 20
+    assert resident(node2, "VmHWM") - before < 20
 
 
 async def test_v5_half_closes_towards_the_runtime(node: Node, namespace: str) -> None:
@@ -332,21 +332,11 @@ def start_time(node: Node, namespace: str) -> float:
     return time.monotonic() - begun
 
 
-def resident_now(pid: int) -> int:
-    """Megabytes."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", text)
-    assert found is not None
-    return int(found[1]) >> 10
-
-
 def test_pods_start_in_a_storm_that_leaves_nothing(node2: Node, namespace: str) -> None:
     node, secret = node2, token(node2)
     chatty = container("main", "while :; do echo line; sleep 0.2; done")
     node.apply(pod("busy", chatty, container("other", FOREVER)), namespace=namespace)
     node.wait_running(namespace, "busy")
-    pid = node.agent.pid
-    assert pid is not None
     base = f"{namespace}/busy"
     kinds = [
         (f"/containerLogs/{base}/main?follow=true", ""),
@@ -355,22 +345,19 @@ def test_pods_start_in_a_storm_that_leaves_nothing(node2: Node, namespace: str) 
         (f"/exec/{base}/other?command=cat&input=1&output=1", "websocket"),
     ]
 
-    def descriptors() -> int:
-        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
     for path, upgrade in kinds:  # what is made once
         reset(opened(node, path, secret, upgrade))
     quiet = min(start_time(node, namespace) for _ in range(2))
-    before, memory = descriptors(), resident_now(pid)
+    before, memory = node.descriptors(), resident(node, "VmRSS")
     # execs are processes of containerd on two cores: a tenth of the streams
     mixed = [kinds[3] if i % 10 == 0 else kinds[i % 3] for i in range(STREAMS)]
     with ThreadPoolExecutor(8) as threads:
         streams = list(threads.map(lambda kind: opened(node, kind[0], secret, kind[1]), mixed))
-    assert descriptors() > before + STREAMS
+    assert node.descriptors() > before + STREAMS
     stormy = start_time(node, namespace)
-    grown = resident_now(pid) - memory
+    grown = resident(node, "VmRSS") - memory
     for link in streams:
         reset(link)
     assert stormy < max(6 * quiet, 5), (quiet, stormy)
     assert grown < 60, f"{grown} MB for {STREAMS} streams"
-    wait_until(lambda: descriptors() <= before + 8, "nothing left open", timeout=60)
+    wait_until(lambda: node.descriptors() <= before + 8, "nothing left open", timeout=60)
