@@ -39,6 +39,7 @@ from kubeletpy.remote.errors import (
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.remote.simple import Container, PartialRuntime, Sandbox, SimpleRuntime, log_line
+from kubeletpy.remote.streams import ForwardSession, ProcessSession, ProcessStreams, StreamOutput
 from kubeletpy.remote.verify import lets_through
 from kubeletpy.syncloop.sources.file import PodSource, Show
 
@@ -52,6 +53,7 @@ __all__ = [
     "Container",
     "DeadlineExceeded",
     "FailedPrecondition",
+    "ForwardSession",
     "ImageService",
     "InvalidArgument",
     "KubeApi",
@@ -64,11 +66,14 @@ __all__ = [
     "PartialRuntime",
     "PatchType",
     "PodSource",
+    "ProcessSession",
+    "ProcessStreams",
     "Resource",
     "RuntimeService",
     "Sandbox",
     "Show",
     "SimpleRuntime",
+    "StreamOutput",
     "Unavailable",
     "Unimplemented",
     "WatchEvent",

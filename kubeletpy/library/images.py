@@ -19,15 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.structs import Component, Struct, field
-from kubeletpy.base.tasks import background, cancel_tasks
-from kubeletpy.remote.errors import DeadlineExceeded, InvalidArgument, Unimplemented
-from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.simple import Container, SimpleRuntime, log_line
+from kubeletpy.base.tasks import background, cancel_tasks, run_together
+from kubeletpy.remote.errors import InvalidArgument, Unimplemented
+from kubeletpy.remote.simple import KILLED, Container, Sandbox, SimpleRuntime, log_line
+from kubeletpy.remote.streams import ProcessStreams, StreamOutput
 
 log = logging.getLogger(__name__)
 
-KILLED = 137
-"""The exit code of a container that SIGKILL has ended."""
+BLOCK = 64 << 10
+"""Bytes of a process or connection that are read at once."""
+
+
+Exec = Callable[[Sequence[str], ProcessStreams], Awaitable[int]]
+"""Runs a command for a client with these streams, on the agent's event loop."""
 
 
 class Running(Component):
@@ -39,6 +43,8 @@ class Running(Component):
         env: its environment.
         pod: the pod's name; ``namespace``: its namespace.
         stopped: set when the container is to end; a function that waits checks it.
+        exec: None, or what the function sets: it runs the commands of probes, hooks and ``kubectl
+            exec``, and returns their exit code.
     """
 
     container: Container
@@ -51,6 +57,7 @@ class Running(Component):
         self.args = (*config.command, *config.args)
         self.env = {each.key: os.fsdecode(each.value) for each in config.envs}
         self.stopped = threading.Event()
+        self.exec: Exec | None = None
 
     def path(self, mounted: str) -> Path:
         """Where a file is that the container sees below one of its mounts.
@@ -132,8 +139,7 @@ class ImageRuntime(SimpleRuntime):
             assert run.process.stdout is not None
             async for line in run.process.stdout:
                 run.running.write(line if line.endswith(b"\n") else line + b"\n")
-            code = await run.process.wait()
-            return code if code >= 0 else 128 - code
+            return _exit_code(await run.process.wait())
         if run.function is not None:
             try:
                 return await run.function
@@ -160,25 +166,40 @@ class ImageRuntime(SimpleRuntime):
         await super().remove_container(container_id)
         self._runs.pop(container_id, None)
 
-    async def exec_sync(
-        self, container_id: str, cmd: Sequence[str], timeout: float
-    ) -> cri.ExecSyncResponse:
-        """Run the command of a probe or hook, for a container that is a process."""
-        run = self._runs.get(container_id)
-        if run is None or run.process is None:
-            raise Unimplemented("ExecSync", "only containers that are processes run commands")
-        process = await _start(cmd, run.running, stderr=subprocess.PIPE)
+    async def exec_in(
+        self, container: Container, command: Sequence[str], client: ProcessStreams
+    ) -> int:
+        """Run a command on this machine, or by the function that the container offers."""
+        run = self._runs[container.id]
+        if run.running.exec is not None:
+            return await run.running.exec(command, client)
+        if run.process is None:
+            why = "only containers that are processes, or set Running.exec, run commands"
+            raise Unimplemented("Exec", why)
+        process = await _start(command, run.running, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stderr is not None
         try:
-            async with asyncio.timeout(timeout or None):
-                out, errors = await process.communicate()
-        except TimeoutError:
-            raise DeadlineExceeded("ExecSync", f"no end within {timeout:g} s") from None
+            async with background(_feed(client.stdin, process.stdin)):
+                await run_together(
+                    _copy(process.stdout, client.stdout), _copy(process.stderr, client.stderr)
+                )
+                return _exit_code(await process.wait())
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        code = process.returncode or 0
-        exit_code = code if code >= 0 else 128 - code
-        return cri.ExecSyncResponse(stdout=out, stderr=errors, exit_code=exit_code)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    async def forward_to(
+        self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
+    ) -> None:
+        """Connect to the port of this machine, at which a container listens."""
+        answers, requests = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            async with background(_feed(reader, requests)):
+                await _copy(answers, writer)
+        finally:
+            requests.close()
 
 
 def _image_name(container: Container) -> str:
@@ -186,8 +207,31 @@ def _image_name(container: Container) -> str:
     return image.user_specified_image or image.image
 
 
+def _exit_code(returned: int) -> int:
+    """The exit code of a process, as a shell reports it where a signal has ended it."""
+    return returned if returned >= 0 else 128 - returned
+
+
+async def _copy(reader: asyncio.StreamReader, output: StreamOutput) -> None:
+    """Write for a client what a process or connection sends, to its end."""
+    while data := await reader.read(BLOCK):
+        await output.write(data)
+
+
+async def _feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what a client sends, to its end or that of the process or connection."""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(BLOCK):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+
 async def _start(
-    command: Sequence[str], running: Running, stderr: int = subprocess.STDOUT
+    command: Sequence[str],
+    running: Running,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
 ) -> asyncio.subprocess.Process:
     if not command:
         raise InvalidArgument("StartContainer", "neither the image nor the pod has a command")
@@ -195,7 +239,7 @@ async def _start(
         return await asyncio.create_subprocess_exec(
             *command,
             env=os.environ | running.env,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,

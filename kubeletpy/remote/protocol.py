@@ -11,10 +11,13 @@ Unix nanoseconds.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.remote.errors import Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+
+if TYPE_CHECKING:
+    from kubeletpy.remote.streams import ForwardSession, ProcessSession
 
 
 def missing(method: str) -> Unimplemented:
@@ -117,16 +120,16 @@ class RuntimeService(Protocol):
         """
         raise missing("ExecSync")
 
-    async def exec(self, request: cri.ExecRequest) -> str:
-        """The URL where the runtime streams a command's input and output."""
+    async def exec(self, request: cri.ExecRequest) -> str | ProcessSession:
+        """The URL where the runtime streams a command's input and output, or its session."""
         raise missing("Exec")
 
-    async def attach(self, request: cri.AttachRequest) -> str:
-        """The URL where the runtime streams a running container's input and output."""
+    async def attach(self, request: cri.AttachRequest) -> str | ProcessSession:
+        """The URL where the runtime streams a container's input and output, or its session."""
         raise missing("Attach")
 
-    async def port_forward(self, request: cri.PortForwardRequest) -> str:
-        """The URL where the runtime streams bytes to ports of a sandbox."""
+    async def port_forward(self, request: cri.PortForwardRequest) -> str | ForwardSession:
+        """The URL where the runtime streams bytes to ports of a sandbox, or a session for it."""
         raise missing("PortForward")
 
     async def container_stats(self, container_id: str) -> cri.ContainerStats:

@@ -13,15 +13,23 @@ import signal
 import time
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.remote.errors import FailedPrecondition, NotFound
+from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
+from kubeletpy.remote.errors import (
+    CRIError,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    NotFound,
+    Unimplemented,
+)
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService, missing
+from kubeletpy.remote.streams import ForwardSession, ProcessSession, ProcessStreams, StreamOutput
 from kubeletpy.remote.verify import lets_through
 
 
@@ -159,6 +167,12 @@ class PartialRuntime(RuntimeService, ImageService):
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+KILLED = 137
+"""The exit code of what SIGKILL has ended, such as the commands in a container that ends."""
+MOST_OUTPUT = 1 << 20
+"""Bytes of a probe's or hook's stdout or stderr; more are discarded."""
 MOST_EVENTS = 1000
 """Exits that were not fetched yet; more are left to the agent's next relist."""
 
@@ -192,6 +206,7 @@ class Sandbox(Struct, eq=False):
     id: str = field(default_factory=_id)
     state: cri.PodSandboxState = cri.SANDBOX_READY
     created_at: int = field(default_factory=time.time_ns)
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Container(Struct, eq=False):
@@ -235,8 +250,9 @@ def log_line(text: bytes, stream: str = "stdout") -> bytes:
 class SimpleRuntime(PartialRuntime):
     """Both CRI services, without images and pod networks. ``name`` is shown in the Node object.
 
-    A subclass implements :meth:`launch`, :meth:`result` and :meth:`send`; all its other methods,
-    such as ``exec_sync`` for probes, are those of :class:`PartialRuntime`.
+    A subclass implements :meth:`launch`, :meth:`result` and :meth:`send`. It may implement
+    :meth:`exec_in`, :meth:`attach_to` and :meth:`forward_to`, which are canceled when the client
+    disconnects or the container ends. All its other methods are those of :class:`PartialRuntime`.
     """
 
     name = "simple"
@@ -264,6 +280,32 @@ class SimpleRuntime(PartialRuntime):
     def send(self, container: Container, signum: int) -> None:
         """Send a running container SIGTERM or SIGKILL; nothing if it has just exited."""
 
+    async def exec_in(
+        self, container: Container, command: Sequence[str], client: ProcessStreams
+    ) -> int:
+        """Run a command in a running container, also for probes and hooks; its exit code.
+
+        Raises CRIError, whose text the client gets, if the command can't be started.
+        """
+        raise Unimplemented("Exec", "this runtime runs no commands in containers (exec_in)")
+
+    async def attach_to(self, container: Container, client: ProcessStreams) -> int:
+        """Connect a client to a running container, until the end of either; its exit code."""
+        raise Unimplemented("Attach", "this runtime attaches no clients to containers (attach_to)")
+
+    async def forward_to(
+        self,
+        sandbox: Sandbox,
+        port: int,
+        reader: asyncio.StreamReader,
+        writer: StreamOutput,
+    ) -> None:
+        """Carry a connection to a port of a pod: read what the client sends, write the answers.
+
+        Raises CRIError or OSError, whose text the client gets, if nothing listens.
+        """
+        raise Unimplemented("PortForward", "this runtime forwards no ports (forward_to)")
+
     async def close(self) -> None:
         """Stop all pods at once."""
         for sandbox_id in list(self.sandboxes):
@@ -290,6 +332,7 @@ class SimpleRuntime(PartialRuntime):
             await self.stop_container(each.id, 0)
         if pod_sandbox_id in self.sandboxes:
             self.sandboxes[pod_sandbox_id].state = cri.SANDBOX_NOTREADY
+            self.sandboxes[pod_sandbox_id]._ended.set()
 
     async def remove_pod_sandbox(self, pod_sandbox_id: str) -> None:
         await self.stop_pod_sandbox(pod_sandbox_id)
@@ -372,6 +415,54 @@ class SimpleRuntime(PartialRuntime):
         container = self._container("ContainerStatus", container_id)
         return cri.ContainerStatusResponse(status=self._container_status(container))
 
+    async def exec_sync(
+        self, container_id: str, cmd: Sequence[str], timeout: float
+    ) -> cri.ExecSyncResponse:
+        container, nothing = self._running("ExecSync", container_id), asyncio.StreamReader()
+        nothing.feed_eof()
+        stdout, stderr = bytearray(), bytearray()
+        client = ProcessStreams(nothing, _collected(stdout), _collected(stderr))
+        try:
+            async with asyncio.timeout(timeout or None) as deadline:
+                code = await _until(container._ended, self.exec_in(container, tuple(cmd), client))
+        except CRIError:
+            raise
+        except Exception as error:
+            if deadline.expired():
+                why = f"the command did not end within {timeout:g} s"
+                raise DeadlineExceeded("ExecSync", why, target=container_id) from None
+            log.exception("a command can't be run", extra={"container": container.name})
+            raise Internal("ExecSync", f"exec_in failed: {error!r}", target=container_id) from error
+        return cri.ExecSyncResponse(
+            stdout=bytes(stdout), stderr=bytes(stderr), exit_code=KILLED if code is None else code
+        )
+
+    async def exec(self, request: cri.ExecRequest) -> ProcessSession:
+        container, command = self._running("Exec", request.container_id), tuple(request.cmd)
+
+        async def run(client: ProcessStreams) -> int:
+            code = await _until(container._ended, self.exec_in(container, command, client))
+            return KILLED if code is None else code
+
+        return ProcessSession(run, request.tty)
+
+    async def attach(self, request: cri.AttachRequest) -> ProcessSession:
+        container = self._running("Attach", request.container_id)
+
+        async def run(client: ProcessStreams) -> int:
+            code = await _until(container._ended, self.attach_to(container, client))
+            return container.exit_code if code is None else code
+
+        return ProcessSession(run, request.tty)
+
+    async def port_forward(self, request: cri.PortForwardRequest) -> ForwardSession:
+        sandbox = self._sandbox("PortForward", request.pod_sandbox_id)
+
+        async def connect(port: int, reader: asyncio.StreamReader, writer: StreamOutput) -> None:
+            await _until(sandbox._ended, self.forward_to(sandbox, port, reader, writer))
+
+        return ForwardSession(connect, tuple(request.port))
+
     async def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
         while True:
             exited = await self._exits.get()
@@ -412,6 +503,12 @@ class SimpleRuntime(PartialRuntime):
             raise NotFound(method, "no such container", target=container_id)
         return container
 
+    def _running(self, method: str, container_id: str) -> Container:
+        container = self._container(method, container_id)
+        if container.state != cri.CONTAINER_RUNNING:
+            raise FailedPrecondition(method, "the container does not run", target=container_id)
+        return container
+
     def _sandbox_status(self, sandbox: Sandbox) -> cri.PodSandboxStatus:
         network = cri.PodSandboxNetworkStatus(ip="127.0.0.1")
         return cri.PodSandboxStatus(**_reported(sandbox), network=network)
@@ -428,3 +525,17 @@ class SimpleRuntime(PartialRuntime):
             image_ref=container.config.image.image,
             log_path=str(container.log_path),
         )
+
+
+async def _until(ended: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of ``work``, or None if it was canceled because of ``ended``."""
+    async with background(work) as working, background(ended.wait()) as waiting:
+        await until_one_ends(working, waiting)
+        return await working if working.done() else None
+
+
+def _collected(into: bytearray) -> StreamOutput:
+    async def send(data: bytes) -> None:
+        into.extend(data[: MOST_OUTPUT - len(into)])
+
+    return StreamOutput(send)

@@ -1,7 +1,7 @@
 """SPDY/3 as far as Kubernetes uses it: frames to bytes and back. Pure.
 
 Kubernetes' SPDY has no flow control and no priorities; the headers of a stream state its use.
-Incoming header blocks are never decompressed, so none can grow in memory.
+A header block is decompressed only where its streams are served, up to MAX_CONTROL bytes.
 Source: the SPDY protocol, draft 3 (sections 2.2 and 2.6).
 """
 
@@ -21,6 +21,9 @@ MAX_FRAME = (1 << 24) - 1
 MAX_CONTROL = 64 << 10
 """Maximum bytes of a control frame; those of Kubernetes have a few hundred."""
 _CONTROL = 0x8003
+_REFUSED_STREAM = 3
+_BEFORE_HEADERS = 6
+"""Bytes between a SYN_STREAM's number and its headers: the associated stream, and priorities."""
 _HEAD = struct.Struct(">HHI")
 _NUMBER = struct.Struct(">I")
 
@@ -125,8 +128,33 @@ def _control_frame(kind: int, flags: int, body: bytes) -> Frame:
     return Frame(kind, number & 0x7FFFFFFF, flags, body[_NUMBER.size :])
 
 
+class HeaderDecoder:
+    """Reads the headers of a peer's SYN_STREAM frames, all of which share one compression."""
+
+    def __init__(self) -> None:
+        self._decompressor = zlib.decompressobj(zdict=DICTIONARY)
+
+    def headers(self, opened: Frame) -> dict[str, str]:
+        """The headers of a stream by name, in lower case. Raises SpdyError."""
+        try:
+            block = self._decompressor.decompress(opened.data[_BEFORE_HEADERS:], MAX_CONTROL)
+            if self._decompressor.unconsumed_tail or self._decompressor.eof:
+                raise SpdyError("the headers of a stream are too long")
+            (left,), at = _NUMBER.unpack_from(block), _NUMBER.size
+            texts = []
+            for _ in range(2 * left):
+                (size,) = _NUMBER.unpack_from(block, at)
+                at += _NUMBER.size + size
+                if at > len(block):
+                    raise SpdyError("the headers of a stream are cut off")
+                texts.append(block[at - size : at].decode("latin-1"))
+        except (zlib.error, struct.error) as error:
+            raise SpdyError(f"the headers of a stream can't be read: {error}") from None
+        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
+
+
 class Encoder:
-    """Encodes a client's frames: streams have odd numbers and share one header compression."""
+    """Encodes a peer's frames, which share one header compression; a client's streams are odd."""
 
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(9, zdict=DICTIONARY)
@@ -135,12 +163,20 @@ class Encoder:
     def open_stream(self, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """The number of a new stream, and the frame that opens it."""
         number, self._next = self._next, self._next + 2
+        return number, _control(
+            SYN_STREAM, struct.pack(">IIH", number, 0, 0) + self._block(headers)
+        )
+
+    def accept_stream(self, number: int) -> bytes:
+        """The frame that accepts a stream of the peer."""
+        return _control(SYN_REPLY, _NUMBER.pack(number) + self._block({}))
+
+    def _block(self, headers: Mapping[str, str]) -> bytes:
         block = _NUMBER.pack(len(headers))
         for key, value in headers.items():
             for text in (key.lower().encode(), value.encode()):
                 block += _NUMBER.pack(len(text)) + text
-        packed = self._compressor.compress(block) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
-        return number, _control(SYN_STREAM, struct.pack(">IIH", number, 0, 0) + packed)
+        return self._compressor.compress(block) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
 def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
@@ -151,6 +187,11 @@ def data(stream: int, content: bytes, *, last: bool = False) -> bytes:
         flags = FIN if last and start + MAX_FRAME >= len(content) else 0
         frames += struct.pack(">II", stream, flags << 24 | len(piece)) + piece
     return frames
+
+
+def refused_stream(number: int) -> bytes:
+    """The frame that refuses a stream of the peer."""
+    return _control(RST_STREAM, struct.pack(">II", number, _REFUSED_STREAM))
 
 
 def ping_answer(number: int) -> bytes:

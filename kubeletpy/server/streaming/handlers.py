@@ -12,8 +12,10 @@ from kubeletpy.base.wire.http_server import is_upgrade
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.streams import ForwardSession, ProcessSession
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_view import NodeView, declared_container
+from kubeletpy.server.streaming import sessions
 from kubeletpy.server.streaming.link import RuntimeLink
 from kubeletpy.server.streaming.options import (
     BadStreamRequest,
@@ -113,7 +115,7 @@ class StreamHandlers(Component):
     async def _join(
         self,
         request: web.Request,
-        url_for: Callable[[_Call], Awaitable[str]],
+        url_for: Callable[[_Call], Awaitable[str | ProcessSession | ForwardSession]],
         call: _Call,
         subresource: str,
         streams: Streams | None = None,
@@ -121,10 +123,12 @@ class StreamHandlers(Component):
         if not is_upgrade(request):  # the runtime keeps no URL for it
             raise web.HTTPBadRequest(text="Upgrade request required\n")
         try:
-            url = await url_for(call)
+            found = await url_for(call)
         except CRIError as error:
             return refused(error)
-        return await self.link.join(request, url, subresource, streams)
+        if isinstance(found, str):
+            return await self.link.join(request, found, subresource, streams)
+        return await sessions.join(request, found, streams, subresource, self.link)
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)

@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -165,11 +165,25 @@ class ClientSocket(Component):
 # next byte is closed. Source: KEP-4006; docs/reference/server.csv: streaming.
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_CHANNEL = 0, 1, 2, 3, 4, 255
-_NAMES = {ERROR: "error", STDIN: "stdin", STDOUT: "stdout", STDERR: "stderr", RESIZE: "resize"}
 
 
-def _now() -> float:
+def now() -> float:
+    """The time of the event loop, in seconds."""
     return asyncio.get_running_loop().time()
+
+
+def channel_names(streams: Streams) -> dict[int, str]:
+    """The channels of a process that a client has requested, with their names in SPDY."""
+    names = {ERROR: "error"}
+    if streams.stdin:
+        names[STDIN] = "stdin"
+    if streams.stdout:
+        names[STDOUT] = "stdout"
+    if streams.stderr:
+        names[STDERR] = "stderr"
+    if streams.tty:
+        names[RESIZE] = "resize"
+    return names
 
 
 @dataclass(eq=False)
@@ -179,7 +193,7 @@ class _Carrier(ABC):
     _socket: ClientSocket
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
-    moved_at: float = field(default_factory=_now, init=False)
+    moved_at: float = field(default_factory=now, init=False)
     """Event-loop time in seconds at which data was last carried."""
     _outward: StreamWork = field(default_factory=StreamWork, init=False)
     """Work done for the runtime's frames; the client's are counted by its socket."""
@@ -215,18 +229,10 @@ class Translation(_Carrier):
 
     def _open(self, streams: Streams) -> None:
         encoder = spdy.Encoder()
-        requested = {
-            ERROR: True,
-            STDIN: streams.stdin,
-            STDOUT: streams.stdout,
-            STDERR: streams.stderr,
-            RESIZE: streams.tty,
-        }
-        for channel, is_requested in requested.items():
-            if is_requested:
-                number, frame = encoder.open_stream({"streamtype": _NAMES[channel]})
-                self._numbers[channel] = number
-                self._writer.write(frame)
+        for channel, name in channel_names(streams).items():
+            number, frame = encoder.open_stream({"streamtype": name})
+            self._numbers[channel] = number
+            self._writer.write(frame)
 
     async def _to_client(self) -> None:
         outward = [c for c in (STDOUT, STDERR, ERROR) if c in self._numbers]
@@ -236,7 +242,7 @@ class Translation(_Carrier):
             piece = await self._reader.read(READ)
             if not piece:
                 return
-            self.moved_at = _now()
+            self.moved_at = now()
             for frame in self._decoder.feed(piece):
                 await self._outward.did(len(frame.data))
                 if frame.kind == spdy.PING:
@@ -249,7 +255,7 @@ class Translation(_Carrier):
 
     async def _to_runtime(self) -> None:
         while (message := await self._socket.receive()) is not None:
-            self.moved_at = _now()
+            self.moved_at = now()
             if not message:
                 continue
             channel, content = message[0], message[1:]
@@ -274,13 +280,13 @@ class Tunnel(_Carrier):
 
     async def _to_client(self) -> None:
         while piece := await self._reader.read(READ):
-            self.moved_at = _now()
+            self.moved_at = now()
             await self._outward.did(len(piece))
             await self._socket.send(piece)
 
     async def _to_runtime(self) -> None:
         while (message := await self._socket.receive()) is not None:
-            self.moved_at = _now()
+            self.moved_at = now()
             self._writer.write(message)
             await self._writer.drain()
 
@@ -368,29 +374,34 @@ class RuntimeLink(Component):
             try:
                 if streams is None:
                     tunnel = Tunnel(socket, reader, writer)
-                    await self._until_idle(tunnel, tunnel.carry)
+                    await until_idle(tunnel, self.idle_timeout, tunnel.carry)
                 else:
                     exec_ = Translation(socket, reader, writer)
-                    await self._until_idle(exec_, lambda: exec_.run(streams))
+                    await until_idle(exec_, self.idle_timeout, lambda: exec_.run(streams))
             except* (ConnectionError, ValueError) as broken:
                 log.debug("a stream broke", extra={"why": str(broken.exceptions[0])})
             await socket.close()
         return SentResponse()
 
-    async def _until_idle(
-        self, carrier: _Carrier, run: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        if not self.idle_timeout:
-            await run()
-            return
-        now = asyncio.get_running_loop().time
-        async with background(run()) as running:
-            while not running.done():
-                left = carrier.moved_at + self.idle_timeout - now()
-                if left <= 0:
-                    return
-                await asyncio.wait({running}, timeout=left)
-            await running
+
+class _Moving(Protocol):
+    moved_at: float
+
+
+async def until_idle(
+    carrier: _Moving, idle_timeout: float, run: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Run until the end, or until ``carrier`` has not moved for so many seconds; 0: no limit."""
+    if not idle_timeout:
+        await run()
+        return
+    async with background(run()) as running:
+        while not running.done():
+            left = carrier.moved_at + idle_timeout - now()
+            if left <= 0:
+                return
+            await asyncio.wait({running}, timeout=left)
+        await running
 
 
 @asynccontextmanager

@@ -6,17 +6,20 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes import client, config
+from kubernetes.stream import portforward, stream
+from kubernetes.stream.ws_client import ERROR_CHANNEL
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.library.cluster import Cluster, ClusterError
 from kubeletpy.library.control_plane import ControlPlaneError, find_programs, programs_in
 from kubeletpy.library.images import Images, Running
+from kubeletpy.remote.streams import ProcessStreams
 
 PODS = "v1/pods"
 
@@ -106,6 +109,71 @@ def test_a_command_is_a_container(cluster: Cluster, namespace: str, core: Any) -
     assert core.read_namespaced_pod_log("p", namespace) == "hello\n"
     core.delete_namespaced_pod("p", namespace)
     cluster.wait(PODS, "p", namespace, until=lambda found: not found)
+
+
+def in_pod(core: Any, namespace: str, name: str, *command: str, text: bytes = b"") -> Any:
+    """A command in a pod over a WebSocket, after it has ended."""
+    answer = stream(
+        core.connect_get_namespaced_pod_exec,
+        name,
+        namespace,
+        command=list(command),
+        stdin=bool(text),
+        stdout=True,
+        stderr=True,
+        _preload_content=False,
+    )
+    if text:
+        answer.write_stdin(text)
+    answer.run_forever(timeout=30)
+    return answer
+
+
+def test_commands_in_containers(cluster: Cluster, namespace: str, core: Any) -> None:
+    """A process runs them on this machine, a function may do so itself."""
+
+    def offers(container: Running) -> None:
+        async def run(command: Sequence[str], client: ProcessStreams) -> int:
+            await client.stdout.write(" ".join(command).encode())
+            return 4
+
+        container.exec = run
+        container.stopped.wait()
+
+    for image, run in (("shell", ("sh", "-c")), ("offers", offers)):
+        cluster.image(image, run)
+        core.create_namespaced_pod(namespace, pod(image, image, args=["exec sleep 1000"]))
+        cluster.wait(PODS, image, namespace, until=in_phase("Running"))
+    core.create_namespaced_pod(namespace, pod("none", "none"))
+    cluster.wait(PODS, "none", namespace, until=in_phase("Running"))
+    script = "read line; echo $line; echo err >&2; exit 3"
+    answer = in_pod(core, namespace, "shell", "sh", "-c", script, text=b"hello\n")
+    assert (answer.read_stdout(), answer.read_stderr()) == ("hello\n", "err\n")
+    assert answer.returncode == 3
+    answer = in_pod(core, namespace, "offers", "a", "b")
+    assert (answer.read_stdout(), answer.returncode) == ("a b", 4)
+    failed = in_pod(core, namespace, "none", "true")
+    assert "only containers that are processes" in failed.read_channel(ERROR_CHANNEL)
+
+
+async def test_a_port_of_a_pod(cluster: Cluster, namespace: str, core: Any) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readline())
+        writer.close()
+
+    def client(port: int) -> bytes:
+        forward = portforward(
+            core.connect_get_namespaced_pod_portforward, "p", namespace, ports=str(port)
+        )
+        connection = forward.socket(port)
+        connection.sendall(b"hello\n")
+        return bytes(connection.recv(100))
+
+    await asyncio.to_thread(core.create_namespaced_pod, namespace, pod("p"))
+    await cluster.reached(PODS, "p", namespace, until=in_phase("Running"))
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await asyncio.to_thread(client, port) == b"hello\n"
 
 
 async def test_async_tests_and_functions(cluster: Cluster, namespace: str, core: Any) -> None:

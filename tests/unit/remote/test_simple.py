@@ -5,13 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
+from collections.abc import Sequence
 
 import pytest
 
 from kubeletpy.remote import protocol
-from kubeletpy.remote.errors import CRIError, InvalidArgument, NotFound, Unimplemented
+from kubeletpy.remote.errors import (
+    CRIError,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    Unimplemented,
+)
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.simple import MOST_EVENTS, Container, PartialRuntime, SimpleRuntime
+from kubeletpy.remote.simple import (
+    KILLED,
+    MOST_EVENTS,
+    MOST_OUTPUT,
+    Container,
+    PartialRuntime,
+    Sandbox,
+    SimpleRuntime,
+)
+from kubeletpy.remote.streams import ProcessStreams, StreamInput, StreamOutput
 from kubeletpy.remote.verify import lets_through
 from tests.virtual_time import on_virtual_time
 
@@ -177,3 +195,99 @@ async def test_a_failed_start_leaves_the_container_created() -> None:
         with pytest.raises(error):
             await runtime.start_container(container_id)
     await runtime.close()
+
+
+class Executing(Scripted):
+    """Runs commands of its own, and forwards ports to nothing."""
+
+    async def exec_in(
+        self, container: Container, command: Sequence[str], client: ProcessStreams
+    ) -> int:
+        match command:
+            case ("print", count):
+                assert await client.stdin.read() == b""
+                await client.stdout.write(b"x" * int(count))
+                await client.stderr.write(b"err")
+                return 3
+            case ("wait",):
+                await asyncio.Event().wait()
+            case ("late",):
+                raise TimeoutError
+        raise InvalidArgument("Exec", "no such command")
+
+    async def forward_to(
+        self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
+    ) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("command", "error"), [("wait", DeadlineExceeded), ("late", Internal), ("no", InvalidArgument)]
+)
+@on_virtual_time
+async def test_a_probes_command_that_fails(command: str, error: type[CRIError]) -> None:
+    runtime = Executing()
+    container = await started(runtime, "good")
+    with pytest.raises(error):
+        await runtime.exec_sync(container, [command], 3)
+
+
+@on_virtual_time
+async def test_a_probes_command_is_that_of_exec() -> None:
+    runtime = Executing()
+    container = await started(runtime, "good")
+    answer = await runtime.exec_sync(container, ["print", "5"], 1)
+    assert answer == cri.ExecSyncResponse(stdout=b"xxxxx", stderr=b"err", exit_code=3)
+    answer = await runtime.exec_sync(container, ["print", str(2 * MOST_OUTPUT + 5)], 1)
+    assert len(answer.stdout) == MOST_OUTPUT
+
+
+def unread() -> ProcessStreams:
+    async def send(data: bytes) -> None:
+        pass
+
+    return ProcessStreams(StreamInput().reader, StreamOutput(send), StreamOutput(send))
+
+
+@on_virtual_time
+async def test_sessions_end_with_their_container_or_sandbox() -> None:
+    runtime = Executing()
+    container = await started(runtime, "good")
+    sandbox = runtime.containers[container].sandbox.id
+    session = await runtime.exec(cri.ExecRequest(container_id=container, cmd=["wait"]))
+    forward = await runtime.port_forward(cri.PortForwardRequest(pod_sandbox_id=sandbox, port=[80]))
+    assert (session.tty, forward.ports) == (False, (80,))
+    output = unread().stdout
+    command = asyncio.ensure_future(session.run(unread()))
+    connection = asyncio.ensure_future(forward.connect(80, StreamInput().reader, output))
+    await asyncio.sleep(1)
+    await runtime.stop_container(container, 0)
+    assert await command == KILLED and not connection.done()
+    await runtime.stop_pod_sandbox(sandbox)
+    await connection
+    for call in (
+        runtime.exec(cri.ExecRequest(container_id=container)),
+        runtime.attach(cri.AttachRequest(container_id=container)),
+        runtime.exec_sync(container, ["print", "1"], 1),
+    ):
+        with pytest.raises(FailedPrecondition, match="does not run"):
+            await call
+
+
+@on_virtual_time
+async def test_a_runtime_without_streams_names_what_it_lacks() -> None:
+    runtime = Scripted()
+    container = await started(runtime, "good")
+    sandbox = runtime.containers[container].sandbox.id
+    command = await runtime.exec(cri.ExecRequest(container_id=container, tty=True))
+    attached = await runtime.attach(cri.AttachRequest(container_id=container))
+    forward = await runtime.port_forward(cri.PortForwardRequest(pod_sandbox_id=sandbox))
+    assert command.tty
+    for call, name in (
+        (command.run(unread()), "exec_in"),
+        (attached.run(unread()), "attach_to"),
+        (forward.connect(80, StreamInput().reader, unread().stdout), "forward_to"),
+        (runtime.exec_sync(container, ["true"], 1), "exec_in"),
+    ):
+        with pytest.raises(Unimplemented, match=name):
+            await call

@@ -15,6 +15,7 @@ from kubeletpy.base.wire.spdy import (
     PING,
     Encoder,
     Frame,
+    HeaderDecoder,
     SpdyDecoder,
     SpdyError,
 )
@@ -168,3 +169,37 @@ def test_a_control_frame_that_promises_much_is_refused_at_once() -> None:
     reply = struct.pack(">HHI", 0x8003, spdy.SYN_REPLY, 4 + len(packed))
     (frame,) = SpdyDecoder().feed(reply + struct.pack(">I", 1) + packed)
     assert frame.data == packed
+
+
+def test_headers_share_one_compression() -> None:
+    encoder, decoder, headers = Encoder(), SpdyDecoder(), HeaderDecoder()
+    for sent in ({"streamtype": "data", "port": "80"}, {}, {"streamtype": "data", "port": "81"}):
+        (frame,) = decoder.feed(encoder.open_stream(sent)[1])
+        assert headers.headers(frame) == sent
+    (accepted,) = decoder.feed(encoder.accept_stream(5))
+    assert (accepted.kind, accepted.stream, accepted.is_last) == (spdy.SYN_REPLY, 5, False)
+    (refused,) = decoder.feed(spdy.refused_stream(7))
+    assert (refused.kind, refused.stream, refused.is_last) == (spdy.RST_STREAM, 7, True)
+
+
+def packed(block: bytes, *, ends: bool = False) -> bytes:
+    packer = zlib.compressobj(9, zdict=DICTIONARY)
+    return packer.compress(block) + packer.flush(zlib.Z_FINISH if ends else zlib.Z_SYNC_FLUSH)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"",
+        b"not compressed",
+        packed(b"\0\0"),
+        packed(struct.pack(">II", 1, 1)),
+        packed(struct.pack(">II", 1, 0xFFFFFFFF)),
+        packed(struct.pack(">I", 0xFFFFFFFF)),
+        packed(struct.pack(">I", 0), ends=True),
+        packed(struct.pack(">II", 1, 1) + bytes(spdy.MAX_CONTROL)),
+    ],
+)
+def test_invalid_headers(block: bytes) -> None:
+    with pytest.raises(SpdyError, match="the headers of a stream"):
+        HeaderDecoder().headers(Frame(spdy.SYN_STREAM, 1, 0, bytes(6) + block))

@@ -16,6 +16,7 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.streams import ForwardSession, ProcessSession
 from kubeletpy.server.settings import AccessSettings
 from tests.unit.server.helpers import Pki, Running, make_view, serving
 
@@ -35,17 +36,17 @@ Serve = Callable[[bytes, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[
 
 
 class Runtime:
-    """Returns the URL of a streaming server that the test simulates, once ``go_on`` is set."""
+    """Returns the URL of a streaming server, or a session of the test, once ``go_on`` is set."""
 
     def __init__(self) -> None:
         self.requested: list[Any] = []
         self.was_requested = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.url = ""
+        self.url: str | ProcessSession | ForwardSession = ""
         self.error: CRIError | None = None
 
-    async def exec(self, request: Any) -> str:
+    async def exec(self, request: Any) -> str | ProcessSession | ForwardSession:
         self.requested.append(request)
         self.was_requested.set()
         await self.go_on.wait()

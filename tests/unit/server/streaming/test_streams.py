@@ -159,7 +159,7 @@ async def test_a_v5_websocket_can_close_stdin(tmp_path: Path, pki: Pki) -> None:
 
 async def test_a_runtimes_url_without_a_scheme_is_http(tmp_path: Path, pki: Pki) -> None:
     async with node(tmp_path, pki, played) as (server, runtime):
-        runtime.url = runtime.url.removeprefix("http:")
+        runtime.url = str(runtime.url).removeprefix("http:")
         path = "/exec/n/p/c?command=cat&input=1&output=1&error=1"
         async with websocket(server, path, V5) as socket:
             await socket.send_bytes(b"\0in")
