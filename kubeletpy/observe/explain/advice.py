@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from kubeletpy.base.host.errors import Cause, CauseKind, FaultKind, MachineFault
+from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.containers import containers, ephemeral
@@ -51,6 +52,26 @@ _BY_CAUSE: Mapping[CauseKind, str] = {
     CauseKind.NODE_PRESSURE: "kubeletpy explain --node shows what would help the node; use another "
     "one until then",
 }
+_BY_FAULT: Mapping[FaultKind, str] = {
+    FaultKind.SPACE: "free space on {disk}{usage}: du -xh --max-depth=2 {below} | sort -h | tail",
+    FaultKind.INODES: "remove files from {disk}{usage}: du -x --inodes --max-depth=2 {below} | "
+    "sort -n | tail",
+    FaultKind.QUOTA: "raise the quota of {path}, or remove files that count for it",
+    FaultKind.READ_ONLY: "see why {disk} is read-only (dmesg), and make it writable: "
+    "mount -o remount,rw {below}",
+    FaultKind.IO: "see the kernel's log (dmesg): the device of {disk} fails",
+    FaultKind.DENIED: "let the agent use {path}: see its owner and mode, its attributes (lsattr), "
+    "and the log of the security module (dmesg)",
+    FaultKind.DESCRIPTORS: "raise the agent's limit of open files (LimitNOFILE in its unit), or "
+    "the machine's (sysctl fs.file-max)",
+    FaultKind.MEMORY: "free memory on this node: kubeletpy explain --node shows who uses it",
+    FaultKind.THREADS: "end processes of this node, or raise TasksMax of the agent's unit or "
+    "kernel.threads-max (sysctl)",
+}
+_HAS_SPACE = (
+    "free space on {disk}{usage}; if it has enough, a quota of the directory, or "
+    "fs.inotify.max_user_watches (sysctl), is used up"
+)
 _RESIZES = {
     "deferred": "end other pods of this node, or request less: it is retried automatically",
     "infeasible": "request what the node can give, or create a new pod with these resources",
@@ -111,47 +132,13 @@ def _fix_machine(fault: MachineFault) -> str:
     disk = f"the file system of {fault.path}"
     if fault.mount_point:
         disk = f"file system {fault.mount_point} of this node"
-    usage = f" ({fault.usage})" if fault.usage else ""
-    below = fault.mount_point or fault.path
-    match fault.kind:
-        case FaultKind.SPACE if fault.size and fault.used_percent < MOSTLY_FULL:
-            return (
-                f"free space on {disk}{usage}; if it has enough, a quota of the directory, or "
-                "fs.inotify.max_user_watches (sysctl), is used up"
-            )
-        case FaultKind.SPACE:
-            return f"free space on {disk}{usage}: du -xh --max-depth=2 {below} | sort -h | tail"
-        case FaultKind.INODES:
-            return (
-                f"remove files from {disk}{usage}: du -x --inodes --max-depth=2 {below} | sort -n "
-                "| tail"
-            )
-        case FaultKind.QUOTA:
-            return f"raise the quota of {fault.path}, or remove files that count for it"
-        case FaultKind.READ_ONLY:
-            return (
-                f"see why {disk} is read-only (dmesg), and make it writable: "
-                f"mount -o remount,rw {below}"
-            )
-        case FaultKind.IO:
-            return f"see the kernel's log (dmesg): the device of {disk} fails"
-        case FaultKind.DENIED:
-            return (
-                f"let the agent use {fault.path or 'what the message names'}: see its owner and "
-                "mode, its attributes (lsattr), and the log of the security module (dmesg)"
-            )
-        case FaultKind.DESCRIPTORS:
-            return (
-                "raise the agent's limit of open files (LimitNOFILE in its unit), or the "
-                "machine's (sysctl fs.file-max)"
-            )
-        case FaultKind.MEMORY:
-            return "free memory on this node: kubeletpy explain --node shows who uses it"
-        case FaultKind.THREADS:
-            return (
-                "end processes of this node, or raise TasksMax of the agent's unit or "
-                "kernel.threads-max (sysctl)"
-            )
+    step = _BY_FAULT[fault.kind]
+    if fault.kind is FaultKind.SPACE and fault.size and fault.used_percent < MOSTLY_FULL:
+        step = _HAS_SPACE
+    if fault.kind is FaultKind.DENIED and not fault.path:
+        fault = replace(fault, path="what the message names")
+    usage, below = f" ({fault.usage})" if fault.usage else "", fault.mount_point or fault.path
+    return step.format(disk=disk, usage=usage, below=below, path=fault.path)
 
 
 def _hook(facts: PodFacts, wait: Wait) -> str:

@@ -8,7 +8,7 @@ from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.observe.explain.advice import advice
 from kubeletpy.observe.explain.containers import containers, exits, probes
 from kubeletpy.observe.explain.facts import PodFacts
-from kubeletpy.observe.explain.hints import final, hint
+from kubeletpy.observe.explain.hints import FINAL, hint
 from kubeletpy.observe.explain.model import (
     Decided,
     PodExplanation,
@@ -56,7 +56,7 @@ def explain(facts: PodFacts) -> PodExplanation:
         cause=code,
         first_seen=None if healthy else wrong_since(facts, first),
         hint="" if healthy else advice(facts, first) or hint(facts, code, subject(facts, first)),
-        final=final(facts, code),
+        final=code in FINAL,
         phase=facts.phase,
         ready=facts.ready,
         pod_ips=tuple(ip for each in facts.status.get("podIPs") or () if (ip := each.get("ip"))),

@@ -104,6 +104,14 @@ _HINTS: Mapping[str, str] = {
     CauseCode.EVICTED: "kubeletpy explain --node shows what would help the node",
     CauseCode.DEADLINE: "raise activeDeadlineSeconds in what makes the pod",
 }
+FINAL = (
+    CauseCode.REFUSED,
+    CauseCode.EVICTED,
+    CauseCode.DEADLINE,
+    CauseCode.FAILED,
+    CauseCode.REMOVED,
+)
+"""Causes after which the pod itself is never tried again, whatever changes."""
 
 
 def hint(facts: PodFacts, code: str, name: str) -> str:
@@ -172,17 +180,6 @@ def hint(facts: PodFacts, code: str, name: str) -> str:
             return _see_failed_log(facts)
         case _:
             return _HINTS.get(code, "")
-
-
-def final(facts: PodFacts, code: str) -> bool:
-    """Return whether the pod itself is never tried again, whatever changes."""
-    return code in (
-        CauseCode.REFUSED,
-        CauseCode.EVICTED,
-        CauseCode.DEADLINE,
-        CauseCode.FAILED,
-        CauseCode.REMOVED,
-    )
 
 
 def start_runtime(known: RuntimeStart) -> str:

@@ -7,7 +7,7 @@ terminal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import to_builtins
@@ -190,6 +190,12 @@ def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str
     return _table(title, rows)
 
 
+def section(title: str, lines: Iterable[str]) -> str:
+    """Return a title with a line below it for each text, or "" if there is none."""
+    body = "".join(f"\n  {line}" for line in lines)
+    return f"{title}{body}" if body else ""
+
+
 def _table(title: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table: columns are as wide as they need to be, and empty ones are left out."""
     if not rows:
@@ -212,31 +218,28 @@ def pod_name(place: View) -> str:
 def eviction(row: View, now: float) -> str:
     """Return why a pod was evicted."""
     pod = row["pod"]
-    lines = [
-        f"  {texts.ago(row['at'], now)}: {_crossing(row)}",
-        f"  {_place(pod, row['signal'])}",
-    ]
+    lines = [f"{texts.ago(row['at'], now)}: {_crossing(row)}", _place(pod, row["signal"])]
     if row["ranking"]:
-        lines.append("  the order then:")
-        lines += [
-            f"    {number}. {pod_name(each)}: {_place(each, row['signal'])}"
-            for number, each in enumerate(row["ranking"], 1)
-        ]
+        lines.append("the order then:")
+        lines += _numbered(row["ranking"], lambda each: _place(each, row["signal"]))
     if row["next"] is not None:
-        lines.append(f"  next would have been {pod_name(row['next'])}")
-    return "Evicted because the node ran short\n" + "\n".join(lines)
+        lines.append(f"next would have been {pod_name(row['next'])}")
+    return section("Evicted because the node ran short", lines)
+
+
+def _numbered(ranking: Sequence[View], described: Callable[[View], str]) -> list[str]:
+    return [
+        f"  {number}. {pod_name(each)}: {described(each)}" for number, each in enumerate(ranking, 1)
+    ]
 
 
 def by_limit(row: View, now: float) -> str:
     """Return why a pod was evicted for exceeding its own limit."""
-    lines = [f"  {texts.ago(row['at'], now)}: {_share(row['pod']['share'])}"]
+    lines = [f"{texts.ago(row['at'], now)}: {_share(row['pod']['share'])}"]
     if row["ranking"]:
-        lines.append("  the nearest to a limit then, which would be next:")
-        lines += [
-            f"    {number}. {pod_name(each)}: {_share(each['share'])}"
-            for number, each in enumerate(row["ranking"], 1)
-        ]
-    return "Evicted because it exceeded a limit of its local storage\n" + "\n".join(lines)
+        lines.append("the nearest to a limit then, which would be next:")
+        lines += _numbered(row["ranking"], lambda each: _share(each["share"]))
+    return section("Evicted because it exceeded a limit of its local storage", lines)
 
 
 def _share(share: View) -> str:
@@ -274,19 +277,14 @@ def node(view: View | None) -> str:
     if view is None:
         return "this node is not watched: no eviction thresholds are set\n"
     now = float(view["at"])
-    parts = [_conditions(view["conditions"], now), _levels(view["levels"], now)]
-    if view["doubts"]:
-        lines = "\n".join(f"  {signal}: {why}" for signal, why in view["doubts"])
-        parts.append(f"Implausible numbers, ignored\n{lines}")
-    if view["evictions"]:
-        lines = "\n".join(
-            f"  {_eviction_line(each, now)}"
-            for each in reversed(view["evictions"][-MAX_EVICTIONS:])
-        )
-        parts.append(f"Actions taken, newest first\n{lines}")
-    if view["helps"]:
-        lines = "\n".join(f"  {_help(each)}" for each in view["helps"])
-        parts.append(f"Remedies\n{lines}")
+    newest = reversed(view["evictions"][-MAX_EVICTIONS:])
+    parts = [
+        _conditions(view["conditions"], now),
+        section("Thresholds", (_level(each, now) for each in view["levels"])),
+        section("Implausible numbers, ignored", (": ".join(each) for each in view["doubts"])),
+        section("Actions taken, newest first", (_eviction_line(each, now) for each in newest)),
+        section("Remedies", map(_help, view["helps"])),
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -295,31 +293,23 @@ def _conditions(held: Sequence[View], now: float) -> str:
         return "The node is under no pressure."
     lines = []
     for each in held:
-        ends = (
-            ""
-            if each["ends_at"] is None
-            else f"; enough again, ends {texts.until(each['ends_at'], now)}"
-        )
-        lasts = texts.duration(now - each["since"])
-        lines.append(f"The node has been under {each['condition']} for {lasts}{ends}.")
+        ends = each["ends_at"]
+        over = "" if ends is None else f"; enough again, ends {texts.until(ends, now)}"
+        lasts = _lasts(each["since"], now)
+        lines.append(f"The node has been under {each['condition']} {lasts}{over}.")
     return "\n".join(lines)
 
 
-def _levels(levels: Sequence[View], now: float) -> str:
-    if not levels:
-        return ""
-    lines = []
-    for each in levels:
-        crossed = ""
-        if each["crossed_since"] is not None:
-            crossed = f", crossed for {texts.duration(now - each['crossed_since'])}"
-        grace = f" for {texts.duration(each['grace'])}" if each["grace"] else ""
-        available, capacity, threshold = texts.amounts(
-            each["signal"], each["available"], each["capacity"], each["threshold"]
-        )
-        below = f"acted on below {threshold}{grace}{crossed}"
-        lines.append(f"  {each['field']}: {available} left of {capacity}, {below}")
-    return "Thresholds\n" + "\n".join(lines)
+def _level(level: View, now: float) -> str:
+    crossed = ""
+    if level["crossed_since"] is not None:
+        crossed = f", crossed {_lasts(level['crossed_since'], now)}"
+    grace = f" for {texts.duration(level['grace'])}" if level["grace"] else ""
+    available, capacity, threshold = texts.amounts(
+        level["signal"], level["available"], level["capacity"], level["threshold"]
+    )
+    below = f"acted on below {threshold}{grace}{crossed}"
+    return f"{level['field']}: {available} left of {capacity}, {below}"
 
 
 def _eviction_line(row: View, now: float) -> str:
@@ -361,10 +351,13 @@ def _help(each: View) -> str:
 
 def notices(found: Sequence[View]) -> str:
     """Return a paragraph on the settings without effect, or "" if all take effect."""
-    if not found:
-        return ""
-    lines = [f"  {texts.one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found]
-    return "\nSet without effect\n" + "\n".join(lines) + "\n"
+    lines = (f"{texts.one_line(n['name'] + '=' + n['value'])}: {n['consequence']}" for n in found)
+    return _paragraph("Set without effect", lines)
+
+
+def _paragraph(title: str, lines: Iterable[str]) -> str:
+    text = section(title, lines)
+    return f"\n{text}\n" if text else ""
 
 
 def first(node: str, found: Sequence[str]) -> str:
@@ -376,9 +369,7 @@ def first(node: str, found: Sequence[str]) -> str:
 
 def troubles(found: Sequence[str]) -> str:
     """Return a paragraph on the parts that do not work, or "" if all work."""
-    if not found:
-        return ""
-    return "\nDoes not work\n" + "\n".join(f"  {texts.one_line(each)}" for each in found) + "\n"
+    return _paragraph("Does not work", map(texts.one_line, found))
 
 
 def connections(found: View | None, now: float) -> str:
@@ -396,7 +387,7 @@ def connections(found: View | None, now: float) -> str:
     if found["lost"]:
         text += f"; {found['lost']} lost, the last at {texts.since(found['lost_at'], now)}"
         text += f": {texts.one_line(found['lost_why'])}"
-    return f"\nAPI server\n  {text}\n"
+    return _paragraph("API server", [text])
 
 
 def version(found: View | None) -> str:
@@ -409,7 +400,7 @@ def version(found: View | None) -> str:
         lines.append(f"API server: {server}")
     if found["restart"]:
         lines.append(texts.one_line(found["restart"]))
-    return "\nKubernetes version\n" + "".join(f"  {line}\n" for line in lines)
+    return _paragraph("Kubernetes version", lines)
 
 
 # The order in which pods would be evicted.
@@ -419,37 +410,33 @@ _PIDS = "pid.available"
 
 def orders(view: Sequence[View]) -> str:
     """Return all orders without a line break at the end, or "" if there is none."""
-    if not view:
-        return ""
-    return "\n".join(["Eviction order", *(line for each in view for line in _order(each))])
+    return section("Eviction order", (line for each in view for line in _order(each)))
 
 
 def _order(order: View) -> list[str]:
     state = "short of it now" if order["crossed"] else "enough now"
-    lines = [f"  {', '.join(order['signals'])} ({state})"]
+    lines = [f"{', '.join(order['signals'])} ({state})"]
     if order["reclaims"]:
         what = " and ".join(f"unused {each}" for each in order["reclaims"])
-        lines.append(f"    nobody, if removing {what} is enough")
+        lines.append(f"  nobody, if removing {what} is enough")
     last = 0
     for each in order["pods"]:
         if each["number"] > last + 1:
-            lines.append("    …")
+            lines.append("  …")
         last = each["number"]
         name = pod_name(each["place"])
-        lines.append(f"    {last}. {name}: {_why(each, order['signals'])}")
+        lines.append(f"  {last}. {name}: {_why(each, order['signals'])}")
     if not order["pods"] and not order["asked_stays"]:
-        lines.append("    no pod can be evicted")
+        lines.append("  no pod can be evicted")
     if order["count"] > last:
-        lines.append(f"    … of {order['count']}")
+        lines.append(f"  … of {order['count']}")
     if order["beyond"] is not None:
-        lines.append(
-            f"    once it uses more than it requests, this pod is number {order['beyond']}"
-        )
+        lines.append(f"  once it uses more than it requests, this pod is number {order['beyond']}")
     if order["asked_stays"]:
-        lines.append("    this pod is critical or static: it stays")
+        lines.append("  this pod is critical or static: it stays")
     if order["stay"]:
         pods = "pod stays" if order["stay"] == 1 else "pods stay"
-        lines.append(f"    {order['stay']} critical or static {pods}")
+        lines.append(f"  {order['stay']} critical or static {pods}")
     return lines
 
 

@@ -45,16 +45,18 @@ def plan(view: View, *, evictions: bool = False) -> str:
     name = one_line(f"{view['namespace']}/{view['name']}")
     parts = [
         f"{name}: {_headline(view)}",
-        _section("Does not start", (_fault(each) for each in view.get("faults") or ())),
-        _section("Preempts", (one_line(victim) for victim in view["victims"])),
+        render.section("Does not start", map(_fault, view.get("faults") or ())),
+        render.section("Preempts", map(one_line, view["victims"])),
         _acts(view),
-        _section("Images", (_image(each) for each in view["images"])),
-        _section("Volumes", (_volume(each) for each in view["volumes"])),
-        _section("Waits for", (_need(each) for each in missing(_needs(view)))),
-        _section("Eviction thresholds", (_squeezed(each) for each in view["squeezed"])),
+        render.section("Images", map(_image, view["images"])),
+        render.section("Volumes", map(_volume, view["volumes"])),
+        render.section("Waits for", map(_need, missing(_needs(view)))),
+        render.section("Eviction thresholds", map(_squeezed, view["squeezed"])),
         render.orders(view["evictions"] if evictions else _near(view)),
-        _section("How", (one_line(each) for each in view["hints"])),
-        _section("Not known", (*_unchecked(view), *(one_line(each) for each in view["unsure"]))),
+        render.section("How", map(one_line, view["hints"])),
+        render.section(
+            "Not known", (*_unchecked(view), *(one_line(each) for each in view["unsure"]))
+        ),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -93,11 +95,6 @@ def _outcome(view: View) -> str:
     return text
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"{title}\n{body}" if body else ""
-
-
 def _acts(view: View) -> str:
     acts = view["acts"]
     if not acts:
@@ -108,7 +105,7 @@ def _acts(view: View) -> str:
     title = "Would"
     if view["seconds"] is not None:
         title += f" (about {milliseconds(view['seconds'])}, by the medians of this node)"
-    return _section(title, lines)
+    return render.section(title, lines)
 
 
 def _act(name: str, wide: int, act: View) -> str:
