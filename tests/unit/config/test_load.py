@@ -102,20 +102,6 @@ def test_precedence() -> None:
     assert dict(settings.kube_reserved) == {"cpu": "100m", "memory": "1Gi"}
 
 
-def test_feature_gates_of_a_flag_join_those_of_the_file() -> None:
-    text = "featureGates: {EventedPLEG: true, MemoryQoS: true}\n"
-    gates = load(text, "--feature-gates=MemoryQoS=false").settings.feature_gates
-    assert (gates.enabled("EventedPLEG"), gates.enabled("MemoryQoS")) == (True, False)
-    assert gates.enabled("EnvFiles")
-
-
-def test_all_beta_leaves_explicit_and_locked_gates_alone() -> None:
-    text = "featureGates: {AllBeta: false, EnvFiles: true}\n"
-    gates = load(text).settings.feature_gates
-    assert (gates.requested["EnvFiles"], gates.enabled("ComponentFlagz")) == (True, False)
-    assert gates.enabled("NodeSwap")
-
-
 def test_no_file_means_no_thresholds_with_a_warning_and_opens_no_port() -> None:
     loaded = config.load(None)
     settings = loaded.settings
@@ -125,65 +111,9 @@ def test_no_file_means_no_thresholds_with_a_warning_and_opens_no_port() -> None:
     assert any("no configuration file" in warning for warning in loaded.warnings)
 
 
-def test_flag_zero_is_zero() -> None:
-    assert (
-        load("", "--streaming-connection-idle-timeout=0").settings
-        == load("", "--streaming-connection-idle-timeout", "0s").settings
-    )
-    settings = load("", "--streaming-connection-idle-timeout=0").settings
-    assert settings.streaming_connection_idle_timeout == 0
-
-
-@pytest.mark.parametrize(
-    ("file", "flag", "desired"),
-    [("true", "false", True), ("false", "true", True), ("false", "false", False)],
-)
-def test_seccomp_default_is_ored(file: str, flag: str, desired: bool) -> None:
-    settings = load(f"seccompDefault: {file}\n", f"--seccomp-default={flag}").settings
-    assert settings.seccomp_default is desired
-
-
-def test_derived_values() -> None:
-    text = "nodeStatusUpdateFrequency: 7s\nmaxParallelImagePulls: 4\npodPidsLimit: -5\n"
-    settings = load(text).settings
-    assert settings.node_status_report_frequency == 7.0
-    assert not settings.serialize_image_pulls
-    assert settings.pod_pids_limit == -1
-    assert (
-        load("staticPodPath: pods\n", base_dir="/etc/k").settings.static_pod_path == "/etc/k/pods"
-    )
-    settings = load(
-        "tlsCertFile: c\nresolvConf: r\nauthentication: {x509: {clientCAFile: ca}}\n",
-        "--tls-private-key-file=k",
-        base_dir="/etc/k",
-    ).settings
-    files = (settings.tls_cert_file, settings.tls_private_key_file, settings.resolv_conf)
-    assert (*files, settings.authentication.x509.client_ca_file) == (
-        "/etc/k/c",
-        "k",
-        "/etc/k/r",
-        "/etc/k/ca",
-    )
-    merged = load(
-        "mergeDefaultEvictionSettings: true\nevictionHard: {pid.available: 5%}\n"
-    ).settings
-    assert merged.eviction_hard["memory.available"] == "100Mi"
-    assert merged.eviction_hard["pid.available"] == "5%"
-    assert list(load("evictionHard: {pid.available: 5%}\n").settings.eviction_hard) == [
-        "pid.available"
-    ]
-
-
-def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
-    loaded = load("clusterDNS: [10.0.0.10, nonsense]\n")
-    assert loaded.settings.cluster_dns == ("10.0.0.10",)
-    assert loaded.warnings == ("clusterDNS: not an IP address, skipped: nonsense",)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("maxPods: -1\n", "maxPods is -1: must be at least 0"),
         ("maxPods: '5'\n", 'maxPods is "5": must be a whole number'),
         ("port: 70000\n", "port is 70000: must be from 1 to 65535"),
         ("healthzPort: -1\n", "healthzPort is -1: must be from 0 to 65535"),
@@ -207,37 +137,17 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("reservedSystemCPUs: 3-1\n", "must be a list of CPUs"),
         ("enforceNodeAllocatable: [none, pods]\n", "none must stand alone"),
         ("enforceNodeAllocatable: [pods, pods]\n", "must not name anything twice"),
-        ("enforceNodeAllocatable: [kube-reserved]\n", "kubeReservedCgroup"),
-        ("cgroupsPerQOS: false\n", "cgroupsPerQOS is false: must be true"),
         ("evictionHard: {memory.available: 101%}\n", "evictionHard.memory.available"),
-        ("evictionHard: {memory.free: 1Gi}\n", "unknown key"),
-        ("evictionSoft: {memory.available: 1Gi}\n", "evictionSoftGracePeriod.memory.available"),
-        (
-            "evictionSoft: {memory.available: 50Mi}\n"
-            "evictionSoftGracePeriod: {memory.available: 1m}\n",
-            "evictionHard.memory.available is 100Mi",
-        ),
         (
             "evictionSoft: {imagefs.available: 14.5%}\n"
             "evictionSoftGracePeriod: {imagefs.available: 1m}\n",
             "evictionHard.imagefs.available is 15%",
         ),
         ("evictionMinimumReclaim: {memory.available: 0%}\n", "percentage above 0%"),
-        ("imageGCLowThresholdPercent: 85\n", "must be less than imageGCHighThresholdPercent"),
-        ("imageMaximumGCAge: 1m\n", "more than imageMinimumGCAge"),
-        ("serializeImagePulls: true\nmaxParallelImagePulls: 2\n", "serializeImagePulls: false"),
         ("shutdownGracePeriod: 500ms\n", "must be 0s or at least 1s"),
-        ("shutdownGracePeriodCriticalPods: 5s\n", "must not be more than shutdownGracePeriod"),
-        ("featureGates: {NodeSwap: false}\n", "locked to true"),
-        ("featureGates: {Nonsense: true}\n", "no such feature gate"),
         ("featureGates: {EventedPLEG: 1}\n", "must be true or false"),
-        ("qosReserved: {memory: 50%}\n", "needs feature gate QOSReserved"),
         ("qosReserved: {memory: 12.5%}\n", "must be a whole percentage from 0% to 100%"),
         ("qosReserved: {memory: 101%}\n", "must be a whole percentage from 0% to 100%"),
-        (
-            "memoryReservationPolicy: TieredReservation\nfeatureGates: {MemoryQoS: false}\n",
-            "needs feature gate MemoryQoS",
-        ),
         ("allowedUnsafeSysctls: [kernel.panic]\n", "not a namespaced sysctl"),
         ("allowedUnsafeSysctls: ['*']\n", "not a sysctl name"),
         ("defaultPodSysctls: {net.core.somaxconn: '1'}\n", "needs feature gate DefaultPodSysctls"),
@@ -248,17 +158,10 @@ def test_bad_dns_servers_are_skipped_with_a_warning() -> None:
         ("registerWithTaints: [{key: a, effect: Never}]\n", "effects are NoSchedule"),
         ("registerWithTaints: [{key: a}]\n", "registerWithTaints[0].effect: is required"),
         ("registerWithTaints: [{key: a, effect: NoSchedule, timeAdded: x}]\n", "timeAdded"),
-        ("preloadedImagesVerificationAllowlist: [a/b]\n", "NeverVerifyAllowlistedImages"),
         ("reservedMemory: [{limits: {memory: '0'}}]\n", "must not be zero"),
         ("reservedMemory: [{limits: {cpu: '1'}}]\n", "is not memory or hugepages-SIZE"),
-        ("userNamespaces: {idsPerPod: 65537}\n", "must be a multiple of 65536"),
         ("tracing: {endpoint: 'http://x'}\n", "scheme must be dns"),
-        ("enableSystemLogHandler: false\nenableSystemLogQuery: true\n", "enableSystemLogHandler"),
-        ("systemCgroups: /x\n", "needs cgroupRoot"),
-        ("systemCgroups: /\ncgroupRoot: /\n", 'systemCgroups is "/": must be the path'),
-        ("kubeletCgroups: /a/../b\n", 'kubeletCgroups is "/a/../b": must be the path'),
         ("logging: {format: xml}\n", "must be one of text, json"),
-        ("logging: {options: {json: {splitStream: true}}}\n", "LoggingAlphaOptions"),
         ("a: [\n", "is not YAML or JSON"),
     ],
 )
@@ -334,11 +237,6 @@ def test_one_error_beside_an_unknown_field_is_one_problem_and_one_warning() -> N
         '  warning: kubelet.yaml: syncFreqency is "10s": no such field; did you mean '
         "syncFrequency?; it is skipped"
     )
-
-
-def test_an_unknown_gate_is_a_problem_as_for_the_kubelet() -> None:
-    (problem,) = problems("featureGates: {NoSuchGate: true}\nfoo: 1\n")
-    assert problem.startswith("featureGates.NoSuchGate is true")
 
 
 @pytest.mark.parametrize(
