@@ -234,10 +234,6 @@ class StatusComposer(Component):
         """Whether the pod's newest status is terminal."""
         return (self.statuses.get_status(uid) or {}).get("phase") in TERMINAL_PHASES
 
-    def finish(self, pod: Pod) -> None:
-        """Settle the status of a pod that has ended and holds nothing any more."""
-        self.statuses.finish(pod)
-
     def _notice(self, pod: Pod, old: api.PodStatus, new: api.PodStatus) -> None:
         if new.get("reason") == DEADLINE_REASON and old.get("reason") != DEADLINE_REASON:
             self.recorder.event(

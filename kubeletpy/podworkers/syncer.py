@@ -319,7 +319,7 @@ class KubePodSyncer(Component):
             outcome = await step.release(pod)
             if outcome is not None:
                 return _named(outcome, step)
-        self.composer.finish(pod)
+        self.composer.statuses.finish(pod)
         return SyncOutcome()
 
 

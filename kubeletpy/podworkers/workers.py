@@ -112,18 +112,10 @@ class SyncNotes(Component):
             operation = "terminated" if finished else run.work.type.value
             self.metrics.sync_done(operation, _since(run))
 
-    def refused(self, uid: str, now: float) -> None:
-        """The node refuses a pod."""
-        self.troubles.ends(uid, now)
-
     def removed(self, uid: str) -> None:
         """The worker is done with a pod; its decisions stay for a while."""
         self.last.pop(uid, None)
         self.troubles.removed(uid)
-
-    def forgotten(self, uid: str) -> None:
-        """No source has the pod any more."""
-        self.troubles.no_end(uid)
 
 
 def _since(run: records.RunSync) -> float:
@@ -295,7 +287,7 @@ class PodWorkers(Component):
             case records.ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why, cause=rejection.cause),))
-                self.notes.refused(pod.uid, self.clock.now())
+                self.notes.troubles.ends(pod.uid, self.clock.now())
                 self.traces.refused(pod.uid, pod.namespace, pod.name, why)
                 self.statuses.reject(pod, rejection)
             case records.Terminated(uid):
@@ -304,7 +296,7 @@ class PodWorkers(Component):
                 self._cancel_timer(uid)
                 self._changed.discard(uid)
                 if isinstance(effect, records.Forgotten):
-                    self.notes.forgotten(uid)
+                    self.notes.troubles.no_end(uid)
                 self.notes.removed(uid)
                 self.traces.removed(uid)
                 self.cache.confirm_absent(uid)

@@ -88,7 +88,7 @@ class Executor(Component):
             self._kill_pod,
             self._kill_containers,
             self._reset_containers,
-            self._prune_init_containers,
+            self.remover.ended_init_containers,
             self.sandboxes.prepare,
             self.resizer.resize,
             self._start_ephemeral_containers,
@@ -231,10 +231,6 @@ class Executor(Component):
             run.add(SyncAction.REMOVE_CONTAINER, reset.name, error, "all containers restart")
             if error is not None:
                 raise StopSync
-
-    async def _prune_init_containers(self, run: SyncRun) -> None:
-        """Keep only the newest ended record of each init container: retries would pile up."""
-        await self.remover.ended_init_containers(run, keep=1)
 
     async def _start_ephemeral_containers(self, run: SyncRun) -> None:
         """Start ephemeral containers; a failure does not hold anything up."""

@@ -95,8 +95,8 @@ class Remover(Component):
         with contextlib.suppress(NotFound):
             await self.mutations.finish(pod_uid, self._stop_and_remove(sandbox_id))
 
-    async def ended_init_containers(self, run: SyncRun, *, keep: int) -> None:
-        """Keep only the newest ``keep`` ended records of each init container.
+    async def ended_init_containers(self, run: SyncRun, *, keep: int = 1) -> None:
+        """Keep the newest ``keep`` ended records of each init container: retries would pile up.
 
         Until the API has how they ended, what a status can show of each stays; in a new sandbox
         they do not count as runs of that sandbox

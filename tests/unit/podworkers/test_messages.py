@@ -601,8 +601,8 @@ def test_an_end_that_the_api_has_no_time_of_is_noted(
 
 def test_a_refusal_is_noted_until_no_source_has_the_pod() -> None:
     notes = SyncNotes(DecisionHistory(), Metrics().workers)
-    notes.refused("u", 5.0)
+    notes.troubles.ends("u", 5.0)
     notes.removed("u")
     assert notes.troubles.ended_at("u") == 5.0
-    notes.forgotten("u")
+    notes.troubles.no_end("u")
     assert notes.troubles.as_json() == {}
