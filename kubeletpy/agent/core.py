@@ -15,18 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from kubeletpy.agent import node as agent_node
 from kubeletpy.agent import resources
 from kubeletpy.agent.agent import AgentHealth
 from kubeletpy.agent.context import BuildContext, Component, Task
-from kubeletpy.agent.node import (
-    Admission,
-    ApiNode,
-    build_admission,
-    build_guards,
-    build_node,
-    build_version,
-    version_components,
-)
 from kubeletpy.agent.placement import Placed, build_placement
 from kubeletpy.agent.pod_state import (
     Events,
@@ -95,7 +87,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def version(self) -> VersionFollower | None:
         """Follows the version of the API server."""
-        return build_version(self)
+        return agent_node.build_version(self)
 
     @cached_property
     def state(self) -> PodState:
@@ -268,9 +260,9 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     # -- the node -------------------------------------------------------------------------------
 
     @cached_property
-    def node(self) -> ApiNode:
+    def node(self) -> agent_node.ApiNode:
         """The Node object, its lease, and mirror pods."""
-        return build_node(
+        return agent_node.build_node(
             self,
             runtime_info=self.runtime_upkeep.info,
             desired=lambda pod: self.state.pods.current(pod.uid) is not None,
@@ -414,9 +406,9 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     # -- what drives the workers ----------------------------------------------------------------
 
     @cached_property
-    def admission(self) -> Admission:
+    def admission(self) -> agent_node.Admission:
         """Decides which pods the node runs."""
-        return build_admission(
+        return agent_node.build_admission(
             self,
             self.state,
             self.workers,
@@ -513,8 +505,8 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
         return [
             Component(outside, tuple(outside.credentials)),
             *self.events.components,
-            *version_components(self, self.version),
-            *build_guards(self),
+            *agent_node.version_components(self, self.version),
+            *agent_node.build_guards(self),
             *state.components,
             *self.allocated.components,
             Component(

@@ -11,18 +11,9 @@ from typing import cast
 
 from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.agent.node import admission_state
+from kubeletpy.agent.takeover.preflight import node_pods
 from kubeletpy.agent.takeover.preflight.checks import runtime_findings, version_findings
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, PodVerdict, Severity, unclear
-from kubeletpy.agent.takeover.preflight.node_pods import (
-    AdmissionFacts,
-    Desired,
-    PlacementNotTried,
-    desired_pods,
-    judge_pods,
-    placing,
-    read_node_state,
-    with_uids,
-)
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
@@ -196,11 +187,11 @@ async def query_node(
     reported, node_problem = await _read_node(name, kube_api)
     findings = version_findings(resolved, _kubelet_version(reported))
     findings += [] if node_problem is None else [node_problem]
-    desired = await desired_pods(settings, name, kube_api)
+    desired = await node_pods.desired_pods(settings, name, kube_api)
     if kube_api is None and flags.kubeconfig:
         what = "they can't be listed without credentials"
         lost = Finding(Area.PODS, Severity.UNCLEAR, "pods of the API", what)
-        desired = Desired(desired.pods, (*desired.findings, lost))
+        desired = node_pods.Desired(desired.pods, (*desired.findings, lost))
     findings += desired.findings
     if kube_api is not None and not desired.findings:
         findings += await missing_rights(settings, name, kube_api)
@@ -223,23 +214,25 @@ async def query_node(
             events=events,
             pods=desired.pods,
         )
-        state = await asyncio.to_thread(read_node_state, settings, flags)
-        desired = await with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
+        state = await asyncio.to_thread(node_pods.read_node_state, settings, flags)
+        desired = await node_pods.with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
         admission = None
         if node_problem is None:
             admission = await asyncio.to_thread(admission_facts, settings, flags, reported, info)
             try:
-                place = await stack.enter_async_context(placing(settings, facts, root))
+                place = await stack.enter_async_context(node_pods.placing(settings, facts, root))
                 admission = replace(admission, place=place)
-            except PlacementNotTried as error:
+            except node_pods.PlacementNotTried as error:
                 findings.append(_not_placed(error))
-        pods = await judge_pods(desired, runtime, state, settings, root, admission=admission)
+        pods = await node_pods.judge_pods(
+            desired, runtime, state, settings, root, admission=admission
+        )
     except CRIError as error:
         return NodeAnswers((*findings, _runtime_problem(settings, str(error))), None)
     return NodeAnswers(tuple(findings), pods)
 
 
-def _not_placed(error: PlacementNotTried) -> Finding:
+def _not_placed(error: node_pods.PlacementNotTried) -> Finding:
     then = "whether the pods that run keep their CPUs and memory is not known"
     return Finding(Area.PODS, Severity.UNCLEAR, "positions on the machine", str(error), then)
 
@@ -283,7 +276,7 @@ def _kubelet_version(node: api.Node | None) -> str:
 
 def admission_facts(
     settings: KubeletSettings, flags: NodeFlags, reported: api.Node | None, info: RuntimeInfo
-) -> AdmissionFacts:
+) -> node_pods.AdmissionFacts:
     """The node that the agent would admit pods to at its start. Blocking.
 
     ``reported``: its object in the API, whose labels and taints count, or None if it would be
@@ -303,14 +296,16 @@ def admission_facts(
         settings, options, facts.kernel_version, apparmor=read_kernel_facts().apparmor
     )
     if reported is None:
-        return AdmissionFacts(own, state)
+        return node_pods.AdmissionFacts(own, state)
     conditions = (reported.get("status") or {}).get("conditions") or ()
     pressures = [
         each["type"]
         for each in conditions
         if each["type"].endswith("Pressure") and each["status"] == "True"
     ]
-    return AdmissionFacts(with_own_amounts(reported, own), replace(state, pressures=pressures))
+    return node_pods.AdmissionFacts(
+        with_own_amounts(reported, own), replace(state, pressures=pressures)
+    )
 
 
 async def _connect_runtime(

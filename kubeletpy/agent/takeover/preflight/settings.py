@@ -10,17 +10,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kubeletpy.agent.takeover.preflight import state_files
 from kubeletpy.agent.takeover.preflight.checks import other_effects
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, KubeletFound, Severity
-from kubeletpy.agent.takeover.preflight.state_files import (
-    DEVICES,
-    INTENT,
-    RECORD,
-    Reader,
-    counted,
-    judge,
-    readers,
-)
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.host import state_file
 from kubeletpy.base.host.files import KeyPair
@@ -139,21 +131,26 @@ def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
         what = "the directory does not exist or can't be read"
         return [_unclear(root, what, "nothing can be taken over: check --root-dir")]
     findings = [*_pod_directories(root), *_user_namespaces(root / "pods", settings)]
-    for name, reader in readers(settings).items():
+    for name, reader in state_files.readers(settings).items():
         findings += _one(root / name, reader)
-    findings += _one(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", DEVICES)
+    findings += _one(
+        Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", state_files.DEVICES
+    )
     findings += _shutdown_times(root)
     findings += _many(
-        root / "image_manager" / "pulling", INTENT, "pull in progress", "pulls in progress"
+        root / "image_manager" / "pulling",
+        state_files.INTENT,
+        "pull in progress",
+        "pulls in progress",
     )
-    findings += _many(root / "image_manager" / "pulled", RECORD, "image pull record")
+    findings += _many(root / "image_manager" / "pulled", state_files.RECORD, "image pull record")
     findings += _sockets(root / "plugins_registry")
     return findings
 
 
-def _one(path: Path, reader: Reader) -> Iterator[Finding]:
+def _one(path: Path, reader: state_files.Reader) -> Iterator[Finding]:
     try:
-        yield judge(str(path), _read(path), reader)
+        yield state_files.judge(str(path), _read(path), reader)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -161,7 +158,9 @@ def _one(path: Path, reader: Reader) -> Iterator[Finding]:
         yield Finding(Area.STATE, reader.damaged, str(path), what, reader.consequence)
 
 
-def _many(directory: Path, reader: Reader, one: str, many: str = "") -> Iterator[Finding]:
+def _many(
+    directory: Path, reader: state_files.Reader, one: str, many: str = ""
+) -> Iterator[Finding]:
     """One finding for all readable files of a directory, and one for each that is not."""
     paths = [each for each in _listed(directory) if each.name.startswith("sha256-")]
     good = 0
@@ -172,7 +171,9 @@ def _many(directory: Path, reader: Reader, one: str, many: str = "") -> Iterator
             else:
                 yield each
     if good:
-        yield Finding(Area.STATE, Severity.TAKEN, str(directory), counted(good, one, many))
+        yield Finding(
+            Area.STATE, Severity.TAKEN, str(directory), state_files.counted(good, one, many)
+        )
 
 
 def _user_namespaces(pods: Path, settings: KubeletSettings) -> Iterator[Finding]:
@@ -201,7 +202,7 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
             Area.STATE,
             Severity.TAKEN,
             str(pods),
-            counted(len(names), "pod directory", "pod directories"),
+            state_files.counted(len(names), "pod directory", "pod directories"),
         )
     try:
         volumes = find_csi_volumes(CsiPaths(str(root)))
@@ -210,7 +211,9 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
         return
     count = len(volumes.published)
     if count:
-        yield Finding(Area.STATE, Severity.TAKEN, str(pods), counted(count, "CSI volume"))
+        yield Finding(
+            Area.STATE, Severity.TAKEN, str(pods), state_files.counted(count, "CSI volume")
+        )
     damaged = {each.path: each.damaged for each in volumes.published}
     damaged |= {each.path: each.damaged for each in volumes.staged}
     for path, why in damaged.items():
