@@ -19,14 +19,7 @@ from typing import Any, TypeVar
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
-from kubeletpy.remote.errors import (
-    CRIError,
-    DeadlineExceeded,
-    FailedPrecondition,
-    Internal,
-    NotFound,
-    Unimplemented,
-)
+from kubeletpy.remote import errors
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService, missing
 from kubeletpy.remote.streams import ForwardSession, ProcessSession, ProcessStreams, StreamOutput
@@ -287,11 +280,13 @@ class SimpleRuntime(PartialRuntime):
 
         Raises CRIError, whose text the client gets, if the command can't be started.
         """
-        raise Unimplemented("Exec", "this runtime runs no commands in containers (exec_in)")
+        raise errors.Unimplemented("Exec", "this runtime runs no commands in containers (exec_in)")
 
     async def attach_to(self, container: Container, client: ProcessStreams) -> int:
         """Connect a client to a running container, until the end of either; its exit code."""
-        raise Unimplemented("Attach", "this runtime attaches no clients to containers (attach_to)")
+        raise errors.Unimplemented(
+            "Attach", "this runtime attaches no clients to containers (attach_to)"
+        )
 
     async def forward_to(
         self,
@@ -304,7 +299,7 @@ class SimpleRuntime(PartialRuntime):
 
         Raises CRIError or OSError, whose text the client gets, if nothing listens.
         """
-        raise Unimplemented("PortForward", "this runtime forwards no ports (forward_to)")
+        raise errors.Unimplemented("PortForward", "this runtime forwards no ports (forward_to)")
 
     async def close(self) -> None:
         """Stop all pods at once."""
@@ -362,7 +357,7 @@ class SimpleRuntime(PartialRuntime):
     async def start_container(self, container_id: str) -> None:
         container = self._container("StartContainer", container_id)
         if container.state != cri.CONTAINER_CREATED:
-            raise FailedPrecondition("StartContainer", "started before", target=container_id)
+            raise errors.FailedPrecondition("StartContainer", "started before", target=container_id)
         if container.config.log_path:
             container.log_path.parent.mkdir(parents=True, exist_ok=True)
             container.log_path.touch(mode=0o640)
@@ -425,14 +420,16 @@ class SimpleRuntime(PartialRuntime):
         try:
             async with asyncio.timeout(timeout or None) as deadline:
                 code = await _until(container._ended, self.exec_in(container, tuple(cmd), client))
-        except CRIError:
+        except errors.CRIError:
             raise
         except Exception as error:
             if deadline.expired():
                 why = f"the command did not end within {timeout:g} s"
-                raise DeadlineExceeded("ExecSync", why, target=container_id) from None
+                raise errors.DeadlineExceeded("ExecSync", why, target=container_id) from None
             log.exception("a command can't be run", extra={"container": container.name})
-            raise Internal("ExecSync", f"exec_in failed: {error!r}", target=container_id) from error
+            raise errors.Internal(
+                "ExecSync", f"exec_in failed: {error!r}", target=container_id
+            ) from error
         return cri.ExecSyncResponse(
             stdout=bytes(stdout), stderr=bytes(stderr), exit_code=KILLED if code is None else code
         )
@@ -494,19 +491,21 @@ class SimpleRuntime(PartialRuntime):
     def _sandbox(self, method: str, sandbox_id: str) -> Sandbox:
         sandbox = self.sandboxes.get(sandbox_id)
         if sandbox is None:
-            raise NotFound(method, "no such sandbox", target=sandbox_id)
+            raise errors.NotFound(method, "no such sandbox", target=sandbox_id)
         return sandbox
 
     def _container(self, method: str, container_id: str) -> Container:
         container = self.containers.get(container_id)
         if container is None:
-            raise NotFound(method, "no such container", target=container_id)
+            raise errors.NotFound(method, "no such container", target=container_id)
         return container
 
     def _running(self, method: str, container_id: str) -> Container:
         container = self._container(method, container_id)
         if container.state != cri.CONTAINER_RUNNING:
-            raise FailedPrecondition(method, "the container does not run", target=container_id)
+            raise errors.FailedPrecondition(
+                method, "the container does not run", target=container_id
+            )
         return container
 
     def _sandbox_status(self, sandbox: Sandbox) -> cri.PodSandboxStatus:

@@ -30,7 +30,7 @@ class StreamOutput(Component):
 
 
 class _Gate(asyncio.Transport):
-    """What a StreamReader pauses while its bytes wait."""
+    """Is paused by a StreamReader whose bytes wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class ProcessStreams(Component):
     async def resized(self) -> AsyncIterator[tuple[int, int]]:
         """Each size of the client's terminal, from the first on, in columns and rows.
 
-        Of several that have come since the last one, only the newest counts.
+        If several have come since the last one, only the newest counts.
         """
         while True:
             await self._resized.wait()

@@ -15,17 +15,8 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.streams import ForwardSession, ProcessSession
 from kubeletpy.server.app import Handler
 from kubeletpy.server.node_view import NodeView, declared_container
-from kubeletpy.server.streaming import sessions
+from kubeletpy.server.streaming import options, sessions
 from kubeletpy.server.streaming.link import RuntimeLink
-from kubeletpy.server.streaming.options import (
-    BadStreamRequest,
-    StreamRoute,
-    Streams,
-    offered_protocols,
-    read_ports,
-    read_streams,
-    stream_route,
-)
 
 MAX_ARGUMENTS = 4096
 RETRY_S = "10"
@@ -98,12 +89,12 @@ class StreamHandlers(Component):
     async def _port_forward(self, request: web.Request) -> web.StreamResponse:
         pod = self._find(request)
         upgrade = request.headers.get("Upgrade", "")
-        protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
-        tunnelled = stream_route(upgrade, protocols) is StreamRoute.TUNNELLED
+        protocols = options.offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
+        tunnelled = options.stream_route(upgrade, protocols) is options.StreamRoute.TUNNELLED
         websocket = upgrade.lower() == "websocket" and not tunnelled
         try:
-            ports = read_ports(list(request.query.items()), websocket=websocket)
-        except BadStreamRequest as error:
+            ports = options.read_ports(list(request.query.items()), websocket=websocket)
+        except options.BadStreamRequest as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         status = self.view.in_runtime(pod)
         sandbox = next((s for s in status.sandboxes if s.ready), None) if status else None
@@ -118,7 +109,7 @@ class StreamHandlers(Component):
         url_for: Callable[[_Call], Awaitable[str | ProcessSession | ForwardSession]],
         call: _Call,
         subresource: str,
-        streams: Streams | None = None,
+        streams: options.Streams | None = None,
     ) -> web.StreamResponse:
         if not is_upgrade(request):  # the runtime keeps no URL for it
             raise web.HTTPBadRequest(text="Upgrade request required\n")
@@ -150,8 +141,8 @@ def _command(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-def _streams(request: web.Request) -> Streams:
+def _streams(request: web.Request) -> options.Streams:
     try:
-        return read_streams(list(request.query.items()))
-    except BadStreamRequest as error:
+        return options.read_streams(list(request.query.items()))
+    except options.BadStreamRequest as error:
         raise web.HTTPBadRequest(text=f"{error}\n") from None

@@ -24,25 +24,11 @@ from aiohttp import web
 
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import background
-from kubeletpy.base.wire import relay, spdy, websocket
+from kubeletpy.base.wire import relay, spdy, upgrade, websocket
 from kubeletpy.base.wire.http_server import SentResponse
 from kubeletpy.base.wire.relay import Leaving, StreamWork
-from kubeletpy.base.wire.upgrade import (
-    HOP_HEADERS,
-    Headers,
-    UpgradeFailed,
-    UpgradeResponse,
-    request_upgrade,
-)
 from kubeletpy.metrics.node import HttpMetrics
-from kubeletpy.server.streaming.options import (
-    TUNNEL,
-    V5,
-    StreamRoute,
-    Streams,
-    offered_protocols,
-    stream_route,
-)
+from kubeletpy.server.streaming import options
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +158,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def channel_names(streams: Streams) -> dict[int, str]:
+def channel_names(streams: options.Streams) -> dict[int, str]:
     """The channels of a process that a client has requested, with their names in SPDY."""
     names = {ERROR: "error"}
     if streams.stdin:
@@ -221,13 +207,13 @@ class Translation(_Carrier):
     _numbers: dict[int, int] = field(default_factory=dict, init=False)
     _decoder: spdy.SpdyDecoder = field(default_factory=spdy.SpdyDecoder, init=False)
 
-    async def run(self, streams: Streams) -> None:
+    async def run(self, streams: options.Streams) -> None:
         """Open the streams and carry them until the process ends or the client disconnects."""
         self._open(streams)
         await self._writer.drain()
         await self.carry()
 
-    def _open(self, streams: Streams) -> None:
+    def _open(self, streams: options.Streams) -> None:
         encoder = spdy.Encoder()
         for channel, name in channel_names(streams).items():
             number, frame = encoder.open_stream({"streamtype": name})
@@ -307,25 +293,29 @@ class RuntimeLink(Component):
     metrics: HttpMetrics
 
     async def join(
-        self, request: web.Request, url: str, subresource: str, streams: Streams | None = None
+        self,
+        request: web.Request,
+        url: str,
+        subresource: str,
+        streams: options.Streams | None = None,
     ) -> web.StreamResponse:
         """Connect a client to the runtime's URL until either closes; no ``streams``: port-forward.
 
         ``subresource`` of pods, for the metrics: exec, attach or portforward.
         """
-        protocols = offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
-        route = stream_route(request.headers.get("Upgrade", ""), protocols)
+        protocols = options.offered_protocols(request.headers.get("Sec-WebSocket-Protocol", ""))
+        route = options.stream_route(request.headers.get("Upgrade", ""), protocols)
         try:
-            if route is StreamRoute.RAW:
+            if route is options.StreamRoute.RAW:
                 answer = await self._request_upgrade(
                     url, request.method, _forwarded_headers(request)
                 )
                 if answer.status != 101:
                     return _refusal(answer)
                 return await relay.join(request, answer, idle_timeout=self.idle_timeout)
-            if (route is StreamRoute.TUNNELLED) != (streams is None):
+            if (route is options.StreamRoute.TUNNELLED) != (streams is None):
                 return web.Response(status=400, text="this subprotocol is not for this\n")
-            accepted = handshake(request, TUNNEL if streams is None else V5)
+            accepted = handshake(request, options.TUNNEL if streams is None else options.V5)
             self.metrics.websocket_streams.labels(subresource).inc()
             protocol = _FORWARD_PROTOCOL if streams is None else _EXEC_PROTOCOL
             headers = [
@@ -334,7 +324,7 @@ class RuntimeLink(Component):
                 ("X-Stream-Protocol-Version", protocol),
             ]
             answer = await self._request_upgrade(url, "POST", headers)
-        except UpgradeFailed as error:
+        except upgrade.UpgradeFailed as error:
             why = {"why": str(error)}
             log.warning("the runtime's streaming server can't be used", extra=why)
             return web.Response(status=502, text="the runtime's streaming server failed\n")
@@ -342,14 +332,16 @@ class RuntimeLink(Component):
             return _refusal(answer)
         return await self._carry(request, accepted, answer, streams)
 
-    async def _request_upgrade(self, url: str, method: str, headers: Headers) -> UpgradeResponse:
+    async def _request_upgrade(
+        self, url: str, method: str, headers: upgrade.Headers
+    ) -> upgrade.UpgradeResponse:
         parts = urlsplit(url, scheme="http")  # cri-dockerd's URLs have none
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UpgradeFailed("the runtime gave no URL of a streaming server")
+            raise upgrade.UpgradeFailed("the runtime gave no URL of a streaming server")
         tls = ssl.create_default_context() if parts.scheme == "https" else None
         port = parts.port or (443 if tls else 80)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return await request_upgrade(
+        return await upgrade.request_upgrade(
             parts.hostname,
             port,
             method=method,
@@ -363,8 +355,8 @@ class RuntimeLink(Component):
         self,
         request: web.Request,
         accepted: bytes,
-        answer: UpgradeResponse,
-        streams: Streams | None,
+        answer: upgrade.UpgradeResponse,
+        streams: options.Streams | None,
     ) -> web.StreamResponse:
         async with (
             _streams_of(answer) as (reader, writer),
@@ -406,7 +398,7 @@ async def until_idle(
 
 @asynccontextmanager
 async def _streams_of(
-    answer: UpgradeResponse,
+    answer: upgrade.UpgradeResponse,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Yield the connection of an answer as asyncio streams; it is closed on exit."""
     transport = answer.transport
@@ -418,13 +410,15 @@ async def _streams_of(
             Leaving(transport, lost=writer.close)  # a writer without a reference closes at once
 
 
-def _forwarded_headers(request: web.Request) -> Headers:
+def _forwarded_headers(request: web.Request) -> upgrade.Headers:
     """Return a client's headers for the runtime: no credentials, no hop-by-hop headers."""
     return [
-        (name, value) for name, value in request.headers.items() if name.lower() not in HOP_HEADERS
+        (name, value)
+        for name, value in request.headers.items()
+        if name.lower() not in upgrade.HOP_HEADERS
     ]
 
 
-def _refusal(answer: UpgradeResponse) -> web.Response:
+def _refusal(answer: upgrade.UpgradeResponse) -> web.Response:
     text = answer.body.decode("utf-8", "replace")
     return web.Response(status=answer.status if answer.status >= 400 else 502, text=text)

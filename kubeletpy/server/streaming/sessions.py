@@ -121,7 +121,7 @@ class _Spdy(Component):
 
 
 class _Input(Component):
-    """What a client sends to a process."""
+    """Takes the bytes that a client sends to a process."""
 
     process: remote.ProcessStreams
     stdin: remote.StreamInput
