@@ -117,42 +117,16 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
     ("allowed", "verb", "args", "kwargs"),
     [
         # nodes
-        (True, "get", ("nodes", "n1"), {}),
-        (False, "get", ("nodes", "n2"), {}),
-        (True, "list", ("nodes",), chosen("metadata.name=n1")),
         (True, "watch", ("nodes",), chosen("metadata.name=n1")),
-        (False, "list", ("nodes",), {}),
         (False, "list", ("nodes",), chosen("metadata.name=n2")),
         (False, "list", ("nodes",), chosen("metadata.name!=n1")),
-        (False, "delete", ("nodes", "n1"), {}),
         (False, "delete_collection", ("nodes",), {}),
-        (True, "patch", ("nodes", "n1", _LABELS), {}),
         (False, "patch", ("nodes", "n2", _LABELS), {}),
-        (True, "patch", ("nodes", "n1", {"status": {"phase": "x"}}), {"subresource": "status"}),
-        (False, "patch", ("nodes", "n2", {"status": {}}), {"subresource": "status"}),
         # pods
-        (True, "list", ("pods",), chosen("spec.nodeName=n1")),
-        (True, "watch", ("pods",), chosen("spec.nodeName=n1")),
-        (False, "list", ("pods",), {}),
         (False, "watch", ("pods", "default"), {}),
-        (False, "list", ("pods",), chosen("spec.nodeName=n2")),
         (False, "list", ("pods",), chosen("spec.nodeName!=n1")),
-        (True, "get", ("pods", MINE, "default"), {}),
-        (False, "get", ("pods", OTHERS, "default"), {}),
-        (False, "get", ("pods", "gone", "default"), {}),
-        (True, "patch", ("pods", MINE, _STATUS, "default"), {"subresource": "status"}),
-        (False, "patch", ("pods", OTHERS, _STATUS, "default"), {"subresource": "status"}),
-        (False, "patch", ("pods", MINE, _LABELS, "default"), {"subresource": "status"}),
         (True, "patch", ("pods", "gone", _STATUS, "default"), {"subresource": "status"}),
-        (False, "patch", ("pods", MINE, _LABELS, "default"), {}),
-        (False, "get", ("pods", MINE, "default"), {"subresource": "status"}),
-        (True, "delete", ("pods", MINE, "default"), {}),
-        (False, "delete", ("pods", OTHERS, "default"), {}),
-        (False, "delete_collection", ("pods", "default"), {}),
         (True, "create", ("pods", {}, "default"), {"name": MINE, "subresource": "eviction"}),
-        (False, "create", ("pods", {}, "default"), {"name": OTHERS, "subresource": "eviction"}),
-        (False, "create", ("pods", {}, "default"), {"name": MINE, "subresource": "binding"}),
-        (False, "patch", ("pods", MINE, {}, "default"), {"subresource": "resize"}),
         # secrets and configmaps
         *(
             (True, "get", ("secrets", f"s-{how}", "default"), {})
@@ -160,32 +134,18 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         ),
         (True, "get", ("configmaps", "c-env", "default"), {}),
         (True, "get", ("configmaps", "c-vol", "default"), {}),
-        (False, "get", ("secrets", "s-theirs", "default"), {}),
-        (False, "get", ("secrets", "s-free", "default"), {}),
         (False, "get", ("secrets", "s-env", "kube-system"), {}),
-        (False, "get", ("configmaps", "c-theirs", "default"), {}),
-        (True, "watch", ("secrets", "default"), chosen("metadata.name=s-env")),
         (True, "list", ("configmaps", "default"), chosen("metadata.name=c-env")),
-        (False, "list", ("secrets", "default"), chosen("metadata.name=s-free")),
-        (False, "list", ("secrets", "default"), {}),
         (False, "watch", ("configmaps",), {}),
         (False, "create", ("secrets", {"metadata": {"name": "x"}}, "default"), {}),
-        (False, "patch", ("configmaps", "c-env", {"data": {}}, "default"), {}),
-        (False, "delete", ("secrets", "s-env", "default"), {}),
         # volumes
-        (True, "get", ("persistentvolumeclaims", "claim", "default"), {}),
-        (False, "get", ("persistentvolumeclaims", "other", "default"), {}),
-        (False, "list", ("persistentvolumeclaims", "default"), {}),
         (True, "list", ("persistentvolumeclaims", "default"), chosen("metadata.name=claim")),
         (True, "watch", ("persistentvolumeclaims", "default"), chosen("metadata.name=claim")),
         (False, "list", ("persistentvolumeclaims", "default"), chosen("metadata.name=other")),
         (False, "list", ("persistentvolumeclaims", "default"), chosen("metadata.name!=other")),
-        (True, "get", ("persistentvolumes", "disk"), {}),
-        (False, "list", ("persistentvolumes",), {}),
         (True, "list", ("persistentvolumes",), chosen("metadata.name=disk")),
         (True, "watch", ("persistentvolumes",), chosen("metadata.name=disk")),
         (False, "list", ("persistentvolumes",), chosen("metadata.name=other-disk")),
-        (False, "get", ("persistentvolumes", "other-disk"), {}),
         # claims of devices and slices
         (True, "get", ("resourceclaims", "devices", "default"), {}),
         (True, "get", ("resourceclaims", "made", "default"), {}),
@@ -203,17 +163,11 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (False, "list", ("resourceslices",), chosen("spec.nodeName=n2")),
         (False, "delete_collection", ("resourceslices",), {}),
         # leases
-        (True, "get", ("leases", "n1", "kube-node-lease"), {}),
-        (True, "create", ("leases", {"metadata": {"name": "n1"}}, "kube-node-lease"), {}),
         (True, "update", ("leases", {"metadata": {"name": "n1"}}, "kube-node-lease"), {}),
-        (False, "get", ("leases", "n2", "kube-node-lease"), {}),
-        (False, "create", ("leases", {"metadata": {"name": "n2"}}, "kube-node-lease"), {}),
         (False, "get", ("leases", "n1", "default"), {}),
-        (False, "list", ("leases", "kube-node-lease"), {}),
         # readable by every node
         *((True, "list", (plural,), {}) for plural in ("services", "runtimeclasses", "csidrivers")),
         (True, "watch", ("services",), {}),
-        (True, "get", ("runtimeclasses", "x"), {}),
         (False, "create", ("services", {"metadata": {"name": "x"}}, "default"), {}),
         # events and reviews
         (True, "create", ("events", {"metadata": {"name": "e"}}, "default"), {}),
@@ -223,11 +177,7 @@ _LABELS = {"metadata": {"labels": {"a": "b"}}}
         (True, "create", ("tokenreviews", {"spec": {"token": "x"}}), {}),
         (True, "create", ("subjectaccessreviews", {"spec": {"user": "x"}}), {}),
         (True, "create", ("selfsubjectreviews", {}), {}),
-        (True, "list", ("certificatesigningrequests",), {}),
-        (False, "delete", ("certificatesigningrequests", "x"), {}),
         # the rest
-        (False, "list", ("namespaces",), {}),
-        (True, "get", ("serviceaccounts", "default", "default"), {}),
         (False, "get", ("serviceaccounts", "default", "kube-system"), {}),
         (False, "get", ("serviceaccounts", "other", "default"), {}),
         (False, "list", ("serviceaccounts", "default"), {}),
@@ -248,27 +198,12 @@ def test_the_node_authorizer(
     ("change", "allowed"),
     [
         ({"metadata": {"labels": {"kubernetes.io/os": "linux"}}}, True),
-        ({"metadata": {"labels": {"example.com/x": "1"}}}, True),
         ({"metadata": {"labels": {"node.kubernetes.io/x": "1"}}}, True),
         ({"metadata": {"labels": {"kubelet.kubernetes.io/x": "1"}}}, True),
         ({"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, True),
-        ({"metadata": {"labels": {"node-restriction.kubernetes.io/x": "1"}}}, False),
         ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}, False),
         ({"metadata": {"labels": {"kubernetes.io/anything": "1"}}}, False),
         ({"metadata": {"labels": {"foo.k8s.io/x": "1"}}}, False),
-        ({"metadata": {"annotations": {"x": "1"}}}, True),
-        ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, False),
-        ({"spec": {"unschedulable": True}}, True),
-        (
-            {
-                "metadata": {
-                    "ownerReferences": [
-                        {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y"}
-                    ]
-                }
-            },
-            False,
-        ),
     ],
 )
 def test_changes_that_a_node_may_make_to_itself(change: dict[str, Any], allowed: bool) -> None:
@@ -330,17 +265,11 @@ def _without(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("metadata.annotations", None),
-        ("metadata.ownerReferences", None),
-        ("metadata.ownerReferences.0.uid", "another"),
         ("metadata.ownerReferences.0.name", "n2"),
         ("metadata.ownerReferences.0.kind", "Pod"),
         ("metadata.ownerReferences.0.controller", False),
         ("metadata.ownerReferences.0.blockOwnerDeletion", True),
-        ("spec.nodeName", "n2"),
-        ("spec.serviceAccountName", "default"),
         ("spec.imagePullSecrets", [{"name": "s-env"}]),
-        ("spec.volumes", [{"name": "v", "secret": {"secretName": "s-env"}}]),
         ("spec.volumes", [{"name": "v", "configMap": {"name": "c-env"}}]),
         ("spec.volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}]),
     ],
@@ -426,8 +355,6 @@ def test_a_bound_token_ends_with_its_pod() -> None:
 @pytest.mark.parametrize(
     ("spec", "code"),
     [
-        ({"expirationSeconds": 599}, 422),
-        ({"expirationSeconds": 1 << 33}, 422),
         ({"boundObjectRef": {"kind": "Pod", "name": "gone"}}, 404),
         ({"boundObjectRef": {"kind": "Service", "name": "x"}}, 400),
         ({"expirationSeconds": "x"}, 400),

@@ -29,7 +29,6 @@ from kubeletpy_up.storage.watch import Subscription
 from tests.unit.kubeletpy_up.helpers import SetClock, pod
 from tests.unit.kubeletpy_up.serving import Client, serving
 
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -212,19 +211,6 @@ async def test_a_watch_streams_and_ends_with_the_server(tmp_path: Path, pki: Pat
         await server.stop()
         assert await _next(response.content) is None
         assert asyncio.get_running_loop().time() - began < 0.9
-
-
-async def test_a_watch_as_a_table_sends_columns_once(api: Any) -> None:
-    _, admin, _ = api
-    for name in ("a", "b"):
-        await admin.ask("POST", PODS, pod(name, schedulerName="none"))
-    url = admin.url + PODS + "?watch=true&timeoutSeconds=1"
-    async with admin.session.get(url, headers={"Accept": TABLE}) as response:
-        first, second = await _next(response.content), await _next(response.content)
-        assert first["object"]["columnDefinitions"][0]["name"] == "Name"
-        assert not second["object"].get("columnDefinitions")
-        assert second["object"]["rows"][0]["cells"][0] == "b"
-        assert await _next(response.content) is None, "timeoutSeconds ends it"
 
 
 async def test_a_watcher_that_disconnects_is_dropped(

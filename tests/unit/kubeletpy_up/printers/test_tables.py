@@ -211,13 +211,6 @@ def test_pod_wide_cells() -> None:
     assert [found[name] for name in wide] == ["10.0.0.1", "n", "<none>", "1/1"]
 
 
-def test_pod_priorities_and_conditions() -> None:
-    table = tables.to_table(resource("pods"), [pod(phase="Succeeded")], {}, NOW)
-    reported = [c["name"] for c in table["columnDefinitions"] if not c["priority"]]
-    assert reported == ["Name", "Ready", "Status", "Restarts", "Age"]
-    assert table["rows"][0]["conditions"][0]["reason"] == "Succeeded"
-
-
 def test_nodes() -> None:
     node = {
         "metadata": {
@@ -269,12 +262,6 @@ def test_nodes() -> None:
             },
             ["x", "NodePort", "10.0.0.1", "<none>", "80:30000/TCP", "5m", "a=1,b=2"],
         ),
-        ("configmaps", {"data": {"a": ""}, "binaryData": {"b": ""}}, ["x", 2, "5m"]),
-        ("secrets", {"type": "Opaque", "data": {"a": "cw=="}}, ["x", "Opaque", 1, "5m"]),
-        ("namespaces", {"status": {"phase": "Active"}}, ["x", "Active", "5m"]),
-        ("leases.coordination.k8s.io", {"spec": {"holderIdentity": "n"}}, ["x", "n", "5m"]),
-        ("runtimeclasses.node.k8s.io", {"handler": "runc"}, ["x", "runc", "5m"]),
-        ("serviceaccounts", {}, ["x", "5m"]),
         (
             "events",
             {
@@ -312,22 +299,6 @@ def test_every_served_resource_prints_even_an_empty_object() -> None:
     for info in resources.all_resources():
         table = tables.to_table(info, [{}], {}, NOW)
         assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"]), info.key
-
-
-def test_objects_in_a_row() -> None:
-    obj = pod(RUNNING)
-
-    def carried(include: tables.IncludeObject) -> Any:
-        table = tables.to_table(resource("pods"), [obj], {}, NOW, include)
-        return table["rows"][0].get("object")
-
-    assert carried("None") is None
-    assert carried("Object") == obj
-    assert carried("Metadata") == {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": obj["metadata"],
-    }
 
 
 def test_a_list_marks_the_newest_default_class() -> None:

@@ -11,62 +11,12 @@ from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription
-from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
+from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod
 from tests.virtual_time import on_virtual_time
 
 
 def _seen(subscription: Subscription) -> list[tuple[str, str]]:
     return [(e.type, e.object["metadata"].get("name", "")) for e in subscription.take()]
-
-
-def test_a_watch_begins_with_stored_objects_and_continues_with_changes() -> None:
-    registry = make_registry()
-    registry.create(ADMIN, "pods", pod("a"), "default")
-    subscription = registry.watch(ADMIN, "pods")
-    registry.create(ADMIN, "pods", pod("b"), "default")
-    registry.patch(ADMIN, "pods", "a", {"metadata": {"labels": {"x": "y"}}}, "default")
-    registry.delete(ADMIN, "pods", "b", "default")
-    assert _seen(subscription) == [
-        ("ADDED", "a"),
-        ("ADDED", "b"),
-        ("MODIFIED", "a"),
-        ("MODIFIED", "b"),  # marked before its removal
-        ("DELETED", "b"),
-    ]
-
-
-def test_after_a_list_no_event_is_missed_or_repeated() -> None:
-    registry = make_registry()
-    registry.create(ADMIN, "pods", pod("a"), "default")
-    version = registry.list(ADMIN, "pods")["metadata"]["resourceVersion"]
-    registry.create(ADMIN, "pods", pod("b"), "default")
-    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version=version))
-    registry.create(ADMIN, "pods", pod("c"), "default")
-    assert _seen(subscription) == [("ADDED", "b"), ("ADDED", "c")]
-
-
-@pytest.mark.parametrize(
-    ("selector", "expected"),
-    [
-        ({"label_selector": "x=1"}, [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]),
-        ({"label_selector": "x!=1"}, [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]),
-        ({"field_selector": "metadata.name=b"}, []),
-    ],
-)
-@pytest.mark.parametrize("replayed", [False, True])
-def test_selector_transitions(
-    selector: dict[str, Any], expected: list[tuple[str, str]], replayed: bool
-) -> None:
-    registry = make_registry()
-    start = str(registry.store.revision)
-    options = ListOptions(resource_version=start, **selector)
-    live = registry.watch(ADMIN, "pods", options=options)
-    registry.create(ADMIN, "pods", pod("a"), "default")
-    for labels in ({"x": "1"}, {"x": "1", "y": "2"}, {"x": "3"}):
-        registry.patch(ADMIN, "pods", "a", {"metadata": {"labels": labels}}, "default")
-    if replayed:
-        live = registry.watch(ADMIN, "pods", options=options)
-    assert _seen(live) == expected
 
 
 def test_the_end_of_an_unselected_object_is_no_event() -> None:
@@ -86,27 +36,6 @@ def test_an_expired_version_is_an_error_event_with_410() -> None:
     (event,) = subscription.take()
     assert (event.type, event.object["code"], event.object["reason"]) == ("ERROR", 410, "Expired")
     assert len(registry.watchers) == 0
-
-
-def test_initial_events_end_with_an_annotated_bookmark() -> None:
-    registry = make_registry()
-    registry.create(ADMIN, "pods", pod("a"), "default")
-    subscription = registry.watch(
-        ADMIN,
-        "pods",
-        options=ListOptions(send_initial_events=True, match="NotOlderThan", bookmarks=True),
-    )
-    added, bookmark = subscription.take()
-    assert added.type == "ADDED"
-    assert bookmark.type == "BOOKMARK"
-    assert bookmark.object["metadata"] == {
-        "resourceVersion": str(registry.store.revision),
-        "annotations": {"k8s.io/initial-events-end": "true"},
-    }
-    assert (
-        refusal(registry.watch, ADMIN, "pods", options=ListOptions(send_initial_events=True)).code
-        == 422
-    )
 
 
 @on_virtual_time
