@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.tasks import Turns
@@ -21,13 +22,7 @@ from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.handlers import actions
 from kubeletpy.probes.handlers.actions import Resolver, run_command
 from kubeletpy.probes.handlers.http_messages import request_for
-from kubeletpy.probes.handlers.outcome import (
-    HandlerError,
-    HandlerResult,
-    Reply,
-    go_seconds,
-    resolve_port,
-)
+from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult, Reply, resolve_port
 from kubeletpy.probes.schedule import KEPT_MESSAGE, ProbeFinding, ProbeKind, ProbeSpec, field_of
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.protocol import RuntimeService
@@ -85,7 +80,7 @@ class ProbeCommands(Component):
         Raises:
             HandlerError: the runtime could not run the command, or does not answer at all.
         """
-        limit = f'"{" ".join(command)[:200]}" timed out after {go_seconds(timeout)}'
+        limit = f'"{" ".join(command)[:200]}" timed out after {format_duration(int(timeout))}'
         call, more = self._calls.get(key), _EARLIER
         if call is None:
             call, more = self._start(key, command, timeout), ""
@@ -133,8 +128,8 @@ class ProbeCommands(Component):
             call.runtime_was_silent = True
             raise HandlerError(
                 f"the container runtime did not answer ContainerStatus within "
-                f"{go_seconds(RUNTIME_S)}, so that the command could not be run: check that the "
-                "runtime is running and not stopped"
+                f"{format_duration(RUNTIME_S)}, so that the command could not be run: check that "
+                "the runtime is running and not stopped"
             ) from error
         except CRIError as error:
             logger.debug("the runtime answers", extra={"error": str(error)})

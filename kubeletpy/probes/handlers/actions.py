@@ -19,6 +19,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Component, Struct
@@ -35,7 +36,6 @@ from kubeletpy.probes.handlers.outcome import (
     HandlerError,
     HandlerResult,
     Reply,
-    go_seconds,
     host_port,
     is_address,
 )
@@ -430,7 +430,7 @@ async def run_command(
         reported = " ".join(command)[:200]
         return Reply(
             HandlerResult.FAILURE,
-            f'command timed out: "{reported}" timed out after {go_seconds(timeout)}',
+            f'command timed out: "{reported}" timed out after {format_duration(int(timeout))}',
         )
     except CRIError as error:
         raise HandlerError(

@@ -15,11 +15,12 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.api_messages import MessageField, message_classes
 from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.actions import connected, raise_if_not_probed, unchecked_context
-from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, go_seconds, host_port
+from kubeletpy.probes.handlers.outcome import HandlerResult, Reply, host_port
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.grpc_message import CallFailed
 from kubeletpy.remote.unary_call import UnaryCall
@@ -72,7 +73,7 @@ async def check(
         async with asyncio.timeout(timeout):
             status = _status(response, await call.answer(requested, timeout))
     except TimeoutError:
-        limit = go_seconds(timeout)
+        limit = format_duration(int(timeout))
         if call.connected:
             return _failed(f"timeout: health rpc did not complete within {limit}")
         return _failed(
@@ -119,7 +120,7 @@ def _parts(error: CallFailed, timeout: float) -> str:
             f"(grpc.health.v1.Health): {error.details}"
         )
     if error.code is Code.DEADLINE_EXCEEDED:
-        return f"timeout: health rpc did not complete within {go_seconds(timeout)}"
+        return f"timeout: health rpc did not complete within {format_duration(int(timeout))}"
     code = error.code.reported
     return f"error: health rpc probe failed: rpc error: code = {code} desc = {error.details}"
 

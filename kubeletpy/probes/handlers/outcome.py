@@ -38,15 +38,6 @@ class HandlerError(Exception):
     """The container could not be queried, so its health is unknown."""
 
 
-def go_seconds(seconds: float) -> str:
-    """Return a duration in whole seconds as the kubelet writes it: ``1m30s`` for 90."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes}m{rest}s"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
 # Ports and addresses
 
 LOOPBACK = "127.0.0.1"

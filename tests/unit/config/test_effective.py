@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
-from kubeletpy.base.api.json_patch import apply_merge_patch
 from kubeletpy.config.fields import DEFAULT_EVICTION_HARD
 from kubeletpy.config.flags import flag_texts
 from kubeletpy.config.gates import known_gates, resolve
@@ -295,23 +294,6 @@ def test_the_texts_of_flags() -> None:
     }
     assert {name: found.get(name) for name in expected} == expected
     assert "containerd" not in found
-
-
-def test_merge_patches() -> None:
-    """RFC 7386, appendix A."""
-    for base, patch, merged in (
-        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        (["a", "b"], ["c", "d"], ["c", "d"]),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-    ):
-        assert apply_merge_patch(base, patch) == merged
 
 
 def test_problems_as_text() -> None:

@@ -20,13 +20,7 @@ from kubeletpy.probes.handlers.http_messages import (
     redirected,
     request_for,
 )
-from kubeletpy.probes.handlers.outcome import (
-    HandlerError,
-    go_seconds,
-    host_port,
-    is_address,
-    resolve_port,
-)
+from kubeletpy.probes.handlers.outcome import HandlerError, host_port, is_address, resolve_port
 from tests.unit.effort import calls
 from tests.unit.proportion import is_linear
 
@@ -85,24 +79,6 @@ def test_messages_about_unknown_ports(port: object, message: str) -> None:
 )
 def test_hosts(host: str, address: bool, with_port: str) -> None:
     assert (is_address(host), host_port(host, 80)) == (address, with_port)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0s"),
-        (1.9, "1s"),
-        (59, "59s"),
-        (60, "1m0s"),
-        (90, "1m30s"),
-        (3599, "59m59s"),
-        (3600, "1h0m0s"),
-        (3661, "1h1m1s"),
-        (90_000, "25h0m0s"),
-    ],
-)
-def test_durations_have_the_format_of_go(seconds: float, text: str) -> None:
-    assert go_seconds(seconds) == text
 
 
 def test_a_plain_request() -> None:
