@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import os
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -20,6 +21,12 @@ LIFE: ContextVar[int] = ContextVar("life", default=0)
 WORLD = 0
 MAX_DEATH_ROUNDS = 50
 PRUNE_EVERY = 200
+
+
+def seeds(runs: int) -> list[int]:
+    """The seeds of a test of histories: the one in KUBELETPY_SIM_SEED, or ``runs`` of them."""
+    one = os.environ.get("KUBELETPY_SIM_SEED")
+    return [int(one)] if one else list(range(runs))
 
 
 class StillAlive(AssertionError):

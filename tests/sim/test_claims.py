@@ -14,7 +14,7 @@ import pytest
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.claims import RECOVERS_WITHIN, Cluster, history, remains
 from tests.sim.history import Violation
-from tests.sim.loop import run
+from tests.sim.loop import run, seeds
 from tests.sim.world import CLAIM_DRIVERS, World
 
 RUNS = 6
@@ -25,12 +25,7 @@ QUIET = 200.0
 """Seconds within which all is as it should be after one death and no other fault."""
 
 
-def _seeds() -> list[int]:
-    one = os.environ.get("KUBELETPY_SIM_SEED")
-    return [int(one)] if one else list(range(RUNS))
-
-
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds(RUNS))
 def test_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(history(seed, tmp_path))

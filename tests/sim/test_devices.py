@@ -8,7 +8,6 @@ seed.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceM
 from kubeletpy.resources.placement.managers import CpuManager
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.devices import GPU, OWN, SHARER, Devices, supplied
-from tests.sim.loop import run, spawn
+from tests.sim.loop import run, seeds, spawn
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
@@ -28,11 +27,6 @@ SECONDS = 200.0
 SETTLES_WITHIN = 900.0
 """Seconds: an allocation that hangs is given up after 300, and crash loops wait for 300."""
 REFUSALS = ("UnexpectedAdmissionError", "TopologyAffinityError", "SMTAlignmentError")
-
-
-def _seeds() -> list[int]:
-    one = os.environ.get("KUBELETPY_SIM_SEED")
-    return [int(one)] if one else list(range(RUNS))
 
 
 def random_pod(rng: random.Random, name: str) -> JSON:
@@ -118,7 +112,7 @@ def _problems(world: World, devices: Devices) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds(RUNS))
 def test_history(seed: int, tmp_path: Path) -> None:
     run(_history(seed, tmp_path))
 

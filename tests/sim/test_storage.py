@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.client import RuntimeClient
 from tests.sim.hash_seeds import printed
 from tests.sim.history import Violation
-from tests.sim.loop import run
+from tests.sim.loop import run, seeds
 from tests.sim.storage_chaos import (
     RECOVERS_WITHIN,
     damage_something,
@@ -46,12 +45,7 @@ QUIET = 300.0
 """Seconds within which all is as it should be after one death and no other fault."""
 
 
-def _seeds() -> list[int]:
-    one = os.environ.get("KUBELETPY_SIM_SEED")
-    return [int(one)] if one else list(range(RUNS))
-
-
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds(RUNS))
 def test_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(history(seed, tmp_path))
