@@ -184,11 +184,6 @@ def test_oom_score_of_sidecars_is_no_higher_than_that_of_regular_containers() ->
     assert oom_score_adj(pod, init, INIT, 10 * GIB) == 900
 
 
-def test_oom_score_without_a_known_capacity() -> None:
-    pod = make_pod(container("app", **with_resources(MEMORY_1G)))
-    assert oom_score_adj(pod, pod.containers[0], REGULAR, 0) == 999
-
-
 SWAP_V2 = replace(
     SETTINGS,
     swap_controller=True,

@@ -9,8 +9,6 @@ import pytest
 from kubeletpy.pods.runtime_status import ContainerConfigError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.security_context import (
-    MASKED_PATHS,
-    READONLY_PATHS,
     build_security_context,
     effective_security_context,
     verify_run_as_non_root,
@@ -103,18 +101,7 @@ def test_simple_fields() -> None:
     assert security.selinux_options == cri.SELinuxOption(user="u", role="r", type="t", level="l")
 
 
-def test_defaults() -> None:
-    security = built()
-    assert not security.privileged
-    assert not security.no_new_privs
-    assert not security.HasField("capabilities")
-    assert not security.HasField("selinux_options")
-    assert not security.HasField("run_as_group")
-    assert not security.HasField("apparmor")
-    assert security.apparmor_profile == ""
-    assert security.seccomp.profile_type == PROFILE.Unconfined
-    assert tuple(security.masked_paths) == (*MASKED_PATHS, "/sys/cpu0")
-    assert tuple(security.readonly_paths) == READONLY_PATHS
+def test_privileges_may_escalate_if_that_is_allowed() -> None:
     assert not built(None, {"allowPrivilegeEscalation": True}).no_new_privs
 
 

@@ -109,17 +109,6 @@ def test_container_annotations_and_back() -> None:
 HASH_KEY = "io.kubernetes.container.hash"
 
 
-def test_absent_fields_leave_no_annotation() -> None:
-    pod = make_pod()
-    keys = set(container_annotations(pod, pod.containers[0], 0))
-    assert keys == {
-        HASH_KEY,
-        "io.kubernetes.container.restartCount",
-        "io.kubernetes.container.terminationMessagePath",
-        "io.kubernetes.container.terminationMessagePolicy",
-    }
-
-
 @pytest.mark.parametrize(
     "annotations",
     [
