@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from kubeletpy.agent.context import Component, Task
 from kubeletpy.base import structs
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.node.build import NodeHealth
 from kubeletpy.node.runtime import RuntimeMonitor
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
@@ -86,9 +87,7 @@ class Agent(structs.Component):
 
     async def _until_ready(self) -> None:
         if self.ready is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(READY_S):
-                    await self.ready.wait()
+            await wait_within(self.ready, READY_S)
 
     async def close(self) -> None:
         """Shut down within STOP_S; the next start picks up whatever is unfinished.

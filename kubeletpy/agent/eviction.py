@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from kubeletpy.agent.context import Component, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.base import structs
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.images.gc import ImageGarbageCollector
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
@@ -77,12 +78,8 @@ class Upkeep(structs.Component):
         """Collect dead containers and sandboxes until cancelled, first soon after startup."""
         self._desired.set()  # what ended while no agent ran, or just before it stopped
         while True:
-            try:
-                async with asyncio.timeout(CONTAINERS_PERIOD_S):
-                    await self._desired.wait()
+            if await wait_within(self._desired, CONTAINERS_PERIOD_S):
                 await asyncio.sleep(SOON_S)
-            except TimeoutError:
-                pass
             self._desired.clear()
             try:
                 await self._collect(self.removable, self.reported)

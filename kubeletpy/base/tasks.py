@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
@@ -93,6 +93,24 @@ async def until_one_ends(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
 
+async def wait_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for an event for so long, or for any time; return whether it was set in time."""
+    return await _set_in(event, asyncio.timeout(seconds))
+
+
+async def wait_until(event: asyncio.Event, at: float | None) -> bool:
+    """Like :func:`wait_within`, until a time of the event loop's clock."""
+    return await _set_in(event, asyncio.timeout_at(at))
+
+
+async def _set_in(event: asyncio.Event, limit: asyncio.Timeout) -> bool:
+    try:
+        async with limit:
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
 class Lasting:
     """Work that continues when its caller is canceled, such as a write that must not be cut off."""
 
@@ -151,9 +169,7 @@ class Backlog:
     async def cleared(self, at_most: float) -> None:
         """Wait until no pod waits for its turn, but at most ``at_most`` seconds."""
         if self and at_most > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(at_most):
-                    await self._empty.wait()
+            await wait_within(self._empty, at_most)
 
 
 class Turns:

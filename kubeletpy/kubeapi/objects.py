@@ -19,7 +19,7 @@ from contextlib import suppress
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Component, field
-from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
+from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends, wait_within
 from kubeletpy.kubeapi import tracked_object
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
@@ -283,15 +283,9 @@ class WatchedObjects(Component):
         self._follow(tracked)
         if not tracked.live:
             self._rest_later(tracked)
-        if not tracked.settled.is_set():
-            try:
-                async with asyncio.timeout(FIRST_ANSWER_S):
-                    await tracked.settled.wait()
-            except TimeoutError:
-                tracked.disappointed = True
-                raise NoAnswerYet(
-                    f"{tracked_object.reported(key)}: no answer from the API yet"
-                ) from None
+        if not await wait_within(tracked.settled, FIRST_ANSWER_S):
+            tracked.disappointed = True
+            raise NoAnswerYet(f"{tracked_object.reported(key)}: no answer from the API yet")
         if not tracked.usable:
             tracked.disappointed = True
             raise tracked.error or Unavailable(f"{tracked_object.reported(key)} could not be read")

@@ -14,12 +14,13 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Component, field
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.kubeapi import watch_state
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Removed, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, Resource, WatchEvent
@@ -98,9 +99,7 @@ class Reflector(Component):
         """
         if self.synced.is_set():
             return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.synced.wait()
+        await wait_within(self.synced, seconds)
         if not self.synced.is_set():
             text = f"{self.resource.plural}: no answer from the API yet"
             raise self.last_error or Unavailable(text)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kubeletpy.base.structs import Component, field, replace
-from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.base.tasks import cancel_tasks, run_together, wait_within
 from kubeletpy.base.version import VERSION
 from kubeletpy.kubeapi import errors, watch_state
 from kubeletpy.kubeapi import http2_limits as limits
@@ -354,11 +354,8 @@ class Sessions(Component):
         return self.host.partition("://")[2].partition("/")[0].rpartition("@")[2] or "none"
 
     async def _credentials(self, seconds: float) -> Connection:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._known.wait()
-        except TimeoutError:
-            raise errors.Unavailable("there are no credentials for the API yet") from None
+        if not await wait_within(self._known, seconds):
+            raise errors.Unavailable("there are no credentials for the API yet")
         assert self.connection is not None, "the event was set"
         return self.connection
 

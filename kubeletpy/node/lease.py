@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from kubeletpy.base.api.times import format_micro_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound
 from kubeletpy.kubeapi.protocol import LEASES, KubeApi, PatchType
 
@@ -93,9 +93,7 @@ class LeaseKeeper(Component):
             self._failing = self._in_step = False
             retry = FIRST_RETRY_S
             self._now.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._now.wait()
+            await wait_within(self._now, pause)
 
     async def renew(self) -> None:
         """Renew once; creates the lease when there is none. Raises ApiError."""

@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import run_together
+from kubeletpy.base.tasks import run_together, wait_within
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, node_reference
@@ -218,11 +218,7 @@ class NodeManager(Component):
                     extra={"node": self.options.name, "why": str(error)},
                 )
             period = self.options.status_update_s * (1 + JITTER * self._rng.random())
-            try:
-                async with asyncio.timeout(period):
-                    await self._poked.wait()
-            except TimeoutError:
-                continue
+            await wait_within(self._poked, period)
 
     async def _until_known(self) -> None:
         """A restart alone must not show a node that was Ready as anything else."""
@@ -236,9 +232,7 @@ class NodeManager(Component):
             if not first.wait:
                 log.debug("first status", extra={"node": self.options.name, "why": first.why})
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(first.wait):
-                    await self._poked.wait()
+            await wait_within(self._poked, first.wait)
 
     async def _status(self, old: api.NodeStatus) -> api.NodeStatus:
         self._poked.clear()

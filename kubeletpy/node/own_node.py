@@ -6,7 +6,6 @@ request another node: the Node authorizer would refuse.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component, field
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, EventRecorder, node_reference
@@ -134,10 +134,7 @@ class OwnNode(Component):
         """Wait at most ``within`` seconds until the API has shown the node, or has none."""
         if self._reflector is None:
             return
-        try:
-            async with asyncio.timeout(within):
-                await self._reflector.synced.wait()
-        except TimeoutError:
+        if not await wait_within(self._reflector.synced, within):
             log.warning(
                 "the Node object can't be watched; pods are admitted by its last known state"
             )

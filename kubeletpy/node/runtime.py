@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Component
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RUNTIMECLASSES, KubeApi
 from kubeletpy.node.build import RUNTIME_DOWN_AFTER_S, RuntimeInfo, network_not_ready
@@ -57,11 +58,9 @@ class RuntimeMonitor(Component):
                 continue
             if not (self.runtime_error() or self.network_error()):
                 wait = PERIOD_S
-            try:
-                async with asyncio.timeout(wait):
-                    await self._check_due.wait()
+            if await wait_within(self._check_due, wait):
                 wait = FIRST_WAIT_S
-            except TimeoutError:
+            else:
                 wait = min(2 * wait, PERIOD_S)
 
     async def check(self) -> bool:

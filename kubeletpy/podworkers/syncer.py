@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component, Struct, field, replace
-from kubeletpy.base.tasks import background
+from kubeletpy.base.tasks import background, wait_within
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.trace.model import MAX_TEXT, Step, TraceCall
@@ -119,9 +119,7 @@ class TerminatingUpdates(Component):
     async def _update(self, terminating: _Terminating) -> None:
         wait = FIRST_S
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await terminating.changed.wait()
+            await wait_within(terminating.changed, wait)
             terminating.changed.clear()
             for step in self.steps:
                 await step.keep_up(terminating.pod)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kubeletpy.base.structs import Struct, field
-from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
+from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends, wait_within
 from kubeletpy.remote import errors
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService, RuntimeService, missing
@@ -373,11 +373,7 @@ class SimpleRuntime(PartialRuntime):
             return
         if timeout > 0:
             self.send(container, signal.SIGTERM)
-            try:
-                async with asyncio.timeout(timeout):
-                    await container._ended.wait()
-            except TimeoutError:
-                pass
+            await wait_within(container._ended, timeout)
         if not container._ended.is_set():
             self.send(container, signal.SIGKILL)
             await container._ended.wait()

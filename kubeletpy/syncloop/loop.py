@@ -8,14 +8,13 @@ all sources have delivered. Source: docs/reference/behaviour.md, a3, a4.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.tasks import cancel_tasks, wait_within
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.pods.pod import SOURCE_API, Pod
@@ -118,9 +117,7 @@ class Pause(Component):
                 log.warning("syncing pods is paused", extra={"error": error})
                 reported = True
             self._recheck.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._recheck.wait()
+            await wait_within(self._recheck, delay)
             delay = min(delay * 2, LAST_WAIT)
         if reported:
             log.info("syncing pods resumed")
@@ -278,9 +275,7 @@ class SyncLoop(Component):
     async def _wait(self) -> None:
         # a burst of finished pods is one pass, not one each
         await asyncio.sleep(HOUSEKEEPING_PERIOD / 20)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HOUSEKEEPING_PERIOD):
-                await self._soon.wait()
+        await wait_within(self._soon, HOUSEKEEPING_PERIOD)
         self._soon.clear()
 
     def _resume(self, sets: dict[str, Sequence[api.Pod]], changed: Iterable[str]) -> None:

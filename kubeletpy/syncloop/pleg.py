@@ -9,14 +9,13 @@ It must never act on a pod: it fills the cache and calls ``on_change``.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_ns
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.base.tasks import cancel_tasks, run_together, wait_within
 from kubeletpy.metrics.pods import PlegMetrics
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -92,9 +91,7 @@ class Pleg(Component):
                 self._wake.clear()
                 missed = await self.relist()
                 self._interval = self._next_check(missed)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._interval):
-                        await self._wake.wait()
+                await wait_within(self._wake, self._interval)
         finally:
             await cancel_tasks(self._reads.values())
 

@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component, replace
-from kubeletpy.base.tasks import run_together
+from kubeletpy.base.tasks import run_together, wait_until
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.metrics.volumes import ClaimNumbers, VolumeStatsMetrics
@@ -90,11 +90,7 @@ class VolumeMeter(Component):
             while True:
                 self._changed.clear()
                 next_at = self._start_due_measurements(loop.time())
-                try:
-                    async with asyncio.timeout_at(next_at):
-                        await self._changed.wait()
-                except TimeoutError:
-                    continue
+                await wait_until(self._changed, next_at)
         finally:
             for task in self._under_way.values():
                 task.cancel()

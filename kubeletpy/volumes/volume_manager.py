@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.structs import Component, Struct, field, replace
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.tasks import cancel_tasks, wait_until
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.claims import model as claims
 from kubeletpy.volumes.claims.plugin import VolumePlugin
@@ -194,12 +194,9 @@ class VolumeManager(Component):
                 if failure is not None:
                     raise claims.maybe_done(failure.message, call=failure.call)
                 happened.clear()
-                try:
-                    async with asyncio.timeout_at(until):
-                        await happened.wait()
-                except TimeoutError:
+                if not await wait_until(happened, until):
                     call = next((r.operation.call for r in self.state.of_pod(uid)), "its turn")
-                    raise claims.StillUnderWay(call) from None
+                    raise claims.StillUnderWay(call)
         self._forget(uid)
 
     def orphan_paths(self, uid: str) -> set[str] | None:

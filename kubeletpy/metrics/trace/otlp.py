@@ -27,6 +27,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kubeletpy.base.structs import Component
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.base.version import VERSION
 from kubeletpy.metrics.trace.model import MAX_TEXT, Attributes, OpenSpan
 
@@ -141,9 +142,7 @@ class OtlpTracer(Component):
 
         threading.Thread(target=flush, name="last spans", daemon=True).start()
         for _ in range(2):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await done.wait()
+            if await wait_within(done, CLOSE_S):
                 break
             self._exporter.shutdown()  # it gives up what it is sending
 

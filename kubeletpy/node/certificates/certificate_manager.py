@@ -18,7 +18,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.structs import Component, Struct, field
-from kubeletpy.base.tasks import background, until_one_ends
+from kubeletpy.base.tasks import background, until_one_ends, wait_within
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError
 from kubeletpy.kubeapi.protocol import CERTIFICATESIGNINGREQUESTS, KubeApi, WatchEvent
@@ -313,9 +313,7 @@ class CertificateManager(Component):
             due = self._due_in()
             if due == 0:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if due is None else min(due, LONGEST_WAIT_S)):
-                    await self._poked.wait()
+            await wait_within(self._poked, None if due is None else min(due, LONGEST_WAIT_S))
 
     async def _renew(self) -> None:
         """Retry until it works or is no longer needed."""

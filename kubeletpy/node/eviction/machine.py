@@ -17,7 +17,7 @@ from pathlib import Path
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.patient_threads import SteadyThreads
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import run_together
+from kubeletpy.base.tasks import run_together, wait_within
 from kubeletpy.base.text import number, sizes
 from kubeletpy.node.eviction.decide import (
     Layout,
@@ -82,9 +82,7 @@ class MemoryNotices(Component):
 
     async def wait(self, within: float | None) -> None:
         """Wait for a notification, at most this many seconds; None: as long as it takes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self._notified.wait()
+        await wait_within(self._notified, within)
         self._notified.clear()
 
     def arm(self, margins: Mapping[str, int]) -> None:
@@ -394,9 +392,7 @@ class Unwatched:
 
     async def noticed(self, within: float | None) -> None:
         """Wait until woken, at most this many seconds."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                await self._woken.wait()
+        await wait_within(self._woken, within)
         self._woken.clear()
 
     def wake(self) -> None:

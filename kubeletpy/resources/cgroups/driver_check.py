@@ -9,11 +9,11 @@ starting.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
 from kubeletpy.base.structs import Component
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference
 from kubeletpy.pods.pod import Pod
@@ -83,9 +83,7 @@ class DriverCheck(Component):
     async def run(self) -> None:
         """Search now, after each connection of the runtime, and until nothing is left outside."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RECHECK_S if self._left else None):
-                    await self._search_due.wait()
+            await wait_within(self._search_due, RECHECK_S if self._left else None)
             self._search_due.clear()
             await self.search()
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from kubeletpy.base.structs import Component
+from kubeletpy.base.tasks import wait_until
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
     NORMAL,
@@ -179,9 +180,7 @@ class PodCgroups(Component):
                 await self.tree.files.settle()
             except CgroupError as error:
                 log.warning("limits of cgroups do not last", extra={"why": str(error)})
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(deadline):
-                    await self._groups_changed.wait()
+            await wait_until(self._groups_changed, deadline)
 
     def _limit_node(self) -> None:
         kubepods = self.tree.names.kubepods

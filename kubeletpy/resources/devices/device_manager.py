@@ -18,6 +18,7 @@ from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.host.errors import Cause, CausedError
 from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import Component, replace
+from kubeletpy.base.tasks import wait_until
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts, HeldResource, Pod
 from kubeletpy.pods.resources import pod_limits
@@ -341,10 +342,7 @@ class DeviceManager(Component):
     async def _returned(self, pod: Pod) -> None:
         while (awaited := self.awaited(pod)) is not None:
             self._listed.clear()
-            try:
-                async with asyncio.timeout_at(awaited.until):
-                    await self._listed.wait()
-            except TimeoutError:
+            if not await wait_until(self._listed, awaited.until):
                 log.warning(
                     "device plugins have not come back: the pod is judged without them",
                     extra={

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from kubeletpy.base.host.state_file import StateFile
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import Lasting, cancel_tasks
+from kubeletpy.base.tasks import Lasting, cancel_tasks, wait_until
 from kubeletpy.metrics.resources import DeviceMetrics
 from kubeletpy.pods.pod import DeviceCounts
 from kubeletpy.pods.runtime_status import ContainerConfigError
@@ -209,10 +209,7 @@ class DevicePlugins(Component):
             if self._listen_error:
                 again = loop.time() + LISTEN_AGAIN_S
                 at = again if at is None else min(at, again)
-            try:
-                async with asyncio.timeout_at(at):
-                    await self._ends.wait()
-            except TimeoutError:
+            if not await wait_until(self._ends, at):
                 if self._listen_error:
                     await self.listen()
                 removed = self.state.expire(loop.time())

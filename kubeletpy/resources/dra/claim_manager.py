@@ -19,7 +19,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import Component, replace
-from kubeletpy.base.tasks import run_all, run_together
+from kubeletpy.base.tasks import run_all, run_together, wait_within
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import RESOURCECLAIMS, KubeApi
 from kubeletpy.metrics.resources import DraMetrics
@@ -239,12 +239,8 @@ class ClaimManager(Component):
             await self._retry.wait()
             self._retry.clear()
             await run_together(*(self._clear(uid) for uid in self._left()))
-            if self._left():
-                try:
-                    async with asyncio.timeout(CHECK_S):
-                        await self._retry.wait()
-                except TimeoutError:
-                    self._retry.set()
+            if self._left() and not await wait_within(self._retry, CHECK_S):
+                self._retry.set()
 
     async def _clear(self, uid: str) -> None:
         try:

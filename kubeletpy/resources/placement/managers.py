@@ -16,6 +16,7 @@ from functools import partial
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.structs import Component, Struct, replace
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.metrics.resources import CONTAINER, PHYSICAL_CPU, UNCORE_CACHE
 from kubeletpy.pods.pod import HeldResource, Placement, Pod
 from kubeletpy.pods.resources import pod_level_set
@@ -268,12 +269,8 @@ class CpuReconciler(Component):
     async def run(self) -> None:
         """Reconcile when that is due, and after each period, until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(self.period):
-                    await self._due.wait()
+            if await wait_within(self._due, self.period):
                 await asyncio.sleep(TOGETHER_S)
-            except TimeoutError:
-                pass
             self._due.clear()
             await self.reconcile()
 

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 
 from kubeletpy.base.host.inotify import DirectoryWatches
 from kubeletpy.base.structs import Component, Struct, replace
-from kubeletpy.base.tasks import Turns, cancel_tasks
+from kubeletpy.base.tasks import Turns, cancel_tasks, wait_within
 from kubeletpy.base.text import scrub
 from kubeletpy.remote.connection import EndpointError, socket_path
 from kubeletpy.resources.plugins import model
@@ -116,11 +116,7 @@ class PluginSockets(Component):
             while True:
                 self._changed.clear()
                 all_watched = await self._scan()
-                try:
-                    async with asyncio.timeout(SETTLED_S if all_watched else UNWATCHED_S):
-                        await self._changed.wait()
-                except TimeoutError:
-                    continue
+                await wait_within(self._changed, SETTLED_S if all_watched else UNWATCHED_S)
         finally:
             self._ends.clear()
             self._watches.close()

@@ -16,7 +16,6 @@ import signal
 import stat
 import zlib
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from aiohttp import web
@@ -26,6 +25,7 @@ from kubeletpy.base.host.files import open_container_log, open_file, open_folder
 from kubeletpy.base.host.inotify import DirectoryWatches, HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Component, Struct
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.server.app import Handler
@@ -366,9 +366,7 @@ class LogStreams(Component):
                     return
                 ended = not self._runs(uid, container_id)
                 if not ended:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(CHECK_S):
-                            await changed.wait()
+                    await wait_within(changed, CHECK_S)
         finally:
             end_watch()
             self._changes.remove(uid, changed)

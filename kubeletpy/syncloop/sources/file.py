@@ -18,6 +18,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.structs import Component, Struct, field
+from kubeletpy.base.tasks import wait_within
 from kubeletpy.pods.pod import SOURCE_API, SOURCE_FILE, SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.merge import NAMELESS
@@ -87,12 +88,8 @@ class FileSource(Component):
                 self._watch.start()
                 self._changed.clear()
                 read = await self._scan()
-                try:
-                    async with asyncio.timeout(self.check_frequency if read else RETRY):
-                        await self._changed.wait()
+                if await wait_within(self._changed, self.check_frequency if read else RETRY):
                     await asyncio.sleep(SETTLE)
-                except TimeoutError:
-                    pass
         finally:
             self._watch.close()
             if self.uids is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component
-from kubeletpy.base.tasks import cancel_tasks, run_together
+from kubeletpy.base.tasks import cancel_tasks, run_together, wait_within
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import CSINODES, NODES, KubeApi, PatchType
 from kubeletpy.kubeapi.transport import RepairPace, jittered_waits
@@ -103,10 +103,7 @@ class CsiNodeWriter(Component):
 
     async def _until_due(self) -> None:
         while not self._pending.is_set():
-            try:
-                async with asyncio.timeout(CHECK_S * self.rng.uniform(1, 1.25)):
-                    await self._pending.wait()
-            except TimeoutError:
+            if not await wait_within(self._pending, CHECK_S * self.rng.uniform(1, 1.25)):
                 await self._check()
 
     async def _check(self) -> None:
@@ -148,11 +145,7 @@ class CsiNodeWriter(Component):
 
     async def _wait(self, seconds: float) -> None:
         self._soon.clear()
-        try:
-            async with asyncio.timeout(seconds):
-                await self._soon.wait()
-        except TimeoutError:
-            return
+        await wait_within(self._soon, seconds)
 
     async def install(self, driver: csi_objects.DriverOnNode) -> None:
         """Report a driver. Raises NodeNotUpdated; then it is as if it had never been added."""

@@ -11,7 +11,6 @@ Source: docs/reference/behaviour-storage.md, sx.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections import Counter
@@ -23,7 +22,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
-from kubeletpy.base.tasks import cancel_tasks
+from kubeletpy.base.tasks import cancel_tasks, wait_within
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
 from kubeletpy.kubeapi.protocol import SERVICEACCOUNTS, KubeApi, Resource, WatchEvent
@@ -119,9 +118,7 @@ class PodCertificates(Component):
             source = of_pod[volume, index] = _CertificateSource(pod, spec)
             name = f"certificate of {pod.key}"
             source.task = asyncio.create_task(self._keep(source), name=name)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_ANSWER_S):
-                await source.settled.wait()
+        await wait_within(source.settled, FIRST_ANSWER_S)
         held = source.state.held
         if held is None or source.state.refusal is not None:
             raise PayloadError(states.why_missing(source.state, spec, pod.namespace))
@@ -160,9 +157,7 @@ class PodCertificates(Component):
                 await self._request(source)
                 continue
             wait = _MAX_WAIT_S if step.until is None else max(step.until - now, 0.0)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(wait, _MAX_WAIT_S)):
-                    await source.changes.wait()
+            await wait_within(source.changes, min(wait, _MAX_WAIT_S))
 
     def _apply_step(
         self, source: _CertificateSource, before: SourceState, step: states.SourceStep
