@@ -20,7 +20,7 @@ from typing import Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import replace
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import HostnameError, Mount, Pod, pod_domain, pod_hostname, volume_groups
 from kubeletpy.pods.runtime_status import ContainerConfigError, SubPathError
@@ -55,36 +55,23 @@ async def _default_handler(pod: Pod) -> str:
     return ""
 
 
-class ContainerMounts:
+class ContainerMounts(Component):
     """Completes the mounts of a container that is about to start."""
 
-    def __init__(
-        self,
-        pods_dir: Path,
-        *,
-        cluster_domain: str = "",
-        recursive_read_only: Callable[[], frozenset[str]] = frozenset,
-        options_refused: Callable[[], str] = lambda: NO_OPTIONS,
-        handler: Callable[[Pod], Awaitable[str]] = _default_handler,
-        rights: MountRights = REQUIRED,
-    ) -> None:
-        """Store the collaborators.
+    # ``{root}/pods``
+    pods_dir: Path
+    # used for names in hosts files
+    cluster_domain: str = ""
+    # the handlers that support it now; "" is the default one
+    recursive_read_only: Callable[[], frozenset[str]] = frozenset
+    # why ``bindMountOptions`` cannot be honored now; empty: they can
+    options_refused: Callable[[], str] = lambda: NO_OPTIONS
+    # the CRI handler of a pod's RuntimeClass
+    handler: Callable[[Pod], Awaitable[str]] = _default_handler
+    # whether a path inside a volume may replace a mount of it
+    rights: MountRights = REQUIRED
 
-        Args:
-            pods_dir: ``{root}/pods``.
-            cluster_domain: used for names in hosts files.
-            recursive_read_only: returns the handlers that support it now; "" is the default one.
-            options_refused: returns why ``bindMountOptions`` cannot be honored now; empty: they
-                can.
-            handler: returns the CRI handler of a pod's RuntimeClass.
-            rights: whether a path inside a volume may replace a mount of it.
-        """
-        self._rights = rights
-        self._pods_dir = str(pods_dir)
-        self._cluster_domain = cluster_domain
-        self._recursive_read_only = recursive_read_only
-        self._options_refused = options_refused
-        self._handler = handler
+    def __post_init__(self) -> None:
         self._patient = PatientThreads()
 
     async def provide(
@@ -118,8 +105,8 @@ class ContainerMounts:
         specs = container.get("volumeMounts") or ()
         handler = ""
         if any(spec.get("recursiveReadOnly") for spec in specs):
-            handler = await self._handler(pod)
-        recursive = handler in self._recursive_read_only()
+            handler = await self.handler(pod)
+        recursive = handler in self.recursive_read_only()
         sub_paths: Mapping[int, list[str]] = {}
         if any(spec.get("subPath") or spec.get("subPathExpr") for spec in specs):
             # expansion and a large environment take time
@@ -129,7 +116,7 @@ class ContainerMounts:
         if not sub_paths and not hosts:
             return decided
         # parts of volumes that are not ours may be on a disk that does not answer
-        own = f"{self._pods_dir}/"
+        own = f"{self.pods_dir}/"
         foreign = any(m.index in sub_paths and not m.host_path.startswith(own) for m in mounts)
         return await asyncio.get_running_loop().run_in_executor(
             self._patient if foreign else None,
@@ -148,7 +135,7 @@ class ContainerMounts:
         if mount.image:
             part = "/".join(sub_paths.get(mount.index, ()))
             mount = replace(mount, image_sub_path=part)
-        refused = self._options_refused() if spec.get("bindMountOptions") else ""
+        refused = self.options_refused() if spec.get("bindMountOptions") else ""
         return replace(
             mount,
             recursive_read_only=recursive_read_only(spec, mount, recursive),
@@ -163,7 +150,7 @@ class ContainerMounts:
         sub_paths: Mapping[int, list[str]],
         mounts: list[Mount],
     ) -> Sequence[Mount]:
-        paths = PodPaths(self._pods_dir, pod.uid)
+        paths = PodPaths(str(self.pods_dir), pod.uid)
         made = [
             self._bind(paths, container, mount, sub_paths[mount.index])
             if mount.index in sub_paths and not mount.image
@@ -184,7 +171,7 @@ class ContainerMounts:
                 try:
                     bind_sub_path(mount.host_path, parts, target, read_only=False)
                 except OSError as error:
-                    if not self._rights.does_without(error):
+                    if not self.rights.does_without(error):
                         raise
                     target = path_inside(mount.host_path, parts, read_only=False)
         except (UnsafePath, OSError) as error:
@@ -199,7 +186,7 @@ class ContainerMounts:
             node = ""
             if pod.host_network:
                 node = NODE_HOSTS.read_text("utf-8", "surrogateescape")
-            text = hosts_text(pod, pod_ips, self._cluster_domain, node)
+            text = hosts_text(pod, pod_ips, self.cluster_domain, node)
             write_hosts(paths.hosts_file, text)
         except (HostnameError, UnsafePath, OSError) as error:
             raise ContainerConfigError(f"hosts file: {error}") from error

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.errors import Cause, CauseKind
-from kubeletpy.base.structs import Hidden, HidesFields, Struct, field, replace
+from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field, replace
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
@@ -47,32 +47,19 @@ def object_key(ref: ObjectRef, namespace: str) -> ObjectKey:
     return ObjectKey(RESOURCES[ref.kind], namespace, ref.name)
 
 
-class ContainerEnvironment:
+class ContainerEnvironment(Component):
     """Gathers the sources of a container's environment."""
 
-    def __init__(
-        self,
-        pods_dir: Path,
-        objects: PodObjects,
-        *,
-        services: Services | None = None,
-        host_ips: Sequence[str] = (),
-        allocatable: Mapping[str, str] | None = None,
-    ) -> None:
-        """Store the collaborators.
-
-        Args:
-            pods_dir: ``{root}/pods``.
-            objects: configMaps and secrets.
-            services: lists the services that a pod sees; None: there are none.
-            host_ips: the node's addresses, which may change while it runs.
-            allocatable: the node's allocatable resources, as quantities.
-        """
-        self._pods_dir = str(pods_dir)
-        self._objects = objects
-        self._services = services
-        self._host_ips = host_ips
-        self._allocatable = allocatable
+    # ``{root}/pods``
+    pods_dir: Path
+    # configMaps and secrets
+    objects: PodObjects
+    # lists the services that a pod sees; None: there are none
+    services: Services | None = None
+    # the node's addresses, which may change while it runs
+    host_ips: Sequence[str] = ()
+    # the node's allocatable resources, as quantities
+    allocatable: Mapping[str, str] | None = None
 
     async def provide(
         self,
@@ -95,16 +82,16 @@ class ContainerEnvironment:
         Raises:
             ContainerConfigError: an object could not be read.
         """
-        host_ips = tuple(self._host_ips)
+        host_ips = tuple(self.host_ips)
         if pod.host_network:
             pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
-        facts = NodeFacts(pod_ips, host_ips, self._allocatable)
-        services = await self._services(pod) if self._services is not None else ()
+        facts = NodeFacts(pod_ips, host_ips, self.allocatable)
+        services = await self.services(pod) if self.services is not None else ()
         refs = set(environment_objects([container]))
-        sources = _Sources(PodPaths(self._pods_dir, pod.uid), pod)
+        sources = _Sources(PodPaths(str(self.pods_dir), pod.uid), pod)
         for ref in refs:
             try:
-                found = await self._objects.get(object_key(ref, pod.namespace))
+                found = await self.objects.get(object_key(ref, pod.namespace))
             except ApiError as error:
                 raise ContainerConfigError(error.message) from error
             sources.objects[ref] = found
