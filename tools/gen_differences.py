@@ -20,11 +20,9 @@ from tools.rulebook import differences  # noqa: E402
 OUT = ROOT / "docs" / "differences.md"
 HEADER = """# Differences from the kubelet
 
-kubeletpy is built to the [fact tables](reference/README.md) of Kubernetes. This page lists where it
-differs on purpose, with the reason; the tests that compare code and tables allow nothing else.
-
-This page is made by `tools/gen_differences.py` from `docs/reference/differences.csv`; edit that
-file.
+The [fact tables](reference/README.md) describe the kubelet. This page lists where kubeletpy differs
+on purpose; the tests that compare code and tables allow nothing else. `tools/gen_differences.py`
+makes it from `docs/reference/differences.csv`.
 """
 
 
@@ -38,8 +36,7 @@ def render() -> str:
     parts = [HEADER]
     for table, rows in groupby(differences.listed(), lambda each: each.table):
         parts.append(
-            f"\n## {table}\n\n[{table}](reference/{table}) describes the kubelet.\n\n"
-            "| row | here | because |\n| --- | --- | --- |\n"
+            f"\n## [{table}](reference/{table})\n\n| row | here | because |\n| --- | --- | --- |\n"
         )
         alike: dict[tuple[str, str], list[str]] = {}
         for each in rows:
