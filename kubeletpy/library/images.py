@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import subprocess
+import termios
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -176,6 +177,8 @@ class ImageRuntime(SimpleRuntime):
         if run.process is None:
             why = "only containers that are processes, or set Running.exec, run commands"
             raise Unimplemented("Exec", why)
+        if client.tty:
+            return await _in_terminal(command, run.running, client)
         process = await _start(command, run.running, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdin is not None and process.stdout is not None
         assert process.stderr is not None
@@ -186,9 +189,7 @@ class ImageRuntime(SimpleRuntime):
                 )
                 return _exit_code(await process.wait())
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
 
     async def forward_to(
         self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
@@ -212,6 +213,50 @@ def _exit_code(returned: int) -> int:
     return returned if returned >= 0 else 128 - returned
 
 
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+class _TerminalOutput(asyncio.StreamReaderProtocol):
+    """Reads a terminal, which ends with an error once no process has it open."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(None)
+
+
+async def _in_terminal(command: Sequence[str], running: Running, client: ProcessStreams) -> int:
+    """The exit code of a command in a terminal of its own, which has the size of the client's."""
+    loop, output = asyncio.get_running_loop(), asyncio.StreamReader()
+    ours, its = os.openpty()
+    try:
+        process = await _start(command, running, terminal=its)
+    except BaseException:
+        os.close(ours)
+        raise
+    finally:
+        os.close(its)
+    with os.fdopen(ours, "rb", 0) as reading, os.fdopen(os.dup(ours), "wb", 0) as writing:
+        source, _ = await loop.connect_read_pipe(lambda: _TerminalOutput(output), reading)
+        protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+        sink, _ = await loop.connect_write_pipe(lambda: protocol, writing)
+
+        async def resize() -> None:
+            async for columns, rows in client.resized():
+                termios.tcsetwinsize(ours, (rows, columns))
+
+        try:
+            stdin = asyncio.StreamWriter(sink, protocol, None, loop)
+            async with background(_feed(client.stdin, stdin)), background(resize()):
+                await _copy(output, client.stdout)
+                return _exit_code(await process.wait())
+        finally:
+            _kill(process)
+            source.close()
+            sink.abort()
+
+
 async def _copy(reader: asyncio.StreamReader, output: StreamOutput) -> None:
     """Write for a client what a process or connection sends, to its end."""
     while data := await reader.read(BLOCK):
@@ -232,17 +277,22 @@ async def _start(
     running: Running,
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
+    terminal: int | None = None,
 ) -> asyncio.subprocess.Process:
     if not command:
         raise InvalidArgument("StartContainer", "neither the image nor the pod has a command")
+    stdout = subprocess.PIPE
+    if terminal is not None:
+        command = ("setsid", "--ctty", *command)
+        stdin = stdout = stderr = terminal
     try:
         return await asyncio.create_subprocess_exec(
             *command,
             env=os.environ | running.env,
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=stderr,
-            start_new_session=True,
+            start_new_session=terminal is None,
         )
     except OSError as error:
         raise InvalidArgument("StartContainer", f"{command[0]}: {error.strerror}") from error

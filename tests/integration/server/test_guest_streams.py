@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -94,13 +95,25 @@ def test_exec(kubectl: list[str | Path]) -> None:
     assert (code, out) == (1, b"") and b"no-such-program: No such file or directory" in err
 
 
+def in_terminal(kubectl: list[str | Path], *arguments: str) -> tuple[int, bytes]:
+    """Exit code and output of an exec in a terminal."""
+    command = f"stty cols 91 rows 33; {shlex.join(map(str, (*kubectl, 'exec', '-it', *arguments)))}"
+    script = ["script", "--quiet", "--return", "--command", command, "/dev/null"]
+    done = subprocess.run(script, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
+    return done.returncode, done.stdout
+
+
 def test_a_terminal_of_a_function(kubectl: list[str | Path]) -> None:
-    command = " ".join(map(str, (*kubectl, "exec", "-it", "function", "--", "x")))
-    script = ["script", "--quiet", "--return", "--command", f"stty cols 91 rows 33; {command}"]
-    done = subprocess.run(
-        [*script, "/dev/null"], stdout=subprocess.PIPE, timeout=SECONDS, check=False
-    )
-    assert done.stdout.startswith(b"91x33") and done.returncode == 5
+    code, output = in_terminal(kubectl, "function", "--", "x")
+    assert code == 5 and output.startswith(b"91x33")
+
+
+def test_a_terminal_of_a_process(kubectl: list[str | Path]) -> None:
+    """It gets the size, is the controlling terminal, and its last output arrives."""
+    script = "until stty size | grep 33; do :; done; echo >/dev/tty tty; seq 20000; exit 6"
+    code, output = in_terminal(kubectl, "process", "--", "sh", "-c", script)
+    assert code == 6, output[-1000:]
+    assert b"33 91\r\ntty\r\n1\r\n" in output and b"\n19999\r\n20000\r\n" in output
 
 
 def test_cp(kubectl: list[str | Path], tmp_path: Path) -> None:
