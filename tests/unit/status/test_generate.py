@@ -111,23 +111,6 @@ def test_exit_code_and_times_are_reported() -> None:
     assert conditions(status)["Ready"] == ("False", "PodFailed")
 
 
-def test_second_record_is_the_last_state() -> None:
-    has = runtime(record("a", attempt=1), record("a", "exited", 7))
-    entry = only(generate_api_pod_status(inputs(pod(), has)))
-    assert entry["restartCount"] == 1
-    assert entry["lastState"]["terminated"]["exitCode"] == 7
-
-
-def test_restart_count_never_falls() -> None:
-    before = published("a", waiting={}, extra={"restartCount": 5})
-    entry = only(
-        generate_api_pod_status(
-            inputs(pod(), runtime(record("a")), old={"containerStatuses": [before]})
-        )
-    )
-    assert entry["restartCount"] == 5
-
-
 def test_a_held_back_start_waits_with_its_reason() -> None:
     has = runtime(record("a", "exited", 1))
     errors = {"a": StartError("CrashLoopBackOff", "back-off 10s restarting")}
@@ -136,23 +119,6 @@ def test_a_held_back_start_waits_with_its_reason() -> None:
     assert entry["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert entry["lastState"]["terminated"]["exitCode"] == 1
     assert status["phase"] == "Running"
-
-
-def test_an_old_start_error_does_not_hide_a_running_container() -> None:
-    errors = {"a": StartError("ErrImagePull", "no")}
-    entry = only(generate_api_pod_status(inputs(pod(), runtime(record("a")), start_errors=errors)))
-    assert "running" in entry["state"]
-
-
-def test_a_lost_container_is_reported_as_lost() -> None:
-    before = published("a", running={}, extra={"containerID": "containerd://x"})
-    status = generate_api_pod_status(
-        inputs(pod(restartPolicy="Never"), runtime(), old={"containerStatuses": [before]})
-    )
-    entry = only(status)
-    assert entry["lastState"]["terminated"]["exitCode"] == 137
-    assert entry["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
-    assert entry["restartCount"] == 1
 
 
 def test_a_reported_termination_is_kept_without_its_record() -> None:
