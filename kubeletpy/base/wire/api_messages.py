@@ -19,7 +19,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from kubeletpy.base.api.times import parse_microseconds, parse_time
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Component, Struct
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
@@ -157,26 +157,23 @@ class ApiMessages:
         return known
 
 
-class _Filling:
+class _Filling(Component):
     """Puts one object into its message."""
 
-    def __init__(
-        self, ways: Callable[[str], dict[str, tuple[tuple[str, ...], str]]], whole: bool
-    ) -> None:
-        self._ways = ways
-        self._whole = whole
+    ways: Callable[[str], dict[str, tuple[tuple[str, ...], str]]]
+    whole: bool
 
     def fill(self, name: str, message: Any, obj: Any) -> None:
         """Set the fields of a message from an object. Raises Unfit."""
         if not isinstance(obj, Mapping):
             raise Unfit(f"{name} is not an object")
-        ways = self._ways(name)
+        ways = self.ways(name)
         for key, value in obj.items():
             way = ways.get(key)
             if value is None:
                 continue
             if way is None:
-                if self._whole:
+                if self.whole:
                     raise Unfit(f"{name.rpartition('/')[2]}.{key} is not known")
                 continue
             (*around, attribute), kind = way

@@ -45,18 +45,15 @@ _WIRE = TraceContextTextMapPropagator()
 _current: ContextVar[_Sent | None] = ContextVar("sent_span", default=None)
 
 
-class _Sent:
+class _Sent(Component):
     """An open span of the SDK."""
 
-    __slots__ = ("_attributes", "_kind", "_name", "_token", "_tracer", "carrier", "ended", "span")
+    tracer: trace.Tracer
+    name: str
+    attributes: Attributes
+    kind: SpanKind
 
-    def __init__(
-        self, tracer: trace.Tracer, name: str, attributes: Attributes, kind: SpanKind
-    ) -> None:
-        self._tracer = tracer
-        self._name = name
-        self._attributes = attributes
-        self._kind = kind
+    def __post_init__(self) -> None:
         self._token: Token[_Sent | None] | None = None
         self.span: trace.Span = trace.INVALID_SPAN
         self.carrier: dict[str, str] = {}
@@ -72,10 +69,10 @@ class _Sent:
         above = _current.get()
         # A task that was begun within a span may outlive it: what it does is no part of it.
         within = Context()
-        if above is not None and not above.ended and self._kind is not SpanKind.SERVER:
+        if above is not None and not above.ended and self.kind is not SpanKind.SERVER:
             within = trace.set_span_in_context(above.span, within)
-        self.span = self._tracer.start_span(self._name, within, self._kind, self._attributes)
-        if self._kind is SpanKind.CLIENT:
+        self.span = self.tracer.start_span(self.name, within, self.kind, self.attributes)
+        if self.kind is SpanKind.CLIENT:
             _WIRE.inject(self.carrier, trace.set_span_in_context(self.span, within))
         else:
             self._token = _current.set(self)
