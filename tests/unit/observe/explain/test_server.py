@@ -9,6 +9,7 @@ import socket
 import stat
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +52,17 @@ class OnePod:
         return ""
 
 
+@asynccontextmanager
+async def answering(path: Path, traces: Traces, *more: Any, **rest: Any) -> AsyncIterator[Any]:
+    """A server on the socket at ``path``, on a node with one pod."""
+    made = ExplainServer(path, OnePod(), traces, *more, **rest)  # type: ignore[arg-type]
+    await made.serve()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Any]:
     traces = Traces()
@@ -58,10 +70,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Any]:
     with span(TraceCall.RUN_POD_SANDBOX, milestone=True):
         pass
     path = tmp_path / "explain.sock"
-    made = ExplainServer(path, OnePod(), traces)  # type: ignore[arg-type]
-    await made.serve()
-    yield SimpleNamespace(path=path, server=made, traces=traces)
-    await made.close()
+    async with answering(path, traces) as made:
+        yield SimpleNamespace(path=path, server=made, traces=traces)
     assert not path.exists()
 
 
@@ -104,9 +114,7 @@ async def test_usage_and_events(tmp_path: Path) -> None:
     traces = Traces()
     traces.enter("uid-gone", "default", "gone")
     path = tmp_path / "explain.sock"
-    made = ExplainServer(path, OnePod(), traces, usage=used, events=events)  # type: ignore[arg-type]
-    await made.serve()
-    try:
+    async with answering(path, traces, usage=used, events=events):
         assert await asyncio.to_thread(agent_socket.get_json, path, "usage") == {
             "at": 1.0,
             "pods": [],
@@ -115,8 +123,6 @@ async def test_usage_and_events(tmp_path: Path) -> None:
             requested = path, "pods", "default", name, "events"
             (event,) = await asyncio.to_thread(agent_socket.get_json, *requested)
             assert (event["message"], event["count"], event["at"]) == (f"for {uid}", 1, 2.0)
-    finally:
-        await made.close()
 
 
 async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,15 +138,11 @@ async def test_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return "first\nsecond\n"
 
     for log_end, web in ((read, {"main": ["first", "second"]}), (None, {})):
-        made = ExplainServer(path, OnePod(), Traces(), log_end=log_end)  # type: ignore[arg-type]
-        await made.serve()
-        try:
+        async with answering(path, Traces(), log_end=log_end):
             for name, found in (("web", web), ("other", {})):
                 requested = path, "pods", "default", name, "logs"
                 answer = await asyncio.to_thread(agent_socket.get_json, *requested)
                 assert answer == {"containers": found}
-        finally:
-            await made.close()
     assert reads == ["/logs/main/0.log"]
 
 
@@ -289,18 +291,15 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
             "other": {"spec": {"nodeName": "n2"}, "status": {"conditions": [ready]}},
         }.get(name)
 
-    made = ExplainServer(
+    at = f"--socket={tmp_path / 'explain.sock'}"
+    async with answering(
         tmp_path / "explain.sock",
-        OnePod(),  # type: ignore[arg-type]
         Traces(),
         troubles=lambda: ["the runtime is \x1bdown"],
         removed=lambda namespace, name: last.get(name),
         elsewhere=elsewhere,
         node_name="n1",
-    )
-    await made.serve()
-    at = f"--socket={tmp_path / 'explain.sock'}"
-    try:
+    ):
         for name, parts in {
             "waits": "no pod default/waits on this node: not scheduled: Unschedulable: 1 cpu",
             "new": "this node has not taken up pod default/new yet: Pending, not Ready",
@@ -329,8 +328,6 @@ async def test_answers_about_pods_that_are_not_on_the_node(tmp_path: Path, capsy
         assert capsys.readouterr().out.endswith("no pods on this node\n")
         assert await run(explain, at, "-n", "default", "-o", "json") == 0
         assert [each["cause"] for each in json.loads(capsys.readouterr().out)] == ["running"]
-    finally:
-        await made.close()
 
 
 async def test_only_the_owner_may_connect(server: Any) -> None:
@@ -374,38 +371,32 @@ async def test_nonsense_is_refused(server: Any, request_head: bytes) -> None:
 async def test_only_the_socket_of_a_dead_agent_is_replaced(
     server: Any, tmp_path: Path, caplog: Any
 ) -> None:
-    second = ExplainServer(server.path, OnePod(), Traces())  # type: ignore[arg-type]
-    await second.serve()
-    assert "no socket" in caplog.text
-    await second.close()
+    async with answering(server.path, Traces()):
+        assert "no socket" in caplog.text
     assert server.path.exists()
     stale = tmp_path / "stale.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(stale))
-    third = ExplainServer(stale, OnePod(), Traces())  # type: ignore[arg-type]
-    await third.serve()
-    assert await run(explain, f"--socket={stale}") == 0
-    await third.close()
+    async with answering(stale, Traces()):
+        assert await run(explain, f"--socket={stale}") == 0
     file = tmp_path / "file.sock"
     file.write_text("mine")
-    fourth = ExplainServer(file, OnePod(), Traces())  # type: ignore[arg-type]
-    await fourth.serve()
-    await fourth.close()
+    async with answering(file, Traces()):
+        pass
     assert file.read_text() == "mine"
 
 
 async def test_a_path_too_long_for_a_socket_is_reported(tmp_path: Path, caplog: Any) -> None:
-    made = ExplainServer(tmp_path / ("x" * 120), OnePod(), Traces())  # type: ignore[arg-type]
-    await made.serve()
-    assert "path is too long" in caplog.text
-    await made.close()
+    async with answering(tmp_path / ("x" * 120), Traces()):
+        assert "path is too long" in caplog.text
 
 
 async def test_a_socket_that_cannot_be_made_is_logged_with_its_path(
     tmp_path: Path, caplog: Any
 ) -> None:
     path = tmp_path / "none" / "explain.sock"
-    await ExplainServer(path, OnePod(), Traces()).serve()  # type: ignore[arg-type]
+    async with answering(path, Traces()):
+        pass
     (record,) = [each for each in caplog.records if "no socket" in each.message]
     assert record.why == f"[Errno 2] No such file or directory: '{path}'"
 
@@ -446,7 +437,6 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
     }
     path = tmp_path / "explain.sock"
     notices = [Notice("contentType", '"x"', "requests to the API are in JSON")]
-    pods: Any = OnePod()
     used: dict[str, Any] = {
         "protocols": {"HTTP/2": 2},
         "streams": 13,
@@ -466,9 +456,9 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
 
     share = {"of": "emptyDir v", "used": 2048, "limit": 1024}
     limited = {"at": 0.0, "pod": {**place, "share": share}, "ranking": []}
-    made = ExplainServer(
+    at = f"--socket={path}"
+    async with answering(
         path,
-        pods,
         Traces(),
         lambda: pressure,
         notices,
@@ -477,10 +467,7 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         connections=lambda: used,
         evictions=evictions,
         version=lambda: VERSION,
-    )
-    await made.serve()
-    at = f"--socket={path}"
-    try:
+    ):
         assert await run(explain, at, "--node") == 0
         text = capsys.readouterr().out
         begun, lost = (since(used[each], time.time()) for each in ("since", "lost_at"))
@@ -526,5 +513,3 @@ async def test_the_node_and_an_evicted_pod(tmp_path: Path, capsys: Any) -> None:
         assert "emptyDir v used 2.0 KiB of 1.0 KiB\n" in text
         with pytest.raises(SystemExit):
             await run(explain, at, "--node", "web")
-    finally:
-        await made.close()
