@@ -75,12 +75,6 @@ def test_a_deployment_is_updated_and_rolled_back_with_none_unavailable(
     assert generations[-1] == 3, "the watch has not seen the update and its rollback"
 
 
-def test_a_daemon_set_has_a_pod_on_each_node(cluster: Cluster, namespace: Namespace) -> None:
-    namespace.apply(workload("DaemonSet", "each", spec_of()))
-    namespace.rollout("daemonset/each")
-    assert nodes_of(namespace.pods("each")) == {each.name: 1 for each in cluster.members}
-
-
 def local_volume(node: str, name: str, storage_class: str, path: str) -> JSON:
     """A volume of a directory of one node."""
     hostname = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
