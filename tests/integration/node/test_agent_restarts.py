@@ -298,17 +298,17 @@ def explained_as_lost(node: Node, namespace: str, lost_at: float) -> None:
     assert first in stated
 
 
-def test_the_runtime_hangs(node2: Node, namespace: str) -> None:
+def test_the_runtime_hangs(node: Node, namespace: str) -> None:
     """The runtime does not answer but its socket is there: SIGTERM is obeyed promptly anyway."""
-    node2.apply(pod("lives"), namespace=namespace)
-    before = container_status(node2.wait_running(namespace, "lives"))
-    node2.containerd.pause()
+    node.apply(pod("lives"), namespace=namespace)
+    before = container_status(node.wait_running(namespace, "lives"))
+    node.containerd.pause()
     try:
-        node2.apply(pod("waits"), namespace=namespace)
-        assert node2.terminate() < 3.5
-        node2.start_agent()
+        node.apply(pod("waits"), namespace=namespace)
+        assert node.terminate() < 3.5
+        node.start_agent()
     finally:
-        node2.containerd.resume()
-    node2.wait_running(namespace, "waits")
-    after = container_status(node2.pod(namespace, "lives"))
-    assert after["containerID"] == before["containerID"], node2.story(namespace, "lives")
+        node.containerd.resume()
+    node.wait_running(namespace, "waits")
+    after = container_status(node.pod(namespace, "lives"))
+    assert after["containerID"] == before["containerID"], node.story(namespace, "lives")
