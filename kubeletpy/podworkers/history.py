@@ -115,7 +115,11 @@ class HistoryEntry(Struct, frozen=True):
 _PROBES = (KillReason.LIVENESS_PROBE, KillReason.STARTUP_PROBE)
 
 
-class DecisionHistory(Component):
+PER_POD, MAX_PODS = 50, 500
+"""Decisions that are kept of a pod, and pods."""
+
+
+class DecisionHistory:
     """Pod uid -> ring of decisions; the least recently seen pods go first.
 
     Bounded twice: entries per pod, and pods. A decision that repeats is counted, not kept again.
@@ -124,10 +128,7 @@ class DecisionHistory(Component):
         troubles: since when syncs fail, or containers end that should not.
     """
 
-    per_pod: int = 50
-    max_pods: int = 500
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self._pods: OrderedDict[str, deque[HistoryEntry]] = OrderedDict()
         self.troubles = Troubles()
 
@@ -142,8 +143,8 @@ class DecisionHistory(Component):
                 self.troubles.failed(uid, now)
             ring = self._pods.get(uid)
             if ring is None:
-                ring = self._pods[uid] = deque(maxlen=self.per_pod)
-                while len(self._pods) > self.max_pods:
+                ring = self._pods[uid] = deque(maxlen=PER_POD)
+                while len(self._pods) > MAX_PODS:
                     self._pods.popitem(last=False)
             self._pods.move_to_end(uid)
             for index in range(len(ring) - 1, max(-1, len(ring) - 1 - REPEATS), -1):

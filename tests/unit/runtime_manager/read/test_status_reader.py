@@ -110,38 +110,6 @@ def test_where_a_pod_came_from() -> None:
     assert pod_status_from_cri(IDENTITY, [new], [], 0).source == ""
 
 
-def test_container() -> None:
-    status = cri.ContainerStatus(
-        id="c",
-        metadata=cri.ContainerMetadata(name="meta", attempt=3),
-        state=cri.CONTAINER_EXITED,
-        created_at=5,
-        started_at=6,
-        finished_at=7,
-        exit_code=2,
-        reason="Error",
-        message="runtime",
-        image=cri.ImageSpec(image="app:1"),
-        image_ref="app@sha256:1",
-        labels={CONTAINER_NAME: "app", POD_UID: "u"},
-        annotations={"io.kubernetes.container.hash": "ab"},
-        user=cri.ContainerUser(linux=cri.LinuxContainerUser(uid=1, gid=2, supplemental_groups=[3])),
-        resources=cri.ContainerResources(
-            linux=cri.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=9)
-        ),
-    )
-    (container,) = read(status, "own").containers
-    assert (container.name, container.restart_count, container.hash) == ("app", 3, "ab")
-    assert (container.state, container.exit_code) == (ContainerState.EXITED, 2)
-    assert container.message == "runtime: own"
-    assert container.image_id == "app@sha256:1"
-    assert container.user is not None
-    assert container.user.supplemental_groups == (3,)
-    assert container.resources is not None
-    assert (container.resources.cpu_shares, container.resources.cpu_quota) == (512, None)
-    assert container.sandbox_id == "s"
-
-
 @pytest.mark.parametrize(
     "status",
     [
@@ -402,13 +370,26 @@ ENDED = {
             ),
         ),
         (
-            {"state": cri.CONTAINER_RUNNING, "labels": {}},
-            expected(ContainerState.RUNNING, started_at=6, name="meta"),
+            {
+                "state": cri.CONTAINER_RUNNING,
+                "labels": {},
+                "resources": cri.ContainerResources(
+                    linux=cri.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=9)
+                ),
+            },
+            expected(
+                ContainerState.RUNNING,
+                started_at=6,
+                name="meta",
+                resources=RuntimeResources(512, None, None, 9),
+            ),
         ),
         (
             {
                 "state": cri.CONTAINER_RUNNING,
-                "user": cri.ContainerUser(linux=cri.LinuxContainerUser(uid=1, gid=2)),
+                "user": cri.ContainerUser(
+                    linux=cri.LinuxContainerUser(uid=1, gid=2, supplemental_groups=[3])
+                ),
                 "resources": cri.ContainerResources(
                     linux=cri.LinuxContainerResources(cpu_quota=5, cpu_period=6)
                 ),
@@ -416,7 +397,7 @@ ENDED = {
             expected(
                 ContainerState.RUNNING,
                 started_at=6,
-                user=RuntimeUser(1, 2, ()),
+                user=RuntimeUser(1, 2, (3,)),
                 resources=RuntimeResources(None, 5, 6, None),
             ),
         ),
@@ -474,10 +455,6 @@ def test_missing_conditions_are_not_met() -> None:
     assert health_from_conditions([]) == RuntimeHealth(
         False, False, "runtime does not report RuntimeReady", "runtime does not report NetworkReady"
     )
-    ready = [
-        cri.RuntimeCondition(type=f"{what}Ready", status=True) for what in ("Runtime", "Network")
-    ]
-    assert health_from_conditions(ready) == RuntimeHealth(True, True, "", "")
 
 
 # Which failed starts the agent itself caused, by messages recorded from real runtimes.
