@@ -6,19 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.structs import replace
 from kubeletpy.pods.runtime_status import ContainerState
 from kubeletpy.remote.errors import DeadlineExceeded, FailedPrecondition, Internal
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.runtime_manager.names import CONFIG_HASH, CONTAINER_NAME, POD_UID
+from kubeletpy.runtime_manager.names import CONFIG_HASH
 from kubeletpy.runtime_manager.plan.gc_selection import (
     DeadContainer,
     GCPolicy,
     containers_to_remove,
-    dead_containers,
     dead_links_to_remove,
     log_directories_to_remove,
-    sandboxes_to_remove,
 )
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
@@ -139,20 +136,6 @@ async def test_a_pod_that_may_not_run_again_has_ended(tmp_path: Path) -> None:
         sandbox.state, sandbox.metadata.attempt = cri.SANDBOX_NOTREADY, 1
     await node.refresh(pod)
     assert (await node.sync(pod)).ended
-
-
-def test_a_container_that_was_never_started_is_no_dead_record() -> None:
-    ended = DeadContainer("ended", "u", "a", 1, unknown=False)
-    made = DeadContainer("made", "u", "a", 2, unknown=False, unstarted=True)
-    keep = containers_to_remove([ended, made], GCPolicy(), lambda _: False, all_sources_ready=True)
-    assert keep == []
-    going = containers_to_remove([ended, made], GCPolicy(), lambda _: True, all_sources_ready=True)
-    assert [c.id for c in going] == ["ended", "made"]
-    older = replace(ended, id="older", created_at=0)
-    going = containers_to_remove(
-        [older, ended, made], GCPolicy(), lambda _: False, all_sources_ready=True
-    )
-    assert [c.id for c in going] == ["older"]
 
 
 def abandon(node: FakeNode, container_id: str) -> None:
@@ -293,36 +276,6 @@ def test_global_cap_is_spread_then_takes_the_oldest() -> None:
     assert removed_by(GCPolicy(max_per_container=-1, max_total=1), *units) == [
         *("u-a-0", "u-a-1", "u-b-2", "u-b-3", "u-c-4"),
     ]
-
-
-def test_running_young_and_foreign_containers_are_no_candidates() -> None:
-    labels = {POD_UID: "u", CONTAINER_NAME: "a"}
-    containers = [
-        cri.Container(id="runs", labels=labels, state=cri.CONTAINER_RUNNING),
-        cri.Container(id="young", labels=labels, state=cri.CONTAINER_EXITED, created_at=10**18),
-        cri.Container(id="foreign", state=cri.CONTAINER_EXITED),
-        cri.Container(id="lost", labels=labels, state=cri.CONTAINER_UNKNOWN),
-        cri.Container(id="made", labels=labels, state=cri.CONTAINER_CREATED),
-    ]
-    found = dead_containers(containers, GCPolicy(min_age=1), 1000)
-    assert [(c.id, c.unknown) for c in found] == [("lost", True), ("made", False)]
-
-
-def test_sandboxes() -> None:
-    def sandbox(name: str, created: int, uid: str, ready: bool = False) -> cri.PodSandbox:
-        state = cri.SANDBOX_READY if ready else cri.SANDBOX_NOTREADY
-        return cri.PodSandbox(id=name, labels={POD_UID: uid}, created_at=created, state=state)
-
-    sandboxes = [
-        sandbox("old", 1, "u"),
-        sandbox("used", 2, "u"),
-        sandbox("newest", 3, "u"),
-        sandbox("gone", 4, "v"),
-        sandbox("ready", 5, "v", ready=True),
-        cri.PodSandbox(id="foreign"),
-    ]
-    chosen = sandboxes_to_remove(sandboxes, frozenset({"used"}), lambda uid: uid == "v")
-    assert chosen == [("old", "u"), ("gone", "v")]
 
 
 def test_files() -> None:

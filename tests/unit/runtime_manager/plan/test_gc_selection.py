@@ -90,6 +90,7 @@ def dead(uid: str, name: str, *created: int, unstarted: bool = False) -> list[De
         # a container that never started has nothing to show; the agent that made it handles it
         (dead("u", "a", 1, 2, 3, unstarted=True), GCPolicy(max_per_container=0), "", []),
         (dead("r", "a", 1, 2, unstarted=True), GCPolicy(), "", ["ra1", "ra2"]),
+        ([*dead("u", "a", 0, 1), *dead("u", "a", 2, unstarted=True)], GCPolicy(), "u", ["ua0"]),
         # reported records of a pod that may be removed are removed
         (dead("r", "a", 1, 2, 3), GCPolicy(), "", ["ra1"]),
         (dead("r", "a", 1, 2, 3), GCPolicy(), "r", ["ra1", "ra2", "ra3"]),
