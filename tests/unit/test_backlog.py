@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from kubeletpy.base.tasks import Backlog
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,6 @@ from tests.virtual_time import on_virtual_time
         ([3.0], -1.0, 0.0),
     ],
 )
-@on_virtual_time
 async def test_waits_until_no_pod_waits_for_a_bounded_time(
     turns: list[float], at_most: float, waited: float
 ) -> None:
@@ -39,7 +39,6 @@ async def test_waits_until_no_pod_waits_for_a_bounded_time(
         assert loop.time() - began == pytest.approx(waited)
 
 
-@on_virtual_time
 async def test_a_canceled_wait_does_not_count() -> None:
     backlog = Backlog()
 

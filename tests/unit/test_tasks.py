@@ -17,8 +17,11 @@ from kubeletpy.base.tasks import (
     run_all,
     run_together,
     until_one_ends,
+    wait_until,
+    wait_within,
 )
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 def others() -> set[asyncio.Task[Any]]:
@@ -51,13 +54,11 @@ async def value(after: float, result: str) -> str:
     return result
 
 
-@on_virtual_time
 async def test_results_have_the_order_of_the_calls() -> None:
     assert await run_together(value(2, "a"), value(1, "b"), value(3, "c")) == ("a", "b", "c")
     assert await run_together() == ()
 
 
-@on_virtual_time
 async def test_the_first_error_is_raised_once_the_others_have_ended() -> None:
     work = Work()
     with pytest.raises(OSError, match="first"):
@@ -67,7 +68,6 @@ async def test_the_first_error_is_raised_once_the_others_have_ended() -> None:
     assert not others()
 
 
-@on_virtual_time
 async def test_an_error_may_leave_the_others_to_their_own_ends() -> None:
     with pytest.raises(OSError, match="one"):
         await run_all(value(5, "a"), fail(2, OSError("one")), fail(1, OSError("two")))
@@ -96,7 +96,6 @@ async def after_an_error(work: Work) -> None:
 @pytest.mark.parametrize(
     "call", [in_background, beside_another, beside_another_to_its_end, after_an_error]
 )
-@on_virtual_time
 async def test_a_canceled_call_ends_after_its_tasks(
     call: Callable[[Work], Coroutine[Any, Any, None]],
 ) -> None:
@@ -109,7 +108,6 @@ async def test_a_canceled_call_ends_after_its_tasks(
     assert not others()
 
 
-@on_virtual_time
 async def test_a_second_cancellation_cuts_a_hanging_cleanup_off() -> None:
     """The agent's stop has a deadline: what resists its first cancellation gets another one."""
     work = Work(cleanup_s=1000)
@@ -125,7 +123,6 @@ async def test_a_second_cancellation_cuts_a_hanging_cleanup_off() -> None:
     assert not work.cleaned
 
 
-@on_virtual_time
 async def test_tasks_that_have_ended_are_skipped() -> None:
     done = asyncio.create_task(value(0, "a"))
     await done
@@ -133,7 +130,6 @@ async def test_tasks_that_have_ended_are_skipped() -> None:
     assert not done.cancelled()
 
 
-@on_virtual_time
 async def test_waiting_for_one_of_several_leaves_the_choice_to_the_caller() -> None:
     async with background(fail(1, OSError("x"))) as one, background(value(5, "y")) as other:
         await until_one_ends(one, other)
@@ -142,7 +138,6 @@ async def test_waiting_for_one_of_several_leaves_the_choice_to_the_caller() -> N
     assert other.cancelled()
 
 
-@on_virtual_time
 async def test_lasting_work_is_completed_although_its_caller_is_canceled() -> None:
     lasting, written = Lasting(), list[str]()
 
@@ -160,13 +155,11 @@ async def test_lasting_work_is_completed_although_its_caller_is_canceled() -> No
     assert not others()
 
 
-@on_virtual_time
 async def test_errors_of_lasting_work_reach_the_caller() -> None:
     with pytest.raises(OSError, match="full"):
         await Lasting().finish(fail(1, OSError("full")))
 
 
-@on_virtual_time
 async def test_an_error_does_not_keep_itself_alive() -> None:
     class Refused(Exception):
         pass
@@ -187,3 +180,12 @@ async def test_an_error_does_not_keep_itself_alive() -> None:
         assert [each() for each in seen] == [None, None]
     finally:
         gc.enable()
+
+
+async def test_an_event_is_awaited_for_a_while() -> None:
+    event, loop = asyncio.Event(), asyncio.get_running_loop()
+    assert (await wait_within(event, 5), loop.time()) == (False, 5)
+    assert (await wait_until(event, 7), loop.time()) == (False, 7)
+    loop.call_later(2, event.set)
+    assert (await wait_within(event, None), loop.time()) == (True, 9)
+    assert await wait_within(event, 0)

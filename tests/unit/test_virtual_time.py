@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from tests.virtual_time import Deadlock, on_virtual_time, run, timed
+from tests.virtual_time import Deadlock, run, timed
+
+pytestmark = pytest.mark.virtual_time
 
 
-@on_virtual_time
 async def test_an_hour_takes_no_time() -> None:
     before = time.perf_counter()
     _, took = await timed(asyncio.sleep(3600))
@@ -18,7 +19,6 @@ async def test_an_hour_takes_no_time() -> None:
     assert time.perf_counter() - before < 1
 
 
-@on_virtual_time
 async def test_timers_fire_in_order() -> None:
     seen: list[int] = []
 
@@ -30,7 +30,6 @@ async def test_timers_fire_in_order() -> None:
     assert seen == [1, 3, 5]
 
 
-@on_virtual_time
 async def test_threads_take_no_virtual_time() -> None:
     _, took = await timed(asyncio.to_thread(time.sleep, 0.02))
     assert took == 0
