@@ -110,7 +110,7 @@ class OwnNode(Component):
         if known is None:
             return self.initial
         if self._made is None or self._made[0] is not known:
-            self._made = known, self._with_own_amounts(known)
+            self._made = known, with_own_amounts(known, self.initial)
         return self._made[1]
 
     async def newest(self) -> api.Node | None:
@@ -123,7 +123,7 @@ class OwnNode(Component):
             log.debug("node not read", extra={"why": str(error)})
             return None
         self._note_node(found)
-        return self._with_own_amounts(found)
+        return with_own_amounts(found, self.initial)
 
     async def run(self) -> None:
         """Follow the object until cancelled."""
@@ -185,9 +185,6 @@ class OwnNode(Component):
             reference = node_reference(self.name, found["metadata"].get("uid", ""))
             self.recorder.event(reference, NORMAL, reason, message)
         self.reported()
-
-    def _with_own_amounts(self, found: api.Node) -> api.Node:
-        return with_own_amounts(found, self.initial)
 
 
 def with_own_amounts(reported: api.Node, own: api.Node) -> api.Node:

@@ -51,6 +51,16 @@ def write_whole(path: Path, content: str | bytes, *, mode: int, flushed: bool = 
         raise
 
 
+def flush_directory(directory: Path) -> None:
+    """Have a power cut not undo what was renamed or removed in a directory. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with complete_errors(directory):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def remove_unfinished(directory: Path) -> None:
     """Remove what writers left that were killed: only before anybody writes there. Raises OSError;
     a directory that does not exist has nothing."""

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from kubeletpy.base.clock import Clock
-from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.files import remove_unfinished, write_private
+from kubeletpy.base.host.files import flush_directory, remove_unfinished, write_private
 from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.images.records import model as records_model
 from kubeletpy.metrics.resources import PullRecordMetrics
@@ -152,12 +151,7 @@ def _why(error: Exception) -> str:
 def _replace(path: Path, data: bytes) -> None:
     """Durable before a pull goes on: after a power cut a pulled image must not seem preloaded."""
     write_private(path, data)
-    with complete_errors(path.parent):
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    flush_directory(path.parent)
 
 
 logger = logging.getLogger(__name__)

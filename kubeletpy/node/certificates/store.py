@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import re
 import ssl
 import time
@@ -23,8 +22,7 @@ from typing import Any
 
 import yaml
 
-from kubeletpy.base.host.disk_errors import complete_errors
-from kubeletpy.base.host.files import KeyPair, Stamp, stamp, write_private
+from kubeletpy.base.host.files import KeyPair, Stamp, flush_directory, stamp, write_private
 from kubeletpy.base.host.inotify import DirectoryWatch
 from kubeletpy.base.host.pki import Certificate, CertificateError
 from kubeletpy.base.structs import Component, Struct
@@ -161,7 +159,7 @@ class CertificateStore(Component):
         self._updated_path.unlink(missing_ok=True)
         self._updated_path.symlink_to(file)
         self._updated_path.replace(self.current_path)
-        _sync_directory(self.directory)
+        flush_directory(self.directory)
 
     def _dated(self) -> list[Path]:
         """Oldest first."""
@@ -226,15 +224,6 @@ def _usable(file: Path) -> Certificate | None:
 def stamp_of(files: KeyPair) -> tuple[Stamp, ...]:
     """Identifies the state of the files without reading them, to notice changes."""
     return tuple(filter(None, map(stamp, (files.certificate, files.key))))
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with complete_errors(directory):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def certificate_dir(flags: NodeFlags) -> Path:

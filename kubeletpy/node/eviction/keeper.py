@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from kubeletpy.base.api import types as api
@@ -239,9 +239,6 @@ class EvictionKeeper(Component):
 
     def _end(self, offender: decide.Offender, pod: Pod, held: Sequence[decide.Crossing]) -> None:
         verdict = offender.verdict
-        log.warning("pod is evicted", extra={"pod": pod.key, "why": verdict.message.strip()})
-        self.recorder.event(pod_reference(pod), WARNING, Reason.EVICTED, verdict.message)
-        self.evicted(verdict.signal)
         options = KillOptions(
             grace_override=decide.GRACE_S,
             evict=True,
@@ -249,7 +246,7 @@ class EvictionKeeper(Component):
         )
         # what it leaves may be all that the node is short of
         awaited = ranking.Awaited(held[0].threshold, patience=ranking.LAYER_S) if held else None
-        self._endings.begin(Ending(pod, None, options, awaited=awaited))
+        self._begin(Ending(pod, None, options, awaited=awaited), verdict.signal, verdict.message)
 
     # -- the node's own thresholds --------------------------------------------------------------
 
@@ -397,17 +394,19 @@ class EvictionKeeper(Component):
         if not hard:
             grace = max(grace, min(self.rules.max_grace, pod.termination_grace_period))
         options = KillOptions(grace_override=grace, evict=True, status_override=status)
-        log.warning("pod is evicted", extra={"pod": pod.key, "why": text.strip()})
-        self.recorder.event(
-            pod_reference(pod),
-            WARNING,
-            Reason.EVICTED,
-            text,
-            annotations=report.event_annotations(candidate, crossing),
-        )
+        ending = Ending(pod, decide.condition_of(signal), options, hard, awaited)
         self._warned.clear()
-        self.evicted(signal.value)
-        self._endings.begin(Ending(pod, decide.condition_of(signal), options, hard, awaited))
+        self._begin(ending, signal.value, text, report.event_annotations(candidate, crossing))
+
+    def _begin(
+        self, ending: Ending, signal: str, text: str, notes: Mapping[str, str] | None = None
+    ) -> None:
+        pod = ending.pod
+        log.warning("pod is evicted", extra={"pod": pod.key, "why": text.strip()})
+        reference = pod_reference(pod)
+        self.recorder.event(reference, WARNING, Reason.EVICTED, text, annotations=notes)
+        self.evicted(signal)
+        self._endings.begin(ending)
 
     def _warn(self, what: str, crossing: decide.Crossing) -> None:
         """Log once why no pod is evicted, until one is or the pressure ends."""

@@ -6,7 +6,6 @@ Must never be called from an event loop without a thread: systemctl may take a m
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from kubeletpy.agent.takeover.preflight.findings import KubeletFound
 from kubeletpy.agent.takeover.preflight.kubelets import read_process
 from kubeletpy.agent.takeover.preflight.settings import load_settings, read_flags
 from kubeletpy.agent.takeover.preflight.unit_command import is_kubelet
-from kubeletpy.base.host.files import write_whole
+from kubeletpy.base.host.files import flush_directory, write_whole
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import LoadedConfig
 from kubeletpy.node.facts import node_name
@@ -79,7 +78,7 @@ class SystemdHost:
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             write_whole(path, text, mode=0o644)
-            _flush(path.parent)
+            flush_directory(path.parent)
         except OSError as error:
             raise HostError(f"{path} can't be written: {error.strerror or error}") from error
 
@@ -89,7 +88,7 @@ class SystemdHost:
         try:
             path.unlink(missing_ok=True)
             with contextlib.suppress(FileNotFoundError):
-                _flush(path.parent)
+                flush_directory(path.parent)
             with contextlib.suppress(OSError):  # other drop-ins are there
                 path.parent.rmdir()
         except OSError as error:
@@ -142,14 +141,6 @@ class SystemdHost:
         if done.returncode:
             raise HostError(f"{reported} failed: {done.stderr.strip() or done.returncode}")
         return done.stdout
-
-
-def _flush(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # The node, by the settings of the program that runs it.
