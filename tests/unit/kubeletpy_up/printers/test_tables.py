@@ -92,12 +92,6 @@ def pod(
     ("obj", "ready", "status", "restarts"),
     [
         (pod(RUNNING, RUNNING), "2/2", "Running", "0"),
-        (pod({}, phase="Pending"), "0/1", "Pending", "0"),
-        (pod({}, phase="Failed", reason="Evicted"), "0/1", "Evicted", "0"),
-        (pod(state("waiting", reason="CrashLoopBackOff")), "0/1", "CrashLoopBackOff", "0"),
-        (pod(state("terminated", exitCode=0, reason="Completed")), "0/1", "Completed", "0"),
-        (pod(state("terminated", exitCode=2)), "0/1", "ExitCode:2", "0"),
-        (pod(state("terminated", exitCode=137, signal=9)), "0/1", "Signal:9", "0"),
         (
             pod(RUNNING, state("terminated", exitCode=0, reason="Completed"), conditions=[READY]),
             "1/2",
@@ -131,12 +125,6 @@ def pod(
             pod({}, init=[state("waiting", reason="ImagePullBackOff")], phase="Pending"),
             "0/1",
             "Init:ImagePullBackOff",
-            "0",
-        ),
-        (
-            pod({}, init=[state("waiting", reason="PodInitializing")], phase="Pending"),
-            "0/1",
-            "Init:0/1",
             "0",
         ),
         (pod({}, init=[state("terminated", exitCode=3)]), "0/1", "Init:ExitCode:3", "0"),
@@ -181,14 +169,6 @@ def pod(
             ),
             "0/1",
             "Completed",
-            "0",
-        ),
-        (
-            pod(
-                phase="Pending", conditions=[{"type": "PodScheduled", "reason": "SchedulingGated"}]
-            ),
-            "0/0",
-            "SchedulingGated",
             "0",
         ),
         (pod(RUNNING, init=[state("running")], conditions=[INITIALIZED]), "1/1", "Init:0/1", "0"),
