@@ -11,7 +11,7 @@ from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription
-from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod
+from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
 from tests.virtual_time import on_virtual_time
 
 
@@ -32,7 +32,9 @@ def test_the_end_of_an_unselected_object_is_no_event() -> None:
 
 def test_an_expired_version_is_an_error_event_with_410() -> None:
     registry = make_registry()
-    subscription = registry.watch(ADMIN, "pods", options=ListOptions(resource_version="999999"))
+    to_come = ListOptions(resource_version="999999")
+    assert refusal(registry.list, ADMIN, "pods", options=to_come).code == 410
+    subscription = registry.watch(ADMIN, "pods", options=to_come)
     (event,) = subscription.take()
     assert (event.type, event.object["code"], event.object["reason"]) == ("ERROR", 410, "Expired")
     assert len(registry.watchers) == 0
