@@ -6,6 +6,7 @@ import argparse
 import io
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,9 @@ class Clock(Struct):
 @pytest.fixture(autouse=True)
 def as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(front_door.Journal.__init__, "__defaults__", (tmp_path / "adopt.jsonl",))
+    made = partial(front_door.Journal, tmp_path / "adopt.jsonl")
+    for module in (adoption, front_door):
+        monkeypatch.setattr(module, "Journal", made)
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
