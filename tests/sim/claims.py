@@ -144,7 +144,7 @@ def remains(world: World) -> list[str]:
         manager = world.agent.component(ClaimManager)
         kept = (
             manager.state.claims,
-            manager._locks._locks,
+            dict(manager._locks),
             manager._calls._missing,
             manager._calls._under_way,
             manager._left(),

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import Cause, CauseKind
@@ -108,37 +109,6 @@ def _read(path: Path) -> list[model.ClaimInfo]:
         raise StateError(f"{path}: {error}. Drain the node and remove the file") from error
 
 
-class ClaimLocks:
-    """Serializes the work on each claim."""
-
-    def __init__(self) -> None:
-        self._locks: dict[model.ClaimKey, _Lock] = {}
-
-    @asynccontextmanager
-    async def alone(self, keys: Iterable[model.ClaimKey]) -> AsyncIterator[None]:
-        """Lock these claims against all other work. All callers lock in the same order."""
-        async with AsyncExitStack() as stack:
-            for key in sorted(set(keys)):
-                lock = self._locks.setdefault(key, _Lock())
-                lock.users += 1
-                stack.callback(self._leave, key, lock)
-                await stack.enter_async_context(lock.lock)
-            yield
-
-    def _leave(self, key: model.ClaimKey, lock: _Lock) -> None:
-        lock.users -= 1
-        if not lock.users:
-            del self._locks[key]
-
-
-class _Lock:
-    """The lock of one claim."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-
-
 class ClaimManager(Component):
     """The claims of the pods of a node. Make it inside a running event loop."""
 
@@ -154,7 +124,7 @@ class ClaimManager(Component):
 
     def __post_init__(self) -> None:
         self._calls = DriverCalls(self.drivers, self.wake)
-        self._locks = ClaimLocks()
+        self._locks = WeakValueDictionary[model.ClaimKey, asyncio.Lock]()
         self._absent: set[str] = set()
         """Uids of pods that have left claims behind."""
         self._retry = asyncio.Event()
@@ -268,7 +238,7 @@ class ClaimManager(Component):
                 for use, obj in zip(desired, objects, strict=True)
             )
         }
-        async with self._locks.alone((pod.namespace, name) for name in found):
+        async with self._alone((pod.namespace, name) for name in found):
             known = self.state.claims
             claims = [
                 model.referenced(
@@ -326,7 +296,7 @@ class ClaimManager(Component):
 
     async def _unprepare(self, uid: str) -> None:
         used = [key for key, claim in self.state.claims.items() if uid in claim.pods]
-        async with self._locks.alone(used):
+        async with self._alone(used):
             kept, ending = model.leaving(self.state.claims, uid)
             if kept:
                 await self.state.put(kept)
@@ -352,6 +322,14 @@ class ClaimManager(Component):
             _raise_problems(answers)
 
     # -- both ----------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _alone(self, keys: Iterable[model.ClaimKey]) -> AsyncIterator[None]:
+        """Lock these claims against all other work. All callers lock in the same order."""
+        async with AsyncExitStack() as stack:
+            for key in sorted(set(keys)):
+                await stack.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
+            yield
 
     @asynccontextmanager
     async def _measured(self, operation: str) -> AsyncIterator[None]:
