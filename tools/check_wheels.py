@@ -32,7 +32,7 @@ from tools.lab.recipe import SUITES  # noqa: E402
 DISTRIBUTIONS = {"kubeletpy": ROOT, "kubeletpy_up": ROOT / "up"}
 """Package (a distribution is named after it) -> the folder of its pyproject.toml."""
 
-OF_EXTRAS = {"tracing": "kubeletpy.metrics.trace.otlp"}
+OF_EXTRAS = {"tracing": "kubeletpy.metrics.trace.otlp", "pytest": "kubeletpy.cli.pytest_plugin"}
 """Extra -> the one module that needs it."""
 
 IMPORT_ALL = """
