@@ -170,6 +170,7 @@ def test_bad_patches(patch_type: str, patch: Any, code: int) -> None:
     ("call", "code"),
     [
         (lambda r: r.get(ADMIN, "gadgets", "a"), 404),
+        (lambda r: r.get(ADMIN, "pods", "a", "default", subresource="nope"), 404),
         (lambda r: r.delete(ADMIN, "namespaces", "default"), 403),
     ],
 )
@@ -190,6 +191,17 @@ def test_the_largest_grace_period() -> None:
     meta = registry.delete(ADMIN, "pods", "web", "default", options)["metadata"]
     assert meta["deletionGracePeriodSeconds"] == 5
     assert meta["deletionTimestamp"] == "2023-11-14T22:13:25Z"
+
+
+def test_the_pages_of_a_list_show_one_version() -> None:
+    registry = make_registry()
+    for name in "ab":
+        registry.create(ADMIN, "configmaps", _named(name), "kube-public")
+    first = registry.list(ADMIN, "configmaps", "kube-public", options=ListOptions(limit=1))
+    registry.create(ADMIN, "configmaps", _named("c"), "kube-public")
+    rest = ListOptions(limit=9, continue_=first["metadata"]["continue"])
+    second = registry.list(ADMIN, "configmaps", "kube-public", options=rest)
+    assert [item["metadata"]["name"] for item in second["items"]] == ["b", "kube-root-ca.crt"]
 
 
 # -- namespaces ----------------------------------------------------------------------------------

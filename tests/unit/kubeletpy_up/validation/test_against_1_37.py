@@ -496,6 +496,11 @@ def test_mirrors_and_windows_are_not_resized() -> None:
     ]
 
 
+def test_a_volume_of_another_kind_does_not_prevent_a_resize() -> None:
+    volumes = [{"name": "v", "hostPath": {"path": "/x"}}]
+    assert resized(give(needs("cpu=2"), index=1), volumes=volumes) == []
+
+
 def in_memory(size: str | None = "1Mi", name: str = "v", medium: str = "Memory") -> dict[str, Any]:
     source = {"medium": medium, **({} if size is None else {"sizeLimit": size})}
     return {"name": name, "emptyDir": source}

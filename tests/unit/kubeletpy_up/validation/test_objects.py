@@ -202,6 +202,17 @@ CASES: list[tuple[Change, list[str]]] = [
             "`allowPrivilegeEscalation` to false and `privileged` to true"
         ],
     ),
+    (
+        lambda p: p["spec"].update(tolerations=[{"operator": "Equal"}]),
+        [
+            'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when '
+            '`key` is empty, which means "match all values and all keys"'
+        ],
+    ),
+    (
+        lambda p: p["metadata"].pop("name"),
+        ["metadata.name: Required value: name or generateName is required"],
+    ),
 ]
 
 
