@@ -154,12 +154,12 @@ def check_installed(place: Path, wheels: dict[str, Path]) -> None:
     run(python, "-I", "-c", LIBRARY)
     run(python, "-I", "-c", PAGE)
     run(python, "-I", "-c", IMPORT_ALL, "kubeletpy", *OF_EXTRAS.values())
+    links = [f"--find-links={wheel.parent}" for wheel in wheels.values()]
     for extra, module in OF_EXTRAS.items():
         expect(run(python, "-I", "-c", f"import {module}", code=1), "ModuleNotFoundError")
-        run(*install, f"{wheels['kubeletpy']}[{extra}]")
+        run(*install, *links, f"{wheels['kubeletpy']}[{extra}]")
         run(python, "-I", "-c", f"import {module}")
 
-    links = [f"--find-links={wheel.parent}" for wheel in wheels.values()]
     run(*install, *links, "kubeletpy[up]")
     expect(run(kubeletpy, "up", "--help"), "--state-dir")
     run(python, "-I", "-c", IMPORT_ALL, "kubeletpy_up")
