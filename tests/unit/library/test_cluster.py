@@ -277,6 +277,7 @@ def test_the_fixtures_of_a_suite(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ncluster_nodes = a b\n")
     plugin = ("-p", "kubeletpy.cli.pytest_plugin", "-p", "no:cacheprovider")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it may be installed here, or not
     environment.pop("KUBEBUILDER_ASSETS", None)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugin, "--cluster-engine", "embedded"],
