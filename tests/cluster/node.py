@@ -142,8 +142,9 @@ class ClusterNode:
         return self.kubectl("get", kind, name, "-o", f"jsonpath={{{path}}}")
 
     def containers(self) -> dict[str, str]:
-        """The containers of all pods that run: id and number of restarts, by the pod's name."""
-        pods: list[JSON] = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        """The containers of the node's running pods: id and number of restarts, by pod name."""
+        chosen = f"--field-selector=spec.nodeName={self.name}"
+        pods: list[JSON] = json.loads(self.kubectl("get", "pods", chosen, "-o", "json"))["items"]
         return {
             pod["metadata"]["name"]: f"{each['containerID']} restarts {each['restartCount']}"
             for pod in pods
