@@ -60,3 +60,4 @@ def test_a_deleted_node_is_reported_and_one_created_by_hand_is_served(
     assert refused == []
     node.apply(node.pod("again", "sleep 1000000"))
     node.wait_ready("again")
+    node.kubectl("delete", "pod", "again", "--grace-period=1")  # later tests count pods
