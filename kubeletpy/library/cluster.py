@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import secrets
 import threading
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kubeletpy.agent.launch.embed import guest_config
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.host.files import KeyPair, write_private
+from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import ApiError, NotFound
@@ -37,8 +36,14 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy.library import NodeAgent
-from kubeletpy.library.control_plane import ControlPlane, Programs, find_programs
+from kubeletpy.library.control_plane import (
+    ControlPlane,
+    Programs,
+    find_programs,
+    write_kubeconfig,
+)
 from kubeletpy.library.images import Image, ImageRuntime, Images
+from kubeletpy.node.build import is_ready
 from kubeletpy.volumes.files.disk import mounts_below, unmount
 
 if TYPE_CHECKING:
@@ -178,7 +183,7 @@ class Cluster:
         for agent in agents:
             await agent.registered(START_S)
         for name in self.nodes:
-            await self._until(NODES, name, None, _is_ready, START_S)
+            await self._until(NODES, name, None, _shows_ready, START_S)
 
     @property
     def _is_alone(self) -> bool:
@@ -328,9 +333,8 @@ def _resource(found: Resource | str, namespace: str | None) -> Resource:
     return Resource("/".join(group), version, plural, namespace is not None, "")
 
 
-def _is_ready(node: JSON) -> bool:
-    conditions = node.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def _shows_ready(node: JSON) -> bool:
+    return is_ready(node.get("status", {}))
 
 
 async def _changes(
@@ -398,18 +402,8 @@ def _node_kubeconfig(directory: Path, url: str, name: str) -> Path:
     pki = directory / "pki"
     authority, pair = KeyPair.named(pki, "ca"), KeyPair.named(directory, f"node-{name}")
     x509.make_signed(pair, authority, Names(f"system:node:{name}", ("system:nodes",)))
-    user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
-    cluster = {"server": url, "certificate-authority": str(authority.certificate)}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "kubeletpy", "cluster": cluster}],
-        "users": [{"name": name, "user": user}],
-        "contexts": [{"name": "kubeletpy", "context": {"cluster": "kubeletpy", "user": name}}],
-        "current-context": "kubeletpy",
-    }
     path = directory / f"node-{name}.kubeconfig"
-    write_private(path, json.dumps(config))
+    write_kubeconfig(path, url, authority.certificate, name, pair)
     return path
 
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 import textwrap
@@ -26,6 +24,7 @@ from typing import Protocol
 from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.host.pki import Names
 from kubeletpy.base.structs import Struct
+from kubeletpy.server.health import free_port
 
 LOOPBACK = "127.0.0.1"
 SERVICES = "10.96.0.0/16"
@@ -39,7 +38,6 @@ READY_S = 240.0
 """Timeout for a program to become ready; the API server takes 5 s on a quiet machine."""
 _CLUSTER = "kubeletpy"
 _LOG_LINES = 15
-_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _ASSETS = ("KUBELETPY_ASSETS", "KUBEBUILDER_ASSETS")
 _PLACES = ("/usr/local/kubebuilder/bin",)
 _STORE = ".local/share/kubebuilder-envtest/k8s"
@@ -95,19 +93,6 @@ def _release(directory: Path) -> tuple[int, ...]:
     return tuple(int(each) if each.isdecimal() else 0 for each in numbers)
 
 
-def free_port() -> int:
-    """A TCP port of loopback that is free, and that the kernel uses for no outgoing connection."""
-    first = int(_EPHEMERAL.read_text().split()[0])
-    while True:
-        port = random.randrange(first // 2, first)
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-            return port
-
-
 class Authority:
     """Signs certificates; every file is in ``directory``, with mode 0600."""
 
@@ -146,20 +131,25 @@ class Authority:
 
     def kubeconfig(self, file: str, url: str, user: str, group: str = "") -> Path:
         """Issue a client certificate, and write a kubeconfig that uses it."""
-        certificate, key = self.issue(file, user, group)
-        cluster = {"server": url, "certificate-authority": str(self.ca)}
-        identity = {"client-certificate": str(certificate), "client-key": str(key)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": _CLUSTER, "cluster": cluster}],
-            "users": [{"name": user, "user": identity}],
-            "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": user}}],
-            "current-context": _CLUSTER,
-        }
+        pair = KeyPair(*self.issue(file, user, group))
         path = self.directory / f"{file}.kubeconfig"
-        write_private(path, json.dumps(config))
+        write_kubeconfig(path, url, self.ca, user, pair)
         return path
+
+
+def write_kubeconfig(path: Path, url: str, authority: Path, user: str, pair: KeyPair) -> None:
+    """Write a kubeconfig of a server for a user with a client certificate. Raises OSError."""
+    cluster = {"server": url, "certificate-authority": str(authority)}
+    identity = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _CLUSTER, "cluster": cluster}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": user}}],
+        "current-context": _CLUSTER,
+    }
+    write_private(path, json.dumps(config))
 
 
 def _pem(label: str, der: bytes) -> str:
@@ -250,7 +240,7 @@ class ControlPlane:
         self.directory, self.programs = directory, programs
         directory.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(directory / "pki")
-        self.port, self.etcd_port, self.peer_port = (free_port() for _ in range(3))
+        self.port, self.etcd_port, self.peer_port = (free_port(LOOPBACK) for _ in range(3))
         self.address = address
         self.url = f"https://{address}:{self.port}"
         self.etcd_url = f"http://{LOOPBACK}:{self.etcd_port}"
@@ -346,7 +336,7 @@ class ControlPlane:
 
     def start_controllers(self, flags: Sequence[str] = ()) -> None:
         """Start the controller manager and the scheduler, as far as they are there."""
-        pki, ports = self.authority.directory, (free_port(), free_port())
+        pki, ports = self.authority.directory, (free_port(LOOPBACK), free_port(LOOPBACK))
         common = (f"--bind-address={LOOPBACK}", "--leader-elect=false", *flags)
         manager, scheduler = self.programs.controller_manager, self.programs.scheduler
         if manager is not None:

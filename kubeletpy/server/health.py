@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import logging
+import random
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.base.structs import Component
@@ -85,6 +87,14 @@ def is_free(address: str, port: int) -> bool:
     except OSError as error:
         return error.errno != errno.EADDRINUSE
     return True
+
+
+def free_port(address: str) -> int:
+    """Return a free TCP port that the kernel uses for no outgoing connection, chosen at random."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while not is_free(address, port := random.randrange(first // 2, first)):
+        pass
+    return port
 
 
 def next_free_port(address: str, port: int, excluded: Collection[int] = ()) -> int:

@@ -7,7 +7,6 @@ directory only.
 
 from __future__ import annotations
 
-import socket
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -49,6 +48,7 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.cgroups.setup import read_kernel_facts
 from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
+from kubeletpy.server.health import free_port
 from kubeletpy.syncloop.sources.file import PodSource
 
 _LOOPBACK = "127.0.0.1"
@@ -145,13 +145,10 @@ def _server_settings(root: Path, kubeconfig: Path | None) -> dict[str, Any]:
         write_private(authority, b64decode(inline))
     if not authority:
         raise KubeconfigError(f"kubeconfig {kubeconfig}: server=True needs certificate-authority")
-    with socket.socket() as free:
-        free.bind((_LOOPBACK, 0))
-        port = free.getsockname()[1]
     served = {
         "enableServer": True,
         "address": _LOOPBACK,
-        "port": port,
+        "port": free_port(_LOOPBACK),
         "healthzPort": 0,
         "authentication": {"x509": {"clientCAFile": str(authority)}},
     }
