@@ -262,11 +262,7 @@ class Bench:
         }
 
     async def _cpu(
-        self,
-        step: Step,
-        names: Sequence[str],
-        cpu: dict[str, list[float]],
-        pids: dict[str, int],
+        self, step: Step, names: Sequence[str], cpu: dict[str, list[float]], pids: dict[str, int]
     ) -> list[tuple[float, float]]:
         """Run a step and record the CPU-seconds per pod of processes."""
         before = {who: cpu_seconds(pid) for who, pid in pids.items()}

@@ -150,11 +150,7 @@ def files() -> dict[str, str]:
     definitions = json.loads(SCHEMA.read_text())
     named = {class_name(key): value for key, value in definitions.items()}
     kinds = {name: named[name] for name in sorted(named) if named[name].get("properties")}
-    return {
-        "types.pyi": stub(kinds),
-        "types.py": TYPES,
-        "pod_fields.py": pod_fields(kinds),
-    }
+    return {"types.pyi": stub(kinds), "types.py": TYPES, "pod_fields.py": pod_fields(kinds)}
 
 
 def main() -> int:

@@ -20,13 +20,7 @@ from kubeletpy.agent import resources
 from kubeletpy.agent.agent import AgentHealth
 from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.placement import Placed, build_placement
-from kubeletpy.agent.pod_state import (
-    Events,
-    PodSources,
-    PodState,
-    build_events,
-    build_sources,
-)
+from kubeletpy.agent.pod_state import Events, PodSources, PodState, build_events, build_sources
 from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
 from kubeletpy.agent.storage import Storage
 from kubeletpy.base.api import types as api
@@ -52,10 +46,7 @@ from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.registration import DevicePluginHandler
 from kubeletpy.resources.plugins.model import DEVICE, DRA, Handlers
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
-from kubeletpy.runtime_manager.act.user_namespaces import (
-    UserNamespaceRanges,
-    settle_unknown_ranges,
-)
+from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, settle_unknown_ranges
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy

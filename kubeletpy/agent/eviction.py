@@ -132,9 +132,7 @@ class Upkeep(structs.Component):
     ) -> int:
         with self.tracer.span("Containers/GarbageCollect", {}):
             return await self.containers.collect(
-                all_sources_ready=self.all_sources_ready(),
-                removable=removable,
-                reported=reported,
+                all_sources_ready=self.all_sources_ready(), removable=removable, reported=reported
             )
 
 

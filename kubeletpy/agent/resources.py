@@ -102,10 +102,7 @@ def build_cgroups(
         has_volumes=has_volumes,
     )
     component = Component(
-        pods,
-        (Task("cgroups", pods.run),),
-        keep=lambda found: pods.sweep_soon(),
-        close=pods.close,
+        pods, (Task("cgroups", pods.run),), keep=lambda found: pods.sweep_soon(), close=pods.close
     )
 
     def pod_name(uid: str) -> str:

@@ -69,8 +69,7 @@ class Serving(structs.Component):
                 # no descriptor, no memory: an import that failed is tried anew as a whole
                 if str(error) != stated:
                     log.error(
-                        "HTTP handlers could not be imported; retrying",
-                        extra={"why": str(error)},
+                        "HTTP handlers could not be imported; retrying", extra={"why": str(error)}
                     )
                 stated = str(error)
                 await asyncio.sleep(RETRY_S)

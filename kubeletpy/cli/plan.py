@@ -148,12 +148,7 @@ def requests(parsed: argparse.Namespace) -> list[Request]:
         patches = _documents(text, parsed.patch_file or "the patch")
         if len(patches) > 1:
             raise Unreadable("there is more than one document in the patch")
-        requested = {
-            "namespace": namespace,
-            "name": name,
-            "patch": patches[0],
-            "type": parsed.type,
-        }
+        requested = {"namespace": namespace, "name": name, "patch": patches[0], "type": parsed.type}
         return [Request(requested)]
     from kubeletpy.observe.foresee.start import applied_objects
 

@@ -154,10 +154,7 @@ def problems_here(
 ) -> list[config.Problem]:
     """The reasons why settings and flags can't work on this machine."""
     problems = config.check_host(
-        settings,
-        cgroup_version=cgroup_version(),
-        swap_on=swap_on(),
-        online_cpus=online_cpus(),
+        settings, cgroup_version=cgroup_version(), swap_on=swap_on(), online_cpus=online_cpus()
     )
     if settings.protect_kernel_defaults and (why := wrong_kernel_settings()):
         problems.append(config.Problem("protectKernelDefaults", "true", why))

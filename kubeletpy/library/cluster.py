@@ -36,12 +36,7 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy.library import NodeAgent
-from kubeletpy.library.control_plane import (
-    ControlPlane,
-    Programs,
-    find_programs,
-    write_kubeconfig,
-)
+from kubeletpy.library.control_plane import ControlPlane, Programs, find_programs, write_kubeconfig
 from kubeletpy.library.images import Image, ImageRuntime, Images
 from kubeletpy.node.build import is_ready
 from kubeletpy.volumes.files.disk import mounts_below, unmount

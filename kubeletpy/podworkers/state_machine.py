@@ -425,9 +425,7 @@ class WorkerMachine(Component):
         record = replace(record, status_override=override)
         if not record.termination_requested and record.pod is not None:
             record = replace(
-                record,
-                terminating_at=now,
-                grace=effective_grace(None, record.pod, None),
+                record, terminating_at=now, grace=effective_grace(None, record.pod, None)
             )
         return self._requeue_last(record, now)
 

@@ -260,11 +260,7 @@ class KubePodSyncer(Component):
     # -- terminate ---------------------------------------------------------------------------
 
     async def sync_terminating_pod(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        grace: int,
-        status_override: StatusOverride | None,
+        self, pod: Pod, status: PodRuntimeStatus, grace: int, status_override: StatusOverride | None
     ) -> SyncOutcome:
         """Stop everything of the pod within ``grace`` seconds; report how its containers ended."""
         composer, override = self.composer, status_override

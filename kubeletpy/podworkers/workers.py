@@ -22,12 +22,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers import records
 from kubeletpy.podworkers.history import DecisionHistory, LastSync, why_terminating
-from kubeletpy.podworkers.records import (
-    KillOptions,
-    PodUpdate,
-    SyncOutcome,
-    UpdateType,
-)
+from kubeletpy.podworkers.records import KillOptions, PodUpdate, SyncOutcome, UpdateType
 from kubeletpy.podworkers.state_machine import WorkerMachine, WorkerQueries
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.status_composer import StatusComposer
@@ -103,8 +98,7 @@ class SyncNotes(Component):
         if outcome.error and not outcome.waiting:
             decisions.append(Decision(f"{run.stage} failed", outcome.error, failed=True))
             log.debug(
-                "sync failed",
-                extra={"uid": run.uid, "step": outcome.step, "error": outcome.error},
+                "sync failed", extra={"uid": run.uid, "step": outcome.step, "error": outcome.error}
             )
         self.history.add(run.uid, decisions, now)
         if run.work.received_at:

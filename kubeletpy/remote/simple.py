@@ -289,11 +289,7 @@ class SimpleRuntime(PartialRuntime):
         )
 
     async def forward_to(
-        self,
-        sandbox: Sandbox,
-        port: int,
-        reader: asyncio.StreamReader,
-        writer: StreamOutput,
+        self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
     ) -> None:
         """Carry a connection to a port of a pod: read what the client sends, write the answers.
 

@@ -114,12 +114,7 @@ class AnnotatedContainerInfo(Struct, frozen=True):
 
 def sandbox_labels(pod: Pod) -> dict[str, str]:
     """The pod's labels, plus the three that identify the sandbox, which win."""
-    return {
-        **pod.labels,
-        POD_NAME: pod.name,
-        POD_NAMESPACE: pod.namespace,
-        POD_UID: pod.uid,
-    }
+    return {**pod.labels, POD_NAME: pod.name, POD_NAMESPACE: pod.namespace, POD_UID: pod.uid}
 
 
 def container_labels(pod: Pod, container: api.Container) -> dict[str, str]:
@@ -133,10 +128,7 @@ def container_labels(pod: Pod, container: api.Container) -> dict[str, str]:
 
 
 def container_annotations(
-    pod: Pod,
-    container: api.Container,
-    restart_count: int,
-    extra: Mapping[str, str] | None = None,
+    pod: Pod, container: api.Container, restart_count: int, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Facts that are needed once the pod is removed; ``extra`` (devices) never wins."""
     annotations = {

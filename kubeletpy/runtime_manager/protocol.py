@@ -15,12 +15,7 @@ from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.environment import EnvironmentInputs
 from kubeletpy.pods.pod import NOWHERE, DeviceNode, Mount, Placement, Pod, PodLimits, PullSecret
 from kubeletpy.pods.resources import VolumeSizeError
-from kubeletpy.pods.runtime_status import (
-    Decision,
-    PodRuntimeStatus,
-    PodSyncResult,
-    ProbeResults,
-)
+from kubeletpy.pods.runtime_status import Decision, PodRuntimeStatus, PodSyncResult, ProbeResults
 
 
 class SyncPodRequest(Struct, frozen=True):

@@ -139,10 +139,7 @@ class ContainerStatusInputs(Struct, frozen=True):
 
 
 def lost(
-    state: api.ContainerState,
-    now: float,
-    message: str = LOST_MESSAGE,
-    reason: str = LOST_REASON,
+    state: api.ContainerState, now: float, message: str = LOST_MESSAGE, reason: str = LOST_REASON
 ) -> api.ContainerStateTerminated:
     """The termination of a container when its end was not recorded.
 

@@ -49,13 +49,7 @@ def mirror_object(pod: Pod, node_name: str, node_uid: str) -> dict[str, Any]:
         CONFIG_MIRROR: pod.annotations.get(CONFIG_HASH, pod.uid),
     }
     metadata["ownerReferences"] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": node_name,
-            "uid": node_uid,
-            "controller": True,
-        }
+        {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
     ]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod.spec}
 

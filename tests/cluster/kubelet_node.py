@@ -56,11 +56,7 @@ class KubeletNode(ClusterNode):
         config.write_text(json.dumps(self._config()))
         alone = "unshare", "--mount", "--propagation=unchanged", "sh", "-c", ALONE
         command = kubelet_command(
-            program,
-            self.root_dir,
-            kubeconfig=self._kubeconfig,
-            config=config,
-            node_name=self.name,
+            program, self.root_dir, kubeconfig=self._kubeconfig, config=config, node_name=self.name
         )
         self.agent.start([*alone, devices, KUBELETS_OWN, *command])
         self.wait_for_api()

@@ -274,12 +274,7 @@ class _Mount:
     """A hostPath volume that is mounted at its own path."""
 
     def __init__(
-        self,
-        name: str,
-        path: Path,
-        kind: str = "DirectoryOrCreate",
-        *,
-        read_only: bool = False,
+        self, name: str, path: Path, kind: str = "DirectoryOrCreate", *, read_only: bool = False
     ) -> None:
         self.volume: JSON = {"name": name, "hostPath": {"path": str(path), "type": kind}}
         self.mount: JSON = {"name": name, "mountPath": str(path)}

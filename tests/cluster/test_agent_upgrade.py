@@ -103,10 +103,7 @@ def test_pods_do_not_notice_an_upgrade_and_a_downgrade(
 ) -> None:
     node, names = old_node, [f"rich-{n}" for n in range(request.config.getoption("--agent-pods"))]
     node.apply(config_map(CONFIG, word="one"), secret(SECRET, word="two"))
-    node.apply(
-        *(rich_pod(node.name, name) for name in names),
-        node.pod("crashes", "exit 1"),
-    )
+    node.apply(*(rich_pod(node.name, name) for name in names), node.pod("crashes", "exit 1"))
     node.wait_ready(*names)
     node.until(lambda: crashing(node)[1] == "CrashLoopBackOff", "the back-off of a crashing pod")
     time.sleep(RESTART_SLACK_S)  # a new agent judges younger containers anew, as the kubelet does

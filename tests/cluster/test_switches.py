@@ -44,11 +44,7 @@ from tools.env.process import Daemon
 
 pytestmark = pytest.mark.timeout(3000)
 DRIVER, RESOURCE = "switches.csi.example.com", "test.example/dev"
-SETTINGS: JSON = {
-    "cpuManagerPolicy": "static",
-    "kubeReserved": {"cpu": "100m"},
-    "maxPods": 110,
-}
+SETTINGS: JSON = {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "100m"}, "maxPods": 110}
 SETTLED_S = 3.0
 """Seconds after a switch until new pods run: longer than the periods of probes."""
 GRACE_S = 15
@@ -96,11 +92,7 @@ class Switches:
     """The pods of a node, and what happened to them."""
 
     def __init__(
-        self,
-        node: KubeletNode,
-        program: Path,
-        registry: HeldRegistry,
-        claimed: ClaimedDevices,
+        self, node: KubeletNode, program: Path, registry: HeldRegistry, claimed: ClaimedDevices
     ) -> None:
         self.node, self._program = node, program
         self._registry, self._claimed = registry, claimed

@@ -11,10 +11,7 @@ from typing import Any
 
 from kubeletpy.remote.generated import dra_v1_pb2, dra_v1beta1_pb2
 
-VERSIONS: dict[str, ModuleType] = {
-    "v1.DRAPlugin": dra_v1_pb2,
-    "v1beta1.DRAPlugin": dra_v1beta1_pb2,
-}
+VERSIONS: dict[str, ModuleType] = {"v1.DRAPlugin": dra_v1_pb2, "v1beta1.DRAPlugin": dra_v1beta1_pb2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,9 +164,7 @@ def test_a_watch_that_was_killed_is_given_back(node: VirtualNode, by: str) -> No
 
 FAULTS = [
     pytest.param(
-        "exit 1",
-        "has exited, and systemd has restarted it|the unit runs nothing",
-        id="exits",
+        "exit 1", "has exited, and systemd has restarted it|the unit runs nothing", id="exits"
     ),
     pytest.param(
         "exec sleep infinity",

@@ -124,10 +124,7 @@ def test_pods_are_back_after_a_shutdown(machine: Machine, node: VirtualNode, how
     node.shell("rm -rf /var/lib/order")
     say = "date +%s >> /order"
     init = container("first", f"{say}/init; sleep 1", volumeMounts=[MOUNT])
-    main = container(
-        script=f"{say}/main; trap 'exit 0' TERM; {SLEEPS}",
-        volumeMounts=[MOUNT],
-    )
+    main = container(script=f"{say}/main; trap 'exit 0' TERM; {SLEEPS}", volumeMounts=[MOUNT])
     node.run_pods(pod("back", main, initContainers=[init], volumes=[ORDER]))
     node.wait_pods("static-node")
     before = restarts(node)

@@ -80,11 +80,7 @@ class RuntimeClient:
         self._step = step
 
     async def _call(
-        self,
-        method: str,
-        work: Callable[[], Coroutine[Any, Any, T]],
-        *,
-        deadline: float = DEADLINE,
+        self, method: str, work: Callable[[], Coroutine[Any, Any, T]], *, deadline: float = DEADLINE
     ) -> T:
         self._step("call", method)
         fault = self._faults.draw()
@@ -181,10 +177,7 @@ class RuntimeClient:
         return await self._read("ListPodSandbox", lambda: self._runtime.list_sandboxes(filter))
 
     async def create_container(
-        self,
-        pod_sandbox_id: str,
-        config: cri.ContainerConfig,
-        sandbox_config: cri.PodSandboxConfig,
+        self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
     ) -> str:
         return await self._call(
             "CreateContainer", lambda: self._runtime.create_container(pod_sandbox_id, config)
@@ -319,10 +312,7 @@ class RuntimeClient:
         auth: cri.AuthConfig | None = None,
         sandbox_config: cri.PodSandboxConfig | None = None,
     ) -> str:
-        return await self._call(
-            "PullImage",
-            lambda: self._runtime.pull_image(image.image, auth),
-        )
+        return await self._call("PullImage", lambda: self._runtime.pull_image(image.image, auth))
 
     async def remove_image(self, image: cri.ImageSpec) -> None:
         def remove() -> None:

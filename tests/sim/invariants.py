@@ -44,11 +44,7 @@ class Invariants:
     """Watches the runtime and the store of one world."""
 
     def __init__(
-        self,
-        truth: Truth,
-        runtime: SimRuntime,
-        history: History,
-        life: Callable[[], int],
+        self, truth: Truth, runtime: SimRuntime, history: History, life: Callable[[], int]
     ) -> None:
         self._truth = truth
         self._runtime = runtime

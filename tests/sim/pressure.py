@@ -44,11 +44,7 @@ LEAST = {
 SOFT_MEMORY = 2048 * MI
 SOFT_GRACE_S = 20.0
 RECLAIM_DISK = 2000 * MI
-ENOUGH = {
-    **LEAST,
-    Signal.MEMORY: SOFT_MEMORY,
-    Signal.NODEFS: LEAST[Signal.NODEFS] + RECLAIM_DISK,
-}
+ENOUGH = {**LEAST, Signal.MEMORY: SOFT_MEMORY, Signal.NODEFS: LEAST[Signal.NODEFS] + RECLAIM_DISK}
 """With so much left no threshold is crossed or waits for more."""
 TRANSITION_S = 30.0
 MIN_AGE_S = 10.0

@@ -21,13 +21,7 @@ from tests.sim.history import History
 from tests.streamed_list import streamed
 
 PLURALS = frozenset(
-    {
-        "persistentvolumeclaims",
-        "persistentvolumes",
-        "volumeattachments",
-        "csidrivers",
-        "csinodes",
-    }
+    {"persistentvolumeclaims", "persistentvolumes", "volumeattachments", "csidrivers", "csinodes"}
 )
 _WATCHED = frozenset({"csidrivers"})
 LOOKS_EVERY = 0.5

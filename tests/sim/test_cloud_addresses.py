@@ -153,10 +153,7 @@ def test_a_restart_loses_no_address(tmp_path: Path) -> None:
     play(scenario, tmp_path, flags=CLOUD)
 
 
-@pytest.mark.parametrize(
-    ("node_ip", "before"),
-    [(NODE_IP, (NODE_IP,)), ("0.0.0.0", (NODE_IP,))],
-)
+@pytest.mark.parametrize(("node_ip", "before"), [(NODE_IP, (NODE_IP,)), ("0.0.0.0", (NODE_IP,))])
 def test_a_node_ip_counts_until_the_cloud_controller_sets_others(
     tmp_path: Path, node_ip: str, before: tuple[str, ...]
 ) -> None:

@@ -216,11 +216,7 @@ async def image_of_another(world: World) -> None:
     ],
 )
 def test_a_broken_agent_is_found_out(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    breaker: Breaker,
-    story: Story,
-    verdict: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaker: Breaker, story: Story, verdict: str
 ) -> None:
     async def main() -> None:
         world = World(1, tmp_path)

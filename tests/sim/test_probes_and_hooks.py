@@ -74,11 +74,7 @@ def exec_probe(word: str, **more: Any) -> JSON:
 
 
 def live(
-    tmp_path: Path,
-    story: Callable[[ExecWorld], Any],
-    *,
-    events: bool = True,
-    static: bool = False,
+    tmp_path: Path, story: Callable[[ExecWorld], Any], *, events: bool = True, static: bool = False
 ) -> None:
     async def main() -> None:
         world = ExecWorld(1, tmp_path, events=events, static=static)

@@ -419,8 +419,7 @@ def test_the_health_of_a_volume_is_shown_and_survives_the_agent(
             assert reported(world) == before, "the same answer of the same driver"
             sick.health = csi.VolumeHealth()
             await world.converges(
-                QUIET,
-                lambda: [k for k, v in reported(world).items() if v.get("healthConditions")],
+                QUIET, lambda: [k for k, v in reported(world).items() if v.get("healthConditions")]
             )
             assert len(reported(world)) == 2
             world.user.delete("a")

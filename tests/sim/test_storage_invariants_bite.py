@@ -182,11 +182,7 @@ async def another_pod_uses_it(world: World) -> None:
     ],
 )
 def test_a_broken_agent_is_found_out(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    breaker: Breaker,
-    story: Story,
-    verdict: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaker: Breaker, story: Story, verdict: str
 ) -> None:
     breaker(monkeypatch)
     with pytest.raises(Violation, match=verdict):

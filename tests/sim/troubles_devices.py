@@ -157,10 +157,7 @@ TROUBLES = (
     Trouble("resource-claim-does-not-exist", _dra_no_claim, options=_CLAIMS),
     Trouble("resource-claim-is-not-allocated", _dra_unallocated, options=_CLAIMS),
     Trouble(
-        "dra-driver-hangs-while-the-claim-is-released",
-        _dra_unprepare,
-        lasts=30.0,
-        options=_CLAIMS,
+        "dra-driver-hangs-while-the-claim-is-released", _dra_unprepare, lasts=30.0, options=_CLAIMS
     ),
     Trouble("resize-that-other-pods-leave-no-room-for", _deferred),
     Trouble(

@@ -107,12 +107,7 @@ class SimulatedPlugin(VolumePlugin):
         await self._call("NodeStageVolume", name, lambda: self.disk.staged.add(name))
 
     async def publish(
-        self,
-        spec: VolumeSpec,
-        attachment: Mapping[str, str] | None,
-        use: PodUse,
-        *,
-        remount: bool,
+        self, spec: VolumeSpec, attachment: Mapping[str, str] | None, use: PodUse, *, remount: bool
     ) -> Published:
         name = spec.unique_name
         if name not in self.disk.staged:

@@ -58,11 +58,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def stand_ins(
-    names: Iterable[str],
-    programs: Path,
-    certificate: Path,
-    key: Path,
-    tools: Sequence[str] = (),
+    names: Iterable[str], programs: Path, certificate: Path, key: Path, tools: Sequence[str] = ()
 ) -> list[Image]:
     """An image for each of ``names`` that is in the tests' registry.
 

@@ -13,10 +13,7 @@ _POLICY: JSON = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
-    "rules": [
-        {"level": "Metadata", "userGroups": ["system:nodes"]},
-        {"level": "None"},
-    ],
+    "rules": [{"level": "Metadata", "userGroups": ["system:nodes"]}, {"level": "None"}],
 }
 
 

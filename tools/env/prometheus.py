@@ -48,9 +48,7 @@ class Prometheus:
             ]
         )
         wait_until(
-            lambda: self._get("/-/ready") is not None,
-            "Prometheus",
-            give_up=self._daemon.died,
+            lambda: self._get("/-/ready") is not None, "Prometheus", give_up=self._daemon.died
         )
 
     def remove(self) -> None:

@@ -30,12 +30,7 @@ from tools.env.waiting import NotReadyError
 
 STEPS = 5
 LINKS = Path("/usr/local/bin")
-_PROGRAMS = {
-    "containerd": "containerd",
-    "runc": "runc",
-    "iptables": "iptables",
-    "ip": "iproute2",
-}
+_PROGRAMS = {"containerd": "containerd", "runc": "runc", "iptables": "iptables", "ip": "iproute2"}
 _CGROUPS = ("/kubepods", "/kubepods.slice")
 """Cgroups of pods, with either cgroup driver."""
 _FOLDERS = tuple(

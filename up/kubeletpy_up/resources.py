@@ -168,10 +168,7 @@ def _resource(
 def listed_resources() -> tuple[ResourceInfo, ...]:
     """The resources in discovery: all that are stored, then the kinds of a cluster."""
     refused = (
-        replace(
-            _resource(each.group, each.version, each.entry(), []),
-            refusal=each.refusal,
-        )
+        replace(_resource(each.group, each.version, each.entry(), []), refusal=each.refusal)
         for each in cluster_kinds.CLUSTER_KINDS
     )
     return (*all_resources(), *refused)

@@ -261,11 +261,7 @@ def _tracing(
 
 
 def _connect(
-    settings: KubeletSettings,
-    metrics: Metrics,
-    root: Path,
-    stack: AsyncExitStack,
-    tracer: Tracer,
+    settings: KubeletSettings, metrics: Metrics, root: Path, stack: AsyncExitStack, tracer: Tracer
 ) -> RemoteRuntime:
     try:
         runtime = RemoteRuntime(

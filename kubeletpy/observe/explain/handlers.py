@@ -18,10 +18,7 @@ from kubeletpy.probes.schedule import FIELDS, ProbeKind, ProbeSpec
 
 MAX_REPORTED = 200
 """Characters of a command or an address."""
-_HOOKS: dict[str | None, str] = {
-    TraceCall.POST_START: "postStart",
-    TraceCall.PRE_STOP: "preStop",
-}
+_HOOKS: dict[str | None, str] = {TraceCall.POST_START: "postStart", TraceCall.PRE_STOP: "preStop"}
 
 
 def hook(facts: PodFacts, container: str, call: str | None) -> str:

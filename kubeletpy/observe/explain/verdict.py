@@ -84,10 +84,7 @@ _CAUSE_CODES: dict[CauseKind, CauseCode] = {
     CauseKind.RESOLV_CONF: CauseCode.RESOLV_CONF,
     CauseKind.NODE_ADDRESS: CauseCode.NODE_ADDRESS,
 }
-_START_CODES = {
-    phrases.HOOK_ERROR: CauseCode.POST_START,
-    "RunContainerError": CauseCode.NEVER_RAN,
-}
+_START_CODES = {phrases.HOOK_ERROR: CauseCode.POST_START, "RunContainerError": CauseCode.NEVER_RAN}
 """For a start that has just failed; a moment later the status shows its back-off."""
 _CONTAINER_WAITS = (WaitKind.START_ERROR, WaitKind.IMAGE, WaitKind.IMAGE_BACKOFF)
 _STEP_WAITS = (

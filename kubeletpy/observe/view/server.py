@@ -184,9 +184,7 @@ class ViewServer:
 
     @web.middleware
     async def _admit(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         if not is_this_machine(request.headers.getall("Host", [])):
             raise _refused(web.HTTPMisdirectedRequest, "this is not a name of this machine")

@@ -19,13 +19,7 @@ from kubeletpy.base.tasks import cancel_tasks, run_together
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import RESOURCESLICES, KubeApi, PatchType
 from kubeletpy.metrics.resources import DraMetrics
-from kubeletpy.resources.dra.model import (
-    CALL_S,
-    ClaimDevice,
-    ClaimInfo,
-    ClaimProblem,
-    ClaimWait,
-)
+from kubeletpy.resources.dra.model import CALL_S, ClaimDevice, ClaimInfo, ClaimProblem, ClaimWait
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
 
 if TYPE_CHECKING:

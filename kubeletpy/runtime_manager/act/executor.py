@@ -107,11 +107,7 @@ class Executor(Component):
         in_effect = self.in_effect.pod_in_effect(pod, found)
         restarting = restart_all_active(pod, found)
         plan = compute_pod_actions(
-            pod,
-            status,
-            request.probes,
-            all_containers_restarting=restarting,
-            in_effect=in_effect,
+            pod, status, request.probes, all_containers_restarting=restarting, in_effect=in_effect
         )
         if self.plan_log is not None:
             self.plan_log(PlanInputs(pod, status, request.probes, restarting, in_effect), plan)

@@ -59,11 +59,7 @@ class LifecycleHookRunner(Component):
             await self._run(pod, container["name"], container_id, handler, ports)
 
     async def pre_stop(
-        self,
-        pod: Pod | None,
-        container_name: str,
-        container_id: str,
-        handler: api.LifecycleHandler,
+        self, pod: Pod | None, container_name: str, container_id: str, handler: api.LifecycleHandler
     ) -> None:
         """Run a preStop hook; the caller cancels it when the grace period is over.
 

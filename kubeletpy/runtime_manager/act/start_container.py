@@ -166,11 +166,7 @@ class ContainerStarter(Component):
             sync_run.fail(self.recorder, run, action, sync_run.CONFIG_ERROR, message)
         try:
             return await self.images.ensure_image_exists(
-                run.pod,
-                desired,
-                action.kind,
-                run.request.pull_secrets,
-                run.sandbox_config,
+                run.pod, desired, action.kind, run.request.pull_secrets, run.sandbox_config
             )
         except ImageError as error:
             self.recorder.event(

@@ -92,11 +92,7 @@ class ContainerStopper(Component):
         record = await self.records.earlier(victim.pod_uid, victim.name, victim.id)
         deleting = victim.pod is not None and victim.pod.being_deleted
         left = resume_stop(
-            record,
-            grace=grace,
-            deleting=deleting,
-            pre_stop=victim.pre_stop,
-            now=self.records.now(),
+            record, grace=grace, deleting=deleting, pre_stop=victim.pre_stop, now=self.records.now()
         )
         if record is None or left.anew:
             record = self.records.new(victim.id, deleting=deleting)
@@ -172,8 +168,7 @@ class ContainerStopper(Component):
         except HookFailed as error:
             # Its text may contain what the pod's owner would not publish: it stays in the log.
             logger.info(
-                "preStop hook failed",
-                extra={"container": victim.name, "error": str(error)},
+                "preStop hook failed", extra={"container": victim.name, "error": str(error)}
             )
             self._hook_failed(victim)
         return loop.time() - started

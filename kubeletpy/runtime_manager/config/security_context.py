@@ -46,13 +46,7 @@ MASKED_PATHS = (
 )
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
-_SHARED_FIELDS = (
-    "runAsUser",
-    "runAsGroup",
-    "runAsNonRoot",
-    "seLinuxOptions",
-    "seccompProfile",
-)
+_SHARED_FIELDS = ("runAsUser", "runAsGroup", "runAsNonRoot", "seLinuxOptions", "seccompProfile")
 
 
 def effective_security_context(pod: Pod, container: api.Container) -> api.SecurityContext:
@@ -211,8 +205,7 @@ def _seccomp(
             f'seccompProfile.localhostProfile "{path}" must be a relative path without ".."'
         )
     return cri.SecurityProfile(
-        profile_type=cri.SecurityProfile.Localhost,
-        localhost_ref=f"{settings.seccomp_root}/{path}",
+        profile_type=cri.SecurityProfile.Localhost, localhost_ref=f"{settings.seccomp_root}/{path}"
     )
 
 

@@ -133,9 +133,7 @@ def containers_to_remove(
 
 
 def sandboxes_to_remove(
-    sandboxes: Iterable[cri.PodSandbox],
-    in_use: frozenset[str],
-    removable: Callable[[str], bool],
+    sandboxes: Iterable[cri.PodSandbox], in_use: frozenset[str], removable: Callable[[str], bool]
 ) -> list[tuple[str, str]]:
     """(id, pod uid) of sandboxes to remove, oldest first. ``in_use``: ids that have containers."""
     by_pod: dict[str, list[cri.PodSandbox]] = {}

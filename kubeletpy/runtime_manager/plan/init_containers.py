@@ -128,9 +128,7 @@ def plan_init_containers(
         _judge(walk, index)
         if walk.kill_pod_reason:
             return InitPlan(
-                initialized=False,
-                kill_pod_reason=walk.kill_pod_reason,
-                notes=tuple(walk.notes),
+                initialized=False, kill_pod_reason=walk.kill_pod_reason, notes=tuple(walk.notes)
             )
     if not walk.seen:
         walk.starts[0] = "it is the first, and none has run yet"

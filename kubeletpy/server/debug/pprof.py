@@ -226,11 +226,7 @@ async def _profile(sampler: Sampler, clock: Clock, request: web.Request) -> web.
     if request.query.get("debug", "0") != "0":
         return _text(folded(stacks))
     body = await asyncio.to_thread(
-        encode,
-        stacks,
-        began_ns=began,
-        took_ns=int(seconds) * 10**9,
-        period_ns=int(PERIOD_S * 1e9),
+        encode, stacks, began_ns=began, took_ns=int(seconds) * 10**9, period_ns=int(PERIOD_S * 1e9)
     )
     headers = {"Content-Disposition": 'attachment; filename="profile"'}
     return web.Response(body=body, content_type="application/octet-stream", headers=headers)

@@ -34,8 +34,7 @@ the threshold where another test has taken huge pages of the machine.
 """
 PLACES = ("/mem/0", "/mem/1")
 STRESSES = container(
-    image=STRESS,
-    command=["/usr/bin/stress-ng", "--vm", "2", "--vm-bytes", "300M", "--vm-keep"],
+    image=STRESS, command=["/usr/bin/stress-ng", "--vm", "2", "--vm-bytes", "300M", "--vm-keep"]
 )
 """Takes 300 MiB as fast as it can."""
 

@@ -39,10 +39,7 @@ SECONDS = 4.0
     ids=["bytes", "inodes", "read-only"],
 )
 def test_new_pods_wait_and_start_by_themselves(
-    small_node: Node,
-    fault: Callable[[Path], AbstractContextManager[None]],
-    parts: str,
-    remedy: str,
+    small_node: Node, fault: Callable[[Path], AbstractContextManager[None]], parts: str, remedy: str
 ) -> None:
     name = fault.__name__.replace("_", "-")
     volumes = [{"name": "fields", "downwardAPI": {"items": [{"path": "n", **FIELD}]}}]

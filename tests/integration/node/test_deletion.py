@@ -52,8 +52,7 @@ def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
 def test_a_new_pod_with_the_old_name(node: Node, namespace: str) -> None:
     """The new pod starts while the old one still ends, and that end does not touch it."""
     node.apply(
-        pod("again", container("main", DEAF), terminationGracePeriodSeconds=2),
-        namespace=namespace,
+        pod("again", container("main", DEAF), terminationGracePeriodSeconds=2), namespace=namespace
     )
     old = node.wait_running(namespace, "again")
     node.kubectl("delete", "pod", "again", "--grace-period=0", "--force", namespace=namespace)
@@ -93,10 +92,7 @@ def gone_after(node: Node, namespace: str, *names: str) -> list[float]:
 
 def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
     hook = {"exec": {"command": ["sh", "-c", "sleep 2; touch /tmp/hooked"]}}
-    node.apply(
-        pod("hooked", container(lifecycle={"postStart": hook})),
-        namespace=namespace,
-    )
+    node.apply(pod("hooked", container(lifecycle={"postStart": hook})), namespace=namespace)
     ready = container_status(node.wait_running(namespace, "hooked"))
     assert node.exec(ready["containerID"], "ls", "/tmp/hooked")[0] == 0
 

@@ -58,8 +58,7 @@ def box(node: Node, namespace: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "protocol",
-    ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"],
+    "protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"]
 )
 async def test_exec_over_websockets(node: Node, namespace: str, protocol: str) -> None:
     place = box(node, namespace)

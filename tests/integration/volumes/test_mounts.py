@@ -93,10 +93,7 @@ def test_propagation(node: Node, namespace: str) -> None:
     taker = container(
         "taker",
         FOREVER,
-        volumeMounts=[
-            mount("e", "/e", mountPropagation="HostToContainer"),
-            mount("e", "/private"),
-        ],
+        volumeMounts=[mount("e", "/e", mountPropagation="HostToContainer"), mount("e", "/private")],
     )
     volumes = [{"name": "e", "emptyDir": {}}]
     node.apply(pod("p", taker, giver, volumes=volumes), namespace=namespace)

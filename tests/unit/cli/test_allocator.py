@@ -47,11 +47,7 @@ def arenas(which: str, **environment: str) -> int:
 
 @pytest.mark.parametrize(
     ("which", "environment", "least", "most"),
-    [
-        ("the library's", {}, 4, 7),
-        ("ours", {}, 1, 2),
-        ("ours", {"MALLOC_ARENA_MAX": "5"}, 4, 5),
-    ],
+    [("the library's", {}, 4, 7), ("ours", {}, 1, 2), ("ours", {"MALLOC_ARENA_MAX": "5"}, 4, 5)],
 )
 def test_arenas(which: str, environment: dict[str, str], least: int, most: int) -> None:
     assert least <= arenas(which, **environment) <= most

@@ -149,11 +149,7 @@ sys.exit(end_in_order(lambda: run.main(FLAGS, serve), serves=True))
 
 
 @pytest.mark.parametrize(
-    "interrupted",
-    [
-        "signalled(signal.SIGINT)",
-        "run_until_signalled(serve())",
-    ],
+    "interrupted", ["signalled(signal.SIGINT)", "run_until_signalled(serve())"]
 )
 def test_a_command_that_only_answers_ends_with_130(interrupted: str) -> None:
     code = f"""

@@ -89,10 +89,7 @@ def test_the_root_directory_is_absolute_wherever_the_agent_was_started(
 
 @pytest.mark.parametrize("endpoint", ["foo", "tcp://1.2.3.4:5", "unix://x"])
 def test_an_endpoint_that_is_not_a_socket(
-    files: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    endpoint: str,
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], endpoint: str
 ) -> None:
     flags = [f"--root-dir={tmp_path}/kubelet", f"--container-runtime-endpoint={endpoint}"]
     assert run.main([*files, *flags]) == 1

@@ -93,10 +93,7 @@ NO_NODE = (
             "Error from server (NotFound): the server could not find the requested resource",
             "node n1 explains nothing about it: it runs the kubelet, or no longer this pod",
         ),
-        (
-            'Error from server (NotFound): nodes "n1" not found',
-            NO_NODE,
-        ),
+        ('Error from server (NotFound): nodes "n1" not found', NO_NODE),
         (
             "Error from server (Forbidden): nodes is forbidden",
             "you may not query node n1: that requires permission to get nodes/proxy",

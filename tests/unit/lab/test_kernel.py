@@ -35,11 +35,7 @@ def test_modules_that_are_built_in_are_left_out() -> None:
 
 
 def test_an_archive_has_modes_names_and_contents_at_multiples_of_four() -> None:
-    files = {
-        "bin": (0o040755, b""),
-        "bin/sh": (0o120777, b"busybox"),
-        "init": (0o100755, b"#!"),
-    }
+    files = {"bin": (0o040755, b""), "bin/sh": (0o120777, b"busybox"), "init": (0o100755, b"#!")}
     archive = cpio(files)
     found, at = {}, 0
     while at < len(archive):

@@ -35,11 +35,7 @@ from kubeletpy.podworkers.records import (
     WakeAfter,
     WorkerSummary,
 )
-from kubeletpy.podworkers.state_machine import (
-    NamesInUse,
-    RequeueSettings,
-    WorkerMachine,
-)
+from kubeletpy.podworkers.state_machine import NamesInUse, RequeueSettings, WorkerMachine
 from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 

@@ -156,8 +156,7 @@ async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> No
 
 
 @pytest.mark.parametrize(
-    ("addresses", "noticed"),
-    [(["192.0.2.2"], 0), (["2001:db8::1", "192.0.2.1"], 1), ([], 0)],
+    ("addresses", "noticed"), [(["192.0.2.2"], 0), (["2001:db8::1", "192.0.2.1"], 1), ([], 0)]
 )
 @on_virtual_time
 async def test_another_family_of_the_nodes_address_is_noticed(

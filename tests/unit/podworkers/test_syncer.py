@@ -237,10 +237,7 @@ class Setup:
         self.terminating = False
 
     async def sync(
-        self,
-        pod: Pod | None = None,
-        status: PodRuntimeStatus = EMPTY,
-        mirror: Pod | None = None,
+        self, pod: Pod | None = None, status: PodRuntimeStatus = EMPTY, mirror: Pod | None = None
     ) -> SyncOutcome:
         return await self.syncer.sync_pod(
             pod or make_pod(), mirror, status, lambda: self.terminating

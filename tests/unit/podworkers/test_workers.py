@@ -96,11 +96,7 @@ class RecordingSyncer(KubePodSyncer):
         return await self.on_sync()
 
     async def sync_terminating_pod(
-        self,
-        pod: Pod,
-        status: PodRuntimeStatus,
-        grace: int,
-        status_override: StatusOverride | None,
+        self, pod: Pod, status: PodRuntimeStatus, grace: int, status_override: StatusOverride | None
     ) -> SyncOutcome:
         self._note("terminate")
         self.graces.append(grace)

@@ -44,11 +44,7 @@ class FakeNode:
         self.known = None
         self.uses = ImageUses()
         images = ImageManager(
-            cast(Any, self.images),
-            self.events,
-            LoopClock(),
-            self.metrics.images,
-            uses=self.uses,
+            cast(Any, self.images), self.events, LoopClock(), self.metrics.images, uses=self.uses
         )
         hooks = LifecycleHookRunner(cast(Any, self.runtime), self.events, self.metrics.hooks)
         self.manager = KubeRuntimeManager(

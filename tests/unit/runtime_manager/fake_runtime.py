@@ -111,10 +111,7 @@ class FakeRuntime:
         ]
 
     async def create_container(
-        self,
-        pod_sandbox_id: str,
-        config: cri.ContainerConfig,
-        sandbox_config: cri.PodSandboxConfig,
+        self, pod_sandbox_id: str, config: cri.ContainerConfig, sandbox_config: cri.PodSandboxConfig
     ) -> str:
         name, attempt = config.metadata.name, config.metadata.attempt
         await self._call("create_container", name)

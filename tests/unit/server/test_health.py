@@ -89,8 +89,7 @@ def test_main_and_read_only_port_listen_on_both_families() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "other"),
-    [("127.0.0.1", "::1"), ("::1", "127.0.0.1"), ("::ffff:127.0.0.1", "::1")],
+    ("address", "other"), [("127.0.0.1", "::1"), ("::1", "127.0.0.1"), ("::ffff:127.0.0.1", "::1")]
 )
 def test_one_address_is_that_alone(address: str, other: str) -> None:
     with listen(address, 0) as listening:

@@ -312,10 +312,7 @@ async def test_connections_are_bounded(
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             idle.append(writer)
         status, text = await server.request("GET", "/healthz")
-        assert (status, text) == (
-            429,
-            "system:anonymous has too many connections to this port\n",
-        )
+        assert (status, text) == (429, "system:anonymous has too many connections to this port\n")
         idle[0].transport.abort()
         async with asyncio.timeout(5):
             while (await server.request("GET", "/healthz"))[0] != 200:

@@ -37,12 +37,7 @@ def pod(
 
 
 def record(
-    name: str,
-    state: str = "running",
-    exit_code: int = 0,
-    *,
-    attempt: int = 0,
-    **fields: Any,
+    name: str, state: str = "running", exit_code: int = 0, *, attempt: int = 0, **fields: Any
 ) -> ContainerStatus:
     """One container record; ids and times grow with the attempt."""
     begun = int(NOW - 100 + attempt) * SECOND

@@ -49,12 +49,7 @@ READY_ROWS: list[tuple[dict[str, Any], Any, str, tuple[str, str, str]]] = [
     ({}, {"a": entry()}, "Succeeded", ("False", "PodCompleted", "")),
     ({}, {"a": entry()}, "Failed", ("False", "PodFailed", "")),
     ({}, {"x": entry()}, "Failed", ("False", "PodFailed", "")),
-    (
-        {},
-        {"x": entry()},
-        "Succeeded",
-        ("False", NOT_READY, "containers with unknown status: [a]"),
-    ),
+    ({}, {"x": entry()}, "Succeeded", ("False", NOT_READY, "containers with unknown status: [a]")),
     (
         {"init": SIDECAR},
         {"a": entry(ready=True), "s": entry(started=True)},

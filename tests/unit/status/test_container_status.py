@@ -86,12 +86,7 @@ def test_a_lost_container_counts_as_a_restart_unless_the_pod_is_deleted(
     [
         (None, "ContainerCreating", 0, None),
         (reported("a", waiting={}), "ContainerCreating", 0, None),
-        (
-            reported("a", running={}, extra={"restartCount": 2}),
-            "RestartingAllContainers",
-            3,
-            137,
-        ),
+        (reported("a", running={}, extra={"restartCount": 2}), "RestartingAllContainers", 3, 137),
         (reported("a", terminated=ENDED), "RestartingAllContainers", 1, 7),
     ],
 )

@@ -249,10 +249,7 @@ def test_an_ended_pod_has_no_deadline() -> None:
     assert (status["phase"], status.get("reason")) == ("Succeeded", None)
 
 
-READY: Any = [
-    {"type": "ContainersReady", "status": "True"},
-    {"type": "Ready", "status": "True"},
-]
+READY: Any = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]
 GATED: Any = [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "False"}]
 """A readiness gate is not true, or the node lifecycle controller cannot reach the node."""
 
@@ -309,10 +306,7 @@ def test_readiness_is_inherited_by_container_unless_somebody_revoked_it(
     probes: Any, known: Any, gates: Any, ready: bool
 ) -> None:
     entry = {"containerID": "containerd://a-0", "started": True, "ready": True}
-    old: Any = {
-        "conditions": known,
-        "containerStatuses": [published("a", running={}, extra=entry)],
-    }
+    old: Any = {"conditions": known, "containerStatuses": [published("a", running={}, extra=entry)]}
     of = pod({"name": "a", "readinessProbe": {}}, status=old, readinessGates=gates)
     status = generate_api_pod_status(
         inputs(of, runtime(record("a")), old=old, probes=ProbeResults(**probes))

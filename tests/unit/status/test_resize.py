@@ -92,10 +92,7 @@ def reported(**resources: Any) -> Any:
             {},
             needs("cpu=1", "memory=512Mi"),
             "Running",
-            {
-                "allocatedResources": {"cpu": "2"},
-                "resources": needs("cpu=1", "memory=512Mi"),
-            },
+            {"allocatedResources": {"cpu": "2"}, "resources": needs("cpu=1", "memory=512Mi")},
         ),
         (
             pod({"name": "a", "resources": WAS}, resources=needs("cpu=2", "memory=1Gi")),

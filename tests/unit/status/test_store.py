@@ -102,10 +102,7 @@ def test_fields_of_others_survive_the_merge() -> None:
         "extendedResourceClaimStatus": {"resourceClaimName": "x"},
         "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "y"}],
     }
-    in_api: Any = {
-        **others,
-        "conditions": [{"type": "x/y", "status": "True"}, ready("False")],
-    }
+    in_api: Any = {**others, "conditions": [{"type": "x/y", "status": "True"}, ready("False")]}
     kept: Any = {"phase": "Running", "conditions": [ready("True")]}
     merged = store.merge_for_api(in_api, kept, containers_may_run=True)
     assert {name: merged.get(name) for name in others} == others

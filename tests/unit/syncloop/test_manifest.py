@@ -353,11 +353,7 @@ def test_the_longest_manifest_and_the_longest_name() -> None:
 
 @pytest.mark.parametrize(
     ("supplied", "kept"),
-    [
-        (None, [FOR_EVER]),
-        ([FOR_EVER], [FOR_EVER]),
-        ([{"key": "k"}], [{"key": "k"}, FOR_EVER]),
-    ],
+    [(None, [FOR_EVER]), ([FOR_EVER], [FOR_EVER]), ([{"key": "k"}], [{"key": "k"}, FOR_EVER])],
 )
 def test_a_static_pod_is_not_evicted_by_taints(supplied: Any, kept: Any) -> None:
     (pod,) = decode_manifest(manifest(tolerations=supplied), ORIGIN)

@@ -23,8 +23,7 @@ def mirror(digest: str = "uid-static", **kwargs: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("found", "current"),
-    [(mirror(), True), (mirror("old"), False), (mirror(deleting=0), False)],
+    ("found", "current"), [(mirror(), True), (mirror("old"), False), (mirror(deleting=0), False)]
 )
 def test_mirrors_of_other_manifests_and_deleted_ones_are_replaced(
     found: Pod, current: bool

@@ -132,26 +132,8 @@ NO_WITNESS = "its mirror pod could not be read, and the file was written after i
             ),
         ),
         # no evidence
-        (
-            POD,
-            [RUNS],
-            {"changed_at": NEW},
-            (
-                POD.uid,
-                "UNPROVEN",
-                NO_WITNESS,
-            ),
-        ),
-        (
-            POD,
-            [RUNS],
-            {"changed_at": SEEN - 0.5},
-            (
-                POD.uid,
-                "UNPROVEN",
-                NO_WITNESS,
-            ),
-        ),
+        (POD, [RUNS], {"changed_at": NEW}, (POD.uid, "UNPROVEN", NO_WITNESS)),
+        (POD, [RUNS], {"changed_at": SEEN - 0.5}, (POD.uid, "UNPROVEN", NO_WITNESS)),
         (
             POD,
             [replace(RUNS, seen=0.0)],

@@ -103,10 +103,7 @@ def create_token(
     meta, spec = account["metadata"], request.get("spec") or {}
     seconds = _lifetime(spec.get("expirationSeconds"))
     namespace, name = meta["namespace"], meta["name"]
-    private: JSON = {
-        "namespace": namespace,
-        "serviceaccount": {"name": name, "uid": meta["uid"]},
-    }
+    private: JSON = {"namespace": namespace, "serviceaccount": {"name": name, "uid": meta["uid"]}}
     reference: JSON = spec.get("boundObjectRef") or {}
     if reference:
         bound = _bound_object(store, namespace, reference)

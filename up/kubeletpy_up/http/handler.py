@@ -306,12 +306,7 @@ class Handler:
             return registry.get(
                 caller, key, route.name, route.namespace, subresource=route.subresource
             )
-        return registry.list(
-            caller,
-            key,
-            route.namespace,
-            options=query_options.of_list(query),
-        )
+        return registry.list(caller, key, route.namespace, options=query_options.of_list(query))
 
     def _write(
         self,
@@ -351,12 +346,7 @@ class Handler:
         return 201, registry.create(caller, key, sent, route.namespace, options=options, **where)
 
     def _delete(
-        self,
-        registry: Registry,
-        request: web.Request,
-        caller: Caller,
-        route: Route,
-        sent: Any,
+        self, registry: Registry, request: web.Request, caller: Caller, route: Route, sent: Any
     ) -> JSON:
         query = request.query
         if route.subresource:
@@ -396,11 +386,7 @@ class Handler:
         return response
 
     async def _watch(
-        self,
-        request: web.Request,
-        caller: Caller,
-        route: Route,
-        form: bodies.Form,
+        self, request: web.Request, caller: Caller, route: Route, form: bodies.Form
     ) -> web.StreamResponse:
         options = query_options.of_watch(request.query, route.name)
         begin: Begin | None = None

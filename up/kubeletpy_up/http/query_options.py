@@ -41,8 +41,7 @@ def number(text: str | None) -> int:
 def chosen(query: Mapping[str, str]) -> ListOptions:
     """Which objects a list, watch or deletion of many selects."""
     return ListOptions(
-        label_selector=query.get("labelSelector", ""),
-        field_selector=query.get("fieldSelector", ""),
+        label_selector=query.get("labelSelector", ""), field_selector=query.get("fieldSelector", "")
     )
 
 

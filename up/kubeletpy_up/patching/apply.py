@@ -139,10 +139,7 @@ def with_last_applied(obj: JSON, applied: JSON, manager: str) -> JSON:
     if manager != "kubectl" or _LAST_APPLIED not in annotations:
         return obj
     text = json.dumps(applied, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
-    return {
-        **obj,
-        "metadata": {**metadata, "annotations": {**annotations, _LAST_APPLIED: text}},
-    }
+    return {**obj, "metadata": {**metadata, "annotations": {**annotations, _LAST_APPLIED: text}}}
 
 
 def conflict_of(contested: list[tuple[Manager, list[Path]]]) -> ApiError:

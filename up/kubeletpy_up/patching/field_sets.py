@@ -25,10 +25,7 @@ _WHOLE = "."
 """Marker in a set of fields to remove: everything at this path."""
 # Keys that the API defaults: an item that leaves one out means this value.
 _KEY_DEFAULTS: dict[str, Any] = {"protocol": "TCP"}
-_NEVER_OWNED = {
-    "apiVersion",
-    "kind",
-}
+_NEVER_OWNED = {"apiVersion", "kind"}
 _NEVER_OWNED_META = {
     "name",
     "namespace",

@@ -150,12 +150,7 @@ class Registry(Cluster):
         return twin
 
     def _select(
-        self,
-        caller: Caller,
-        verb: str,
-        resource: str,
-        namespace: str | None,
-        options: ListOptions,
+        self, caller: Caller, verb: str, resource: str, namespace: str | None, options: ListOptions
     ) -> tuple[ResourceInfo, Selection]:
         info = self._verb(resource, verb, "")
         chosen = (namespace or None) if info.namespaced else None

@@ -77,12 +77,7 @@ class Writer(Component):
         return reading.view(seen_as, made)
 
     def _build(
-        self,
-        caller: Caller,
-        info: ResourceInfo,
-        decoded: JSON,
-        namespace: str,
-        subject: str | None,
+        self, caller: Caller, info: ResourceInfo, decoded: JSON, namespace: str, subject: str | None
     ) -> JSON:
         cluster = self.cluster
         now = cluster.clock.now()

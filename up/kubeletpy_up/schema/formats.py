@@ -27,10 +27,7 @@ _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _QUALIFIED_RE = re.compile(_QUALIFIED)
 _LABEL_VALUE_RE = re.compile(f"({_QUALIFIED})?")
 _CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
-_LOCAL_MULTICAST = {
-    4: ipaddress.ip_network("224.0.0.0/24"),
-    6: ipaddress.ip_network("ff02::/16"),
-}
+_LOCAL_MULTICAST = {4: ipaddress.ip_network("224.0.0.0/24"), 6: ipaddress.ip_network("ff02::/16")}
 _LEADING_ZEROS_RE = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _HEADER_RE = re.compile(_HEADER)
 _PORT_NAME_RE = re.compile("[-a-z0-9]+")

@@ -104,11 +104,7 @@ def node(report: Report, obj: JSON, old: JSON | None = None) -> None:
 
 
 def _check(
-    report: Report,
-    path: str,
-    value: str,
-    known: Collection[str],
-    check: Callable[[str], list[str]],
+    report: Report, path: str, value: str, known: Collection[str], check: Callable[[str], list[str]]
 ) -> bool:
     problems = [] if value in known else check(value)
     report.all_invalid(path, value, problems)

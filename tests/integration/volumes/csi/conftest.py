@@ -19,13 +19,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.resources.plugins.model import CSI, PluginInfo
-from kubeletpy.volumes.claims.model import (
-    Mode,
-    PodUse,
-    VolumeSource,
-    VolumeSpec,
-    VolumeTraits,
-)
+from kubeletpy.volumes.claims.model import Mode, PodUse, VolumeSource, VolumeSpec, VolumeTraits
 from kubeletpy.volumes.claims.plugin import VolumePlugin
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.host import Credentials, CsiDrivers, CsiHost, DriverObjects, connect_by
@@ -50,11 +44,7 @@ class Node:
         tokens = PodTokens(cluster, SystemClock(), random.Random(1))
         self.plugin: VolumePlugin = CsiPlugin(
             CsiHost(
-                "n",
-                CsiPaths(str(root)),
-                self.drivers,
-                self.objects,
-                Credentials(cluster, tokens),
+                "n", CsiPaths(str(root)), self.drivers, self.objects, Credentials(cluster, tokens)
             ),
             PatientThreads(),
         )

@@ -165,11 +165,7 @@ async def test_one_that_cannot_be_reported_is_not_kept() -> None:
     node.deaf = True
     node.manager.update_sockets({A: (1, 1)})
     await settle()
-    assert node.logged() == [
-        "0 register /p/a.sock 1",
-        "0 notify True",
-        "0 deregister /p/a.sock 1",
-    ]
+    assert node.logged() == ["0 register /p/a.sock 1", "0 notify True", "0 deregister /p/a.sock 1"]
     assert node.manager.plugins[A].registered is None
 
 

@@ -274,7 +274,7 @@ def test_global_cap_is_spread_then_takes_the_oldest() -> None:
         "u-c-4",
     ]
     assert removed_by(GCPolicy(max_per_container=-1, max_total=1), *units) == [
-        *("u-a-0", "u-a-1", "u-b-2", "u-b-3", "u-c-4"),
+        *("u-a-0", "u-a-1", "u-b-2", "u-b-3", "u-c-4")
     ]
 
 
@@ -357,11 +357,7 @@ def test_records_for_the_status_stay_until_it_is_reported(
     policy: GCPolicy, removable: bool
 ) -> None:
     going = containers_to_remove(
-        RUNS,
-        policy,
-        lambda uid: removable,
-        all_sources_ready=True,
-        reported=lambda uid: uid != "u",
+        RUNS, policy, lambda uid: removable, all_sources_ready=True, reported=lambda uid: uid != "u"
     )
     assert {"u-a-4", "u-a-3", "u-b-2", "u-b-1"}.isdisjoint(each.id for each in going)
     if removable:

@@ -271,9 +271,7 @@ async def test_a_pod_that_only_the_runtime_has(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_failures_are_reported_and_the_sandbox_is_stopped_anyway(
-    tmp_path: Path,
-) -> None:
+async def test_failures_are_reported_and_the_sandbox_is_stopped_anyway(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
     await running(node, pod)

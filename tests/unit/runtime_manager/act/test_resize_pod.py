@@ -510,9 +510,7 @@ async def test_a_resize_that_waits_is_reported_as_in_progress(make: Callable[...
 
 
 @on_virtual_time
-async def test_a_pod_that_is_made_anew_finds_its_new_limits(
-    make: Callable[..., Resized],
-) -> None:
+async def test_a_pod_that_is_made_anew_finds_its_new_limits(make: Callable[..., Resized]) -> None:
     node = make()
     assert (await node.sync(with_(SMALL))).resize is None
     node.request_limits(memory=200 * MI)

@@ -474,8 +474,7 @@ def test_a_pod_without_any_server_left_is_warned(searches: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize(
-    "server",
-    ["127.0.0.53", "::1", "169.254.20.10", "::ffff:169.254.20.10", "::ffff:10.0.0.1%3"],
+    "server", ["127.0.0.53", "::1", "169.254.20.10", "::ffff:169.254.20.10", "::ffff:10.0.0.1%3"]
 )
 def test_other_servers_of_the_host_are_passed_as_they_are(server: str) -> None:
     host = ResolverConfig((server,))

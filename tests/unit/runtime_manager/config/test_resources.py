@@ -35,8 +35,7 @@ def of(settings: RuntimeSettings = SETTINGS, pod_level: Any = None, **fields: An
 
 
 @pytest.mark.parametrize(
-    ("milli", "shares"),
-    [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (10**9, 262144)],
+    ("milli", "shares"), [(0, 2), (1, 2), (2, 2), (3, 3), (100, 102), (1000, 1024), (10**9, 262144)]
 )
 def test_shares(milli: int, shares: int) -> None:
     assert cpu_shares(milli) == shares

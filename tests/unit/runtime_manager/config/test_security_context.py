@@ -40,13 +40,7 @@ def built(
     groups = more.pop("extra_groups", ())
     pod = secured(of_pod, of_container, **more)
     return build_security_context(
-        pod,
-        pod.containers[0],
-        settings,
-        user,
-        target_id=target,
-        userns=userns,
-        extra_groups=groups,
+        pod, pod.containers[0], settings, user, target_id=target, userns=userns, extra_groups=groups
     )
 
 

@@ -409,9 +409,7 @@ def test_sandboxes() -> None:
     assert made == SANDBOX
     assert sandbox(make_pod(), PLAIN) == PLAIN_SANDBOX
     app = container(
-        "app",
-        ports=[{"hostPort": 80, "containerPort": 80}],
-        securityContext={"privileged": True},
+        "app", ports=[{"hostPort": 80, "containerPort": 80}], securityContext={"privileged": True}
     )
     host = make_pod(
         app, hostNetwork=True, hostPID=True, hostIPC=True, securityContext={}, hostname="db"

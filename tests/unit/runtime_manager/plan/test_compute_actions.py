@@ -446,13 +446,7 @@ INIT_ROWS = [
     ("regular-runs-inits-forgotten", "Always", INITS, (running("app"),), {}),
     ("regular-created-inits-forgotten", "Always", INITS, (created("app"),), {"regular": ["app"]}),
     ("regular-exited-is-no-proof", "Always", INITS, (exited("app", 1),), {"init": ["init-a"]}),
-    (
-        "regular-runs-failed-init-ignored",
-        "Never",
-        INITS,
-        (running("app"), exited("init-c", 1)),
-        {},
-    ),
+    ("regular-runs-failed-init-ignored", "Never", INITS, (running("app"), exited("init-c", 1)), {}),
     ("definition-changed-init-goes-on", "Always", INITS, (running("init-a", image="o:2"),), {}),
     ("sidecar-none-yet", "Always", SIDECARS, (), {"init": ["side-a"]}),
     ("sidecar-up-starts-next", "Always", SIDECARS, SIDES_UP[:1], {"init": ["side-b"]}),
@@ -528,13 +522,7 @@ INIT_ROWS = [
         (running("side-a", image="o:2"),),
         {"kill": ["side-a"], "init": ["side-a", "side-b"]},
     ),
-    (
-        "all-main-done-never",
-        "Never",
-        SIDECARS,
-        (*SIDES_UP, exited("app", 0)),
-        {"kill_pod": True},
-    ),
+    ("all-main-done-never", "Never", SIDECARS, (*SIDES_UP, exited("app", 0)), {"kill_pod": True}),
     (
         "init-after-sidecar-runs",
         "Always",
@@ -636,13 +624,7 @@ PROBE_ROWS = [
         (running("side-a"), running("side-b")),
         {"kill": ["side-b"], "init": ["side-b"], "regular": ["app"]},
     ),
-    (
-        "last-startup-not-done",
-        {"id-side-a": OK},
-        {},
-        (running("side-a"), running("side-b")),
-        {},
-    ),
+    ("last-startup-not-done", {"id-side-a": OK}, {}, (running("side-a"), running("side-b")), {}),
     (
         "startup-lost-while-regular-runs",
         {},
@@ -693,14 +675,7 @@ def test_restart_all_removes_sources_last() -> None:
     )
     actions = compute_pod_actions(pod, status, NO_PROBES, all_containers_restarting=True)
     assert summary(actions) == {
-        "reset": [
-            "id-source-old",
-            "id-other",
-            "id-init",
-            "id-side",
-            "id-source",
-            "id-init-source",
-        ]
+        "reset": ["id-source-old", "id-other", "id-init", "id-side", "id-source", "id-init-source"]
     }
     assert [reset.id for reset in actions.containers_to_reset if reset.kill] == [
         "id-other",

@@ -89,11 +89,7 @@ def updates(actions: PodActions) -> dict[str, list[str]]:
         (res("100m", "64Mi", "400m", "128Mi"), {"cpu": ["app"]}, "cpu limit 200m -> 400m"),
         (res("150m", "64Mi", "200m", "128Mi"), {"cpu": ["app"]}, "cpu request 100m -> 150m"),
         (res("100m", "64Mi", "200m", "1Gi"), {"memory": ["app"]}, "memory limit 128Mi -> 1Gi"),
-        (
-            res("100m", "32Mi", "200m", "128Mi"),
-            {"memory": ["app"]},
-            "memory request 64Mi -> 32Mi",
-        ),
+        (res("100m", "32Mi", "200m", "128Mi"), {"memory": ["app"]}, "memory request 64Mi -> 32Mi"),
         (
             res("50m", "64Mi", "", "64Mi"),
             {"memory": ["app"], "cpu": ["app"]},

@@ -38,10 +38,7 @@ POD: dict[str, Any] = {
                     "requests": {"memory": "1Gi"},
                     "claims": [{"name": "claim", "request": "r"}],
                 },
-                "livenessProbe": {
-                    "httpGet": {"path": "/", "port": "http"},
-                    "periodSeconds": 10,
-                },
+                "livenessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 10},
                 "readinessProbe": {"tcpSocket": {"port": 8080}, "initialDelaySeconds": -1},
                 "securityContext": {"privileged": False},
             }

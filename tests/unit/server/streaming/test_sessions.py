@@ -293,14 +293,7 @@ def opened(*numbers: int) -> bytes:
 
 @pytest.mark.parametrize(
     "attack",
-    [
-        bomb(),
-        opened(2),
-        opened(3, 1),
-        opened(1, 1),
-        b"\x80\2\0\1\0\0\0\0",
-        b"\x80\3\0\1\0\0\0\0",
-    ],
+    [bomb(), opened(2), opened(3, 1), opened(1, 1), b"\x80\2\0\1\0\0\0\0", b"\x80\3\0\1\0\0\0\0"],
     ids=["bomb", "even", "falling", "repeated", "version 2", "short"],
 )
 @pytest.mark.parametrize("path", [ALL, FORWARD])

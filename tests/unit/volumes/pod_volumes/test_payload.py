@@ -436,10 +436,7 @@ def test_a_number_that_no_user_has_is_refused(user: int) -> None:
     for source in ({"defaultUser": user}, {"items": [{**A, "user": user}]}):
         with pytest.raises(PayloadError, match=f"user {user} is not between 0 and 2147483647"):
             owners("configMap", source, OWNED)
-    assert owners("configMap", {"defaultUser": user}, OWNED, chosen=False) == {
-        "a": None,
-        "b": None,
-    }
+    assert owners("configMap", {"defaultUser": user}, OWNED, chosen=False) == {"a": None, "b": None}
 
 
 def test_files_get_their_owners_and_new_ones_with_a_change(tmp_path: Path) -> None:
