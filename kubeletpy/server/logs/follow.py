@@ -1,21 +1,23 @@
 """/containerLogs: sends a container's log from its beginning or tail, and follows it while it runs.
 
-It follows through rotations without loss or repeats, however far behind, as long as the files
-exist. The runtime may still flush buffers to the old file after it has begun the new one. So the
-old file is read to its end only after the new one has content and the runtime has closed the old
-one. Must never hold more than a block, nor read faster than the client does.
+The beginning is in the oldest rotation that still exists, compressed or not. Reading goes on
+through rotations without loss or repeats, however far behind, as long as the files exist. The
+runtime may still flush buffers to the old file after it has begun the new one. So the old file is
+read to its end only after the new one has content and the runtime has closed the old one. Must
+never hold more than a block, nor read faster than the client does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
 import signal
 import stat
 import zlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 from aiohttp import web
@@ -69,12 +71,17 @@ class LogFile(Component):
         found = os.fstat(fd)
         self.identity = (found.st_dev, found.st_ino)
         self._unpacker = _Unpacker() if self.rotation.endswith(COMPRESSED) else None
+        self._seeking: Iterator[None] | None = None
+        self._unread = b""
 
     def read(self) -> bytes:
         """Return the next block, or b"" at the present end and after a close. Raises OSError."""
         with self._held.in_use() as fd:
             if fd < 0:
                 return b""
+            if self._unread:
+                unread, self._unread = self._unread, b""
+                return unread
             return self._unpacker.read(fd) if self._unpacker else os.read(fd, BLOCK)
 
     def modified(self) -> int:
@@ -106,10 +113,31 @@ class LogFile(Component):
         with self._held.in_use() as fd:
             if fd < 0:
                 return True
+            if self._unpacker is not None:
+                self._seeking = self._seeking or self._seek_packed(fd, search)
+                return next(self._seeking, self) is self
             if not search.search(fd):
                 return False
             os.lseek(fd, search.offset, os.SEEK_SET)
             return True
+
+    def _seek_packed(self, fd: int, search: TailSearch) -> Iterator[None]:
+        """Count the lines, then skip all but the last ones; one block at each step."""
+        total, last = 0, b"\n"
+        unpacker = _Unpacker()
+        while block := unpacker.read(fd):
+            total, last = total + block.count(b"\n"), block
+            yield
+        total += not last.endswith(b"\n")
+        search.found = min(total, search.lines)
+        os.lseek(fd, 0, os.SEEK_SET)
+        self._unpacker = unpacker = _Unpacker()
+        skipped = total - search.found
+        while skipped and (block := unpacker.read(fd)):
+            if (here := block.count(b"\n")) >= skipped:
+                self._unread, here = block.split(b"\n", skipped)[skipped], skipped
+            skipped -= here
+            yield
 
     def is_current(self) -> bool:
         """Return whether it is still the file at its path."""
@@ -151,11 +179,14 @@ class TailSearch(Component):
     """
 
     lines: int
+    # the file gets no more text: what follows its last newline counts as a line.
+    rotated: bool = False
 
     def __post_init__(self) -> None:
         self._end: int | None = None
-        self._seen = 0
         self.offset = 0
+        self.found = 0
+        """Lines found so far, at most ``lines``; fewer at the end: the file has no more."""
 
     def search(self, fd: int) -> bool:
         """Search SLICE more bytes from the end; return whether ``offset`` is known.
@@ -164,24 +195,26 @@ class TailSearch(Component):
         """
         if self._end is None:
             self._end = os.fstat(fd).st_size
+            if self.rotated and self._end and os.pread(fd, 1, self._end - 1) != b"\n":
+                self.found = min(1, self.lines)
         stop = max(0, self._end - SLICE)
         while self._end > stop:
             begin = max(0, self._end - BLOCK)
             block = os.pread(fd, self._end - begin, begin)
             here = block.count(b"\n")
-            if self._seen + here > self.lines:
+            if self.found + here > self.lines:
                 at = len(block)
-                for _ in range(self.lines + 1 - self._seen):
+                for _ in range(self.lines + 1 - self.found):
                     at = block.rfind(b"\n", 0, at)
-                self.offset = begin + at + 1
+                self.offset, self.found = begin + at + 1, self.lines
                 return True
-            self._seen += here
+            self.found += here
             self._end = begin
         return self._end == 0
 
 
-# The next file after a rotation. A reader may be several rotations behind: then the next file is
-# not the log itself but one of its rotations, perhaps compressed by now. Files are identified by
+# The files of a log in their order. A reader may be several rotations behind: then the next file
+# is not the log itself but one of its rotations, perhaps compressed by now. Files are identified by
 # inode, a compressed one by the time of its last line, which compression keeps. No file may be
 # returned twice, nor one of another log.
 
@@ -208,7 +241,33 @@ def next_entry(
     ``log`` is the name being written to; it does not count while empty, because until then the
     runtime may still write to the previous file.
     """
+    files = _in_order(log, entries)
+    after = _index(files, identity, modified) + 1
+    if after >= len(files) or (files[after].name == log and not files[after].size):
+        return None
+    return files[after]
+
+
+def earlier_entries(
+    log: str,
+    entries: Iterable[LogFileEntry],
+    identity: tuple[int, int],
+    modified: int,
+    since: float | None,
+) -> list[LogFileEntry]:
+    """Return the rotations before a file, oldest first, without those that end before ``since``.
+
+    Pure. ``since`` in Unix seconds, or None for all; a clock may have been set back in between.
+    """
+    files = _in_order(log, entries)
+    oldest = 0 if since is None else int((since - records.CLOCK_STEP_S) * 1e9)
+    before = files[: max(_index(files, identity, modified), 0)]
+    return [entry for entry in before if entry.modified >= oldest]
+
+
+def _in_order(log: str, entries: Iterable[LogFileEntry]) -> list[LogFileEntry]:
     by_stem: dict[str, LogFileEntry] = {}
+    entries = list(entries)
     for entry in sorted(entries, key=lambda each: each.name, reverse=True):
         if entry.name == log:
             continue
@@ -216,11 +275,7 @@ def next_entry(
             # while a file is being compressed both exist: the plain one, sorted last, counts
             by_stem[entry.name.removesuffix(records.COMPRESSED)] = entry
     files = [by_stem[stem] for stem in sorted(by_stem)]
-    files += [entry for entry in entries if entry.name == log]
-    after = _index(files, identity, modified) + 1
-    if after >= len(files) or (files[after].name == log and not files[after].size):
-        return None
-    return files[after]
+    return files + [entry for entry in entries if entry.name == log]
 
 
 def _index(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
@@ -249,7 +304,8 @@ def open_next(root: str, log: LogFile) -> LogFile | None:
             return None
     for _ in range(_ATTEMPTS):
         try:
-            found = _find_entry(root, log)
+            name, entries = _list_entries(root, log)
+            found = next_entry(name, entries, log.identity, log.modified())
             if found is None:
                 return None
             opened = LogFile(root, log.path, found.name)
@@ -261,7 +317,31 @@ def open_next(root: str, log: LogFile) -> LogFile | None:
     return None
 
 
-def _find_entry(root: str, log: LogFile) -> LogFileEntry | None:
+def list_earlier(root: str, log: LogFile, since: float | None) -> list[str]:
+    """Return the names of the rotations before an open file, oldest first. Blocking.
+
+    A log that the runtime rotates itself has none. Raises OSError.
+    """
+    if log.real_path:
+        return []
+    name, entries = _list_entries(root, log)
+    earlier = earlier_entries(name, entries, log.identity, log.modified(), since)
+    return [entry.name for entry in earlier]
+
+
+def open_rotation(root: str, log: LogFile, name: str) -> LogFile | None:
+    """Return a rotation of a log, opened; None if it was removed since it was listed. Blocking.
+
+    Raises OSError.
+    """
+    for each in dict.fromkeys((name, name.removesuffix(COMPRESSED) + COMPRESSED)):
+        with contextlib.suppress(FileNotFoundError):
+            return LogFile(root, log.path, each)
+    return None
+
+
+def _list_entries(root: str, log: LogFile) -> tuple[str, list[LogFileEntry]]:
+    """Return the name of a log and the files of its directory that begin with it."""
     folder, name = open_folder_of(root, log.path)
     try:
         entries = []
@@ -274,7 +354,7 @@ def _find_entry(root: str, log: LogFile) -> LogFileEntry | None:
                 entries.append(LogFileEntry(each, identity, found.st_mtime_ns, found.st_size))
     finally:
         os.close(folder)
-    return next_entry(name, entries, log.identity, log.modified())
+    return name, entries
 
 
 READERS = 4
@@ -336,14 +416,13 @@ class LogStreams(Component):
         """Send the requested part of ``log`` and close it. Raises OSError, errors of ``write``."""
         reading = _Reading(log, self.root, options, self._threads)
         try:
-            if options.tail is not None:
-                search = TailSearch(options.tail)
-                while not await self._threads.run(log.seek_tail, search):
-                    pass  # a client that disconnects ends it here
+            await reading.seek_start()
             if options.follow:
                 await self._follow(reading, uid, container_id, write)
             else:
                 await reading.to_the_end(write)
+                while not reading.done and await reading.next_file(write, ended=True):
+                    await reading.to_the_end(write)
                 await reading.finish(write)
         finally:
             reading.close()
@@ -408,6 +487,40 @@ class _Reading(Component):
         """Returns whether nothing more is requested."""
         return self._formatter.done
 
+    async def seek_start(self) -> None:
+        """Go to the first requested line, which may be in a rotation. Raises OSError."""
+        run, lines = self.threads.run, self.options.tail
+        earlier = await run(list_earlier, self.root, self.log, self.options.since)
+        if lines is None:
+            while earlier and not await self._replace(open_rotation, earlier.pop(0)):
+                pass  # it was removed meanwhile
+            return
+        while True:
+            search = TailSearch(lines, rotated=bool(self.log.rotation))
+            try:
+                while not await run(self.log.seek_tail, search):
+                    pass  # a client that disconnects ends it here
+            except OSError as error:
+                if not self.log.rotation:
+                    raise
+                self._omit(error)
+                await self._replace(open_next)
+                return
+            lines -= search.found
+            if not (lines and earlier and await self._replace(open_rotation, earlier.pop())):
+                return
+
+    async def _replace(self, open_other: Callable[..., LogFile | None], *name: str) -> bool:
+        """Continue with another file; return False if there is none."""
+        if (other := await self.threads.run(open_other, self.root, self.log, *name)) is not None:
+            self.log.close()
+            self.log = other
+        return other is not None
+
+    def _omit(self, error: OSError) -> None:
+        about = {"path": self.path, "file": self.log.rotation, "why": str(error)}
+        log.warning("an old log file can't be read; the rest of it is left out", extra=about)
+
     async def to_the_end(self, write: Write) -> None:
         """Send all that the file contains now."""
         while not self.done:
@@ -430,6 +543,7 @@ class _Reading(Component):
                 new.close()
                 return False
             await self.to_the_end(write)
+            await self.finish(write)
         except BaseException:
             new.close()
             raise
@@ -456,7 +570,13 @@ class _Reading(Component):
         self.log.close()
 
     def _step(self) -> tuple[bool, bytes]:
-        data = self.log.read()
+        try:
+            data = self.log.read()
+        except OSError as error:
+            if not self.log.rotation:
+                raise
+            self._omit(error)
+            data = b""
         return not data, self._formatter.feed(data) if data else b""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import signal
 
@@ -40,9 +41,23 @@ def test_a_follow_sees_every_line_through_rotations(
     def names() -> list[str]:
         return sorted(path.name for path in folder.iterdir())
 
-    # The last rotation may still be writing its compressed copy: a file that has no such name yet.
-    node.until(lambda: all(map(finished.fullmatch, names())), "finished rotations", "rotated")
+    def is_idle() -> bool:
+        # the last rotation may still write its compressed copy, a file that has no such name yet
+        size = (folder / "0.log").stat().st_size
+        return size <= 200 << 10 and all(map(finished.fullmatch, names()))
+
+    node.until(is_idle, "finished rotations", "rotated")
     assert 1 < len(names()) <= 5, names()
+    files = [folder / name for name in sorted(names()[1:]) + names()[:1]]
+    read = [(file.suffix == ".gz", file.read_bytes()) for file in files]
+    kept = b"".join(gzip.decompress(data) if packed else data for packed, data in read)
+    lines = [line.split(b" ", 3)[3] for line in kept.splitlines()]
+    assert lines[-1] == b"line %d of many" % LINES
+    in_current = (folder / "0.log").read_bytes().count(b"\n")
+    for tail in (-1, in_current + 1, len(lines) - 1, len(lines) + 1):
+        printed = node.kubectl("logs", f"--tail={tail}", "writes", namespace="rotated")
+        expected = lines if tail < 0 else lines[-tail:]
+        assert printed.encode().splitlines() == expected, tail
     remove_pods(node, "rotated")
 
 
@@ -71,7 +86,6 @@ def test_a_client_that_stood_still_for_rotations_misses_nothing(quick: Node) -> 
     (folder,) = quick.pod_logs.glob("behind_writes_*/main")
     with running(quick, "new", "behind", "logs", "-f", "writes") as process:
         assert process.stdout is not None
-        # nothing is written before the client follows: what is rotated earlier is not its file's
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGSTOP)
         quick.kubectl("exec", "writes", "--", "touch", "/go", namespace="behind")

@@ -80,6 +80,15 @@ class Container:
         made = LogOptions(follow=True, **options)
         return asyncio.create_task(self.streams.send(log, "u", "id", made, self.write))
 
+    async def read(self, write: Any = None, **options: Any) -> None:
+        self.descriptors = open_descriptors()
+        log = await self.streams.open(str(self.path), "")
+        await self.streams.send(log, "u", "id", LogOptions(**options), write or self.write)
+
+    def close(self) -> None:
+        self.file.close()
+        self.streams.close()
+
     async def until(self, text: str) -> None:
         async with asyncio.timeout(5):
             while not self.got.endswith(text.encode()):
@@ -91,8 +100,7 @@ class Container:
 async def container(tmp_path: Path) -> AsyncIterator[Container]:
     made = Container(tmp_path / "logs")
     yield made
-    made.file.close()
-    made.streams.close()
+    made.close()
 
 
 async def test_lines_come_as_they_are_written_until_the_container_ends(
@@ -212,6 +220,138 @@ async def test_a_client_that_is_rotations_behind_misses_nothing(
         expected += [f"{number}: line {line} of many" for line in range(20_000)]
         expected.append("before the reopen")
     assert container.got.decode().splitlines() == [*expected, "end"]
+
+
+def rotations(folder: Path, *files: str, until: float = 1_767_000_000.0) -> None:
+    """Write log files oldest first, the one without a name as the log.
+
+    Each file is ``NAME:LINES``; names ending in .gz are packed. "!" ends a file without a newline.
+    """
+    for file in files:
+        name, _, text = file.partition(":")
+        lines = [LINE % each for each in text.split()]
+        content = "".join(lines).encode()
+        if text.endswith("!"):
+            content = content.replace(b"!\n", b"")
+        path = folder / (f"0.log.{name}" if name else "0.log")
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        os.utime(path, (until, until + files.index(file) * 1000))
+
+
+HISTORY = ("20260101-000000.gz:a b c", "20260102-000000.gz:d e", "20260103-000000:f g", ":h i")
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "expected"),
+    [
+        (HISTORY, {}, "abcdefghi"),
+        (HISTORY, {"tail": 1000}, "abcdefghi"),
+        (HISTORY, {"tail": 9}, "abcdefghi"),
+        (HISTORY, {"tail": 8}, "bcdefghi"),
+        (HISTORY, {"tail": 6}, "defghi"),
+        (HISTORY, {"tail": 5}, "efghi"),
+        (HISTORY, {"tail": 4}, "fghi"),
+        (HISTORY, {"tail": 3}, "ghi"),
+        (HISTORY, {"tail": 2}, "hi"),
+        (HISTORY, {"tail": 0}, ""),
+        (HISTORY, {"limit": 7}, "abcd"),
+        (HISTORY, {"tail": 5, "limit": 3}, "ef"),
+        ((*HISTORY[:3], ":"), {"tail": 1}, "g"),
+        ((*HISTORY[:3], ":"), {}, "abcdefg"),
+        (("20260103-000000:f g!", ":h i"), {}, "fghi"),
+        (("20260103-000000:f g!", ":h i"), {"tail": 3}, "ghi"),
+        (("20260103-000000.gz:f g!", ":h i"), {"tail": 3}, "ghi"),
+        (("20260103-000000.gz:", ":h"), {"tail": 3}, "h"),
+    ],
+)
+async def test_rotations_are_read_in_order(
+    tmp_path: Path, files: tuple[str, ...], options: dict[str, Any], expected: str
+) -> None:
+    container = Container(tmp_path / "logs")
+    rotations(container.path.parent, *files)
+    await container.read(**options)
+    got = bytes(container.got).decode()
+    assert got == "".join(f"{each}\n" for each in expected)[: options.get("limit")]
+    assert open_descriptors() == container.descriptors
+    container.close()
+
+
+async def test_rotations_that_end_before_since_are_not_read(tmp_path: Path) -> None:
+    container = Container(tmp_path / "logs")
+    rotations(container.path.parent, "20260101-000000.gz:x", "20260102-000000:y", ":z")
+    (container.path.parent / "0.log.20260101-000000.gz").write_bytes(b"never opened")
+    os.utime(container.path.parent / "0.log.20260101-000000.gz", (1, 1))
+    await container.read(since=1_767_000_000.0)
+    assert bytes(container.got) == b"y\nz\n"
+    container.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"tail": 4}, {"tail": 3}])
+async def test_a_damaged_rotation_is_left_out(
+    tmp_path: Path, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    container = Container(tmp_path / "logs")
+    rotations(container.path.parent, "20260101-000000.gz:x", "20260102-000000:y", ":z")
+    (container.path.parent / "0.log.20260101-000000.gz").write_bytes(b"no gzip file")
+    await container.read(**options)
+    assert bytes(container.got) == b"y\nz\n"
+    assert "can't be read" in caplog.text
+    container.close()
+
+
+async def test_what_is_no_file_is_not_read_as_a_rotation(tmp_path: Path) -> None:
+    container = Container(tmp_path / "logs")
+    rotations(container.path.parent, ":z")
+    secret = tmp_path / "secret"
+    secret.write_text(LINE % "secret")
+    (container.path.parent / "0.log.20260101-000000").symlink_to(secret)
+    (container.path.parent / "0.log.20260102-000000").mkdir()
+    os.mkfifo(container.path.parent / "0.log.20260103-000000")
+    (container.path.parent / "1.log.20260103-000000").write_text(LINE % "of another container")
+    (container.path.parent / "0.log.20260104-000000.gz.tmp").write_text(LINE % "unfinished")
+    await container.read()
+    assert bytes(container.got) == b"z\n"
+    container.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"tail": 10_000}])
+async def test_rotations_while_it_is_read_lose_and_repeat_nothing(
+    container: Container, options: dict[str, Any]
+) -> None:
+    """The log rotates, is compressed and pruned between the blocks that the client takes."""
+    clock = type("Now", (), {"now": lambda self: 1_767_000_000.0 + container.observed})()
+    rotator = LogRotator(
+        container,  # type: ignore[arg-type]
+        container.cache,
+        str(container.root),
+        RotationSettings(max_size=1000, max_files=6),
+        clock,
+    )
+    number = 0
+
+    async def rotate_once() -> None:
+        nonlocal number
+        container.observed += 1
+        container.write_lines(*(f"{number + each:05}" for each in range(50)))
+        number += 50
+        await rotator.rotate_due()
+
+    for _ in range(3):
+        await rotate_once()
+    writes = 0
+
+    async def write(data: bytes) -> None:
+        nonlocal writes
+        container.got += data
+        writes += 1
+        if writes <= 4:
+            await rotate_once()
+
+    await container.read(write, **options)
+    lines = [each for each in bytes(container.got).decode().split("\n")[:-1] if each[0] == "0"]
+    assert writes > 4
+    assert lines == [f"{each:05}" for each in range(len(lines))]
+    assert len(lines) == number
 
 
 async def test_a_runtime_that_can_not_reopen_keeps_its_log(container: Container) -> None:
