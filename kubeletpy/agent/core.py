@@ -49,6 +49,7 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, settle_unknown_ranges
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.plan.crash_loop import BASE_SECONDS, REDUCED_BASE_SECONDS
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping
@@ -236,6 +237,11 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             resize_volume=self.storage.volumes.resize,
             placement=cpus.placement,
             max_crash_loop_delay=self.settings.crash_loop_back_off.max_container_restart_period,
+            first_crash_loop_delay=(
+                REDUCED_BASE_SECONDS
+                if self.gates.enabled("ReduceDefaultCrashLoopBackOffDecay")
+                else BASE_SECONDS
+            ),
             concurrent_starts=outside.machine.concurrent_starts,
             backlog=self.backlog,
             gc_policy=GCPolicy.from_flags(self.flags),

@@ -199,6 +199,11 @@ def derive(
         changes["node_status_report_frequency"] = settings.node_status_update_frequency
     if "serializeImagePulls" not in explicit and settings.max_parallel_image_pulls not in (None, 1):
         changes["serialize_image_pulls"] = False
+    longest_delay = "crashLoopBackOff.maxContainerRestartPeriod"
+    reduced = settings.feature_gates.enabled("ReduceDefaultCrashLoopBackOffDecay")
+    if reduced and longest_delay not in explicit:
+        delays = replace(settings.crash_loop_back_off, max_container_restart_period=60.0)
+        changes["crash_loop_back_off"] = delays
     if settings.cgroups_per_qos and not settings.cgroup_root:
         changes["cgroup_root"] = "/"
     if settings.pod_pids_limit < 0:

@@ -33,7 +33,7 @@ from kubeletpy.runtime_manager.config.sandbox_config import ResolverConfig
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
-from kubeletpy.runtime_manager.plan.crash_loop import CrashLoopBackoff
+from kubeletpy.runtime_manager.plan.crash_loop import BASE_SECONDS, MAX_SECONDS, CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.protocol import (
     ActuatedInMemory,
@@ -84,8 +84,10 @@ class KubeRuntimeManager(Component):
     resize_volume: ResizeVolume = resize_no_volume
     placement: Callable[[Pod, str], Placement] = lambda pod, name: NOWHERE
     """Where a container runs, by its pod and its name."""
-    max_crash_loop_delay: float = 300
+    max_crash_loop_delay: float = MAX_SECONDS
     """Seconds (crashLoopBackOff.maxContainerRestartPeriod)."""
+    first_crash_loop_delay: float = BASE_SECONDS
+    """Seconds."""
     concurrent_starts: int | None = None
     """How many sandboxes and containers are made at once; None: by the cores of this machine."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -151,7 +153,9 @@ class KubeRuntimeManager(Component):
     @cached_property
     def crash_loops(self) -> CrashLoopBackoff:
         """The backoffs of containers that crash."""
-        return CrashLoopBackoff(self.max_crash_loop_delay, began=self.life.now())
+        return CrashLoopBackoff(
+            self.max_crash_loop_delay, self.first_crash_loop_delay, began=self.life.now()
+        )
 
     # -- what acts -------------------------------------------------------------------------------
 

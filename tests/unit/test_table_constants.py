@@ -36,6 +36,7 @@ sync: runtime up check = node/runtime PERIOD_S
 sync: runtime down threshold = node/build RUNTIME_DOWN_AFTER_S
 sync: killPodNow wait = podworkers/workers MIN_KILL_WAIT | -
 backoff: crash loop base/max = runtime_manager/crash_loop BASE_SECONDS | MAX_SECONDS
+backoff: reduced crash loop base/max = runtime_manager/crash_loop REDUCED_BASE_SECONDS | -
 backoff: crash loop reset = runtime_manager/crash_loop QUIET_SECONDS
 backoff: image pull base/max = images/policy BASE | images/policy MAXIMUM
 cri: default request timeout = remote/errors DEFAULT_REQUEST_TIMEOUT
@@ -139,7 +140,6 @@ sync: sync loop health limit
 sync: housekeeping warn
 pleg: relist period
 pleg: unhealthy after
-backoff: crash loop with ReduceDefaultCrashLoopBackOffDecay
 backoff: crash loop key
 backoff: static file watch retry
 backoff: node register retry

@@ -575,7 +575,6 @@ HERE = {
         "a resize of a pod with exclusive memory is infeasible",
     ),
     "PreventStaticPodAPIReferences": (True, "static pods that need the API are refused"),
-    "ReduceDefaultCrashLoopBackOffDecay": (False, "the first delay is 10 s, the longest 300 s"),
     "ReloadKubeletClientCAFile": (True, "the file is read again when it changes"),
     "ReloadKubeletServerCertificateFile": (True, "the file is read again when it changes"),
     "RestartAllContainersOnContainerExits": (

@@ -31,6 +31,8 @@ from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRu
 from kubeletpy.runtime_manager.names import container_hash
 
 BASE_SECONDS = 10.0
+REDUCED_BASE_SECONDS = 1.0
+"""With the gate ReduceDefaultCrashLoopBackOffDecay."""
 MAX_ENDS = 8192
 """How many containers' ends are remembered."""
 MAX_SECONDS = 300.0
@@ -70,12 +72,14 @@ class CrashLoopBackoff(Component):
 
     # Seconds (crashLoopBackOff.maxContainerRestartPeriod).
     maximum: float = MAX_SECONDS
+    # Seconds of the first delay, lowered to the maximum.
+    base: float = BASE_SECONDS
     # The delays of containers created before this are taken from their records. The offset of the
     # wall clock is 0 then.
     began: float = 0.0
 
     def __post_init__(self) -> None:
-        self._backoff = ExponentialBackoff(BASE_SECONDS, self.maximum, QUIET_SECONDS)
+        self._backoff = ExponentialBackoff(self.base, self.maximum, QUIET_SECONDS)
         self._known: dict[str, _RestartRecord] = {}
 
     def __len__(self) -> int:
@@ -100,7 +104,8 @@ class CrashLoopBackoff(Component):
             return None
         key = crash_loop_key(pod, container)
         if ended[0].created_at / 1e9 < self.began and ended[0].hash == container_hash(container):
-            resumed = resumed_delay(ended[0], ended[1] if ended[1:] else None, self.maximum)
+            earlier = ended[1] if ended[1:] else None
+            resumed = resumed_delay(ended[0], earlier, self.maximum, self.base)
             if resumed is not None:
                 self._backoff.resume(key, resumed)
         ended_at = self._ended_at(key, ended[0], now, offset)
@@ -155,7 +160,7 @@ def crash_loop_key(pod: Pod, container: api.Container) -> str:
 
 
 def resumed_delay(
-    newest: ContainerStatus, earlier: ContainerStatus | None, maximum: float
+    newest: ContainerStatus, earlier: ContainerStatus | None, maximum: float, base: float
 ) -> BackoffState | None:
     """The delay in effect after the end of a container that an earlier agent started.
 
@@ -165,7 +170,7 @@ def resumed_delay(
     """
     if newest.restart_count < 1:
         return None
-    base = min(BASE_SECONDS, maximum)
+    base = min(base, maximum)
     doublings = newest.restart_count - 1
     if earlier is not None and earlier.finished_at and newest.created_at >= earlier.finished_at:
         waited = (newest.created_at - earlier.finished_at) / 1e9

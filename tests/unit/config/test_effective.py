@@ -57,6 +57,12 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         ("nodeStatusUpdateFrequency: 7s\nnodeStatusReportFrequency: 9s\n", [],
          {"nodeStatusUpdateFrequency": "7s", "nodeStatusReportFrequency": "9s"}),
         ("nodeStatusReportFrequency: 9s\n", [], {"nodeStatusReportFrequency": "9s"}),
+        ("featureGates: {ReduceDefaultCrashLoopBackOffDecay: true}\n", [],
+         {"featureGates": {"ReduceDefaultCrashLoopBackOffDecay": True},
+          "crashLoopBackOff": {"maxContainerRestartPeriod": "1m0s"}}),
+        ("featureGates: {ReduceDefaultCrashLoopBackOffDecay: true}\n"
+         "crashLoopBackOff: {maxContainerRestartPeriod: 5m}\n", [],
+         {"featureGates": {"ReduceDefaultCrashLoopBackOffDecay": True}}),
         ("maxParallelImagePulls: 1\n", [], {"maxParallelImagePulls": 1}),
         ("maxParallelImagePulls: 2\n", [],
          {"maxParallelImagePulls": 2, "serializeImagePulls": False}),

@@ -15,7 +15,12 @@ from kubeletpy.pods.runtime_status import (
     SandboxStatus,
 )
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from kubeletpy.runtime_manager.plan.crash_loop import MAX_ENDS, CrashLoopBackoff, crash_loop_key
+from kubeletpy.runtime_manager.plan.crash_loop import (
+    MAX_ENDS,
+    REDUCED_BASE_SECONDS,
+    CrashLoopBackoff,
+    crash_loop_key,
+)
 from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
 from tests.unit.runtime_manager.pods_and_records import (
     READY,
@@ -285,11 +290,18 @@ def ended_at(seconds: float) -> Any:
     return has(exited("app", 1, finished_at=int(seconds * 1e9), suffix=f"-{seconds:g}"))
 
 
-def test_delays_between_crashes() -> None:
-    backoff = CrashLoopBackoff()
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        (CrashLoopBackoff(), [0, 10, 20, 40, 80, 160, 300, 300]),
+        (CrashLoopBackoff(60, REDUCED_BASE_SECONDS), [0, 1, 2, 4, 8, 16, 32, 60, 60]),
+        (CrashLoopBackoff(1, REDUCED_BASE_SECONDS), [0, 1, 1]),
+    ],
+)
+def test_delays_between_crashes(backoff: CrashLoopBackoff, expected: list[float]) -> None:
     now = 1000.0
     delays = []
-    for _ in range(8):
+    for _ in expected:
         crashed = ended_at(now)
         held = backoff.admit(POD, APP, crashed, now)
         if held is None:
@@ -300,7 +312,7 @@ def test_delays_between_crashes() -> None:
         now = held.due_at
         assert backoff.admit(POD, APP, crashed, now) is None
         now += 1  # it runs for a second
-    assert delays == [0, 10, 20, 40, 80, 160, 300, 300]
+    assert delays == expected
 
 
 def test_a_first_start_never_waits() -> None:
