@@ -16,7 +16,9 @@ from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
 from kubeletpy.kubeapi.tracked_object import READS_AT_ONCE, ObjectKey
 from kubeletpy.kubeapi.watch_state import MAX_POD_WATCHES, WatchSlots
 from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import on_virtual_time, settle, timed
+from tests.virtual_time import settle, timed
+
+pytestmark = pytest.mark.virtual_time
 
 
 def key(name: str) -> ObjectKey:
@@ -30,7 +32,6 @@ def watched(api: Any, slots: WatchSlots | None = None) -> tuple[WatchedObjects, 
     return objects, woken
 
 
-@on_virtual_time
 async def test_a_hundred_pods_cost_one_watch_and_hear_of_a_change() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -56,7 +57,6 @@ async def test_a_hundred_pods_cost_one_watch_and_hear_of_a_change() -> None:
         await objects.get(key("cfg"))
 
 
-@on_virtual_time
 async def test_a_new_object_wakes_the_pods_that_wait_for_it() -> None:
     api = FakeApi()
     objects, woken = watched(api)
@@ -72,7 +72,6 @@ async def test_a_new_object_wakes_the_pods_that_wait_for_it() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_first_refusal_is_retried_quickly() -> None:
     api = FakeApi()
     api.put("cfg")
@@ -85,7 +84,6 @@ async def test_a_first_refusal_is_retried_quickly() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_lasting_refusal_is_reported_and_its_end_wakes_the_pod() -> None:
     api = FakeApi()
     api.put("cfg")
@@ -101,7 +99,6 @@ async def test_a_lasting_refusal_is_reported_and_its_end_wakes_the_pod() -> None
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_silent_api_does_not_block_for_long() -> None:
     class Silent(FakeApi):
         async def watch(self, *_: Any, **__: Any) -> AsyncIterator[WatchEvent]:
@@ -117,7 +114,6 @@ async def test_a_silent_api_does_not_block_for_long() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_an_immutable_object_is_not_watched() -> None:
     api = FakeApi()
     api.put("cfg", immutable=True)
@@ -136,7 +132,6 @@ async def test_an_immutable_object_is_not_watched() -> None:
 
 
 @pytest.mark.parametrize("live", [True, False])
-@on_virtual_time
 async def test_a_new_pod_gets_the_object_that_has_the_name_of_an_immutable_one(live: bool) -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"}, immutable=True)
@@ -156,7 +151,6 @@ async def test_a_new_pod_gets_the_object_that_has_the_name_of_an_immutable_one(l
     assert (api.open_watches, objects.watches) == (0, 0)
 
 
-@on_virtual_time
 async def test_a_new_pod_waits_for_an_immutable_object_that_was_deleted() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"}, immutable=True)
@@ -175,7 +169,6 @@ async def test_a_new_pod_waits_for_an_immutable_object_that_was_deleted() -> Non
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_new_pod_gets_no_old_object_while_the_api_is_down() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"}, immutable=True)
@@ -193,7 +186,6 @@ async def test_a_new_pod_gets_no_old_object_while_the_api_is_down() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_read_that_began_before_a_pod_registered_is_not_for_it() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"}, immutable=True)
@@ -210,7 +202,6 @@ async def test_a_read_that_began_before_a_pod_registered_is_not_for_it() -> None
     await objects.close()
 
 
-@on_virtual_time
 async def test_a_new_pod_does_not_get_what_was_polled_before() -> None:
     """There is no watch for it, so that its changes are seen after a minute or more."""
     api = FakeApi()
@@ -232,7 +223,6 @@ async def test_a_new_pod_does_not_get_what_was_polled_before() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_watches_for_environments_end_when_idle() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -250,7 +240,6 @@ async def test_watches_for_environments_end_when_idle() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_without_an_api_there_is_nothing() -> None:
     objects, _ = watched(None)
     objects.register("p", [key("cfg")])
@@ -258,7 +247,6 @@ async def test_without_an_api_there_is_nothing() -> None:
         await objects.get(key("cfg"))
 
 
-@on_virtual_time
 async def test_a_pod_of_thousands_of_objects_has_few_watches_and_reads_a_few_at_a_time() -> None:
     api = FakeApi()
     api.answers_after = 0.01
@@ -286,7 +274,6 @@ async def test_a_pod_of_thousands_of_objects_has_few_watches_and_reads_a_few_at_
     await objects.close()
 
 
-@on_virtual_time
 async def test_an_object_has_a_watch_when_there_is_capacity() -> None:
     api = FakeApi()
     api.put("b", data={"a": "1"}, immutable=True)
@@ -310,7 +297,6 @@ async def test_an_object_has_a_watch_when_there_is_capacity() -> None:
     await objects.close()
 
 
-@on_virtual_time
 async def test_watches_end_when_the_api_carries_fewer(caplog: pytest.LogCaptureFixture) -> None:
     api, names = FakeApi(), [f"n{n}" for n in range(6)]
     for name in names:
@@ -345,7 +331,6 @@ class OnlyGets(FakeApi):
         yield
 
 
-@on_virtual_time
 async def test_a_forbidden_watch_is_logged_once_as_information(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -382,7 +367,6 @@ class OfThisNode(FakeApi):
             raise Forbidden("no relationship found", code=403)
 
 
-@on_virtual_time
 async def test_a_missing_object_does_not_keep_others_from_being_watched() -> None:
     api = OfThisNode()
     api.put("there")
@@ -415,7 +399,6 @@ class ListsOnly(FakeApi):
         yield
 
 
-@on_virtual_time
 async def test_objects_that_can_be_listed_but_not_watched_are_read_at_intervals() -> None:
     api = ListsOnly()
     api.put("a")

@@ -13,7 +13,9 @@ from kubeletpy.kubeapi.objects_on_request import DEFAULT_TTL_S, ObjectsOnRequest
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import on_virtual_time, timed
+from tests.virtual_time import timed
+
+pytestmark = pytest.mark.virtual_time
 
 CFG = ObjectKey(CONFIGMAPS, "default", "cfg")
 AWAY = Unavailable("the API is away")
@@ -63,7 +65,6 @@ def test_a_node_without_an_annotation(node: dict[str, Any]) -> None:
     assert object_ttl(node) == DEFAULT_TTL_S
 
 
-@on_virtual_time
 async def test_a_cached_object_is_read_again_when_it_is_too_old() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -84,7 +85,6 @@ async def test_a_cached_object_is_read_again_when_it_is_too_old() -> None:
     assert api.versions_asked == ["", "0", "0"]
 
 
-@on_virtual_time
 async def test_the_age_counts_from_when_the_read_began() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -98,7 +98,6 @@ async def test_the_age_counts_from_when_the_read_began() -> None:
     assert not objects._is_current(objects._items[CFG])
 
 
-@on_virtual_time
 async def test_a_new_pod_never_gets_an_earlier_read() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -113,7 +112,6 @@ async def test_a_new_pod_never_gets_an_earlier_read() -> None:
     assert api.versions_asked == ["", ""]
 
 
-@on_virtual_time
 async def test_a_new_pod_never_gets_a_read_that_began_before_it() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -127,7 +125,6 @@ async def test_a_new_pod_never_gets_a_read_that_began_before_it() -> None:
     assert (await first, second, seconds, api.calls["get"]) == ("1", "1", 9, 2)
 
 
-@on_virtual_time
 async def test_a_cached_object_outlives_an_outage() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -144,7 +141,6 @@ async def test_a_cached_object_outlives_an_outage() -> None:
     assert await value(objects) == "1"
 
 
-@on_virtual_time
 async def test_a_slow_api_does_not_delay_pods_with_an_object() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -160,7 +156,6 @@ async def test_a_slow_api_does_not_delay_pods_with_an_object() -> None:
     assert (await value(objects), api.calls["get"]) == ("2", 2)
 
 
-@on_virtual_time
 async def test_an_older_version_from_a_servers_cache_is_no_change() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -173,7 +168,6 @@ async def test_an_older_version_from_a_servers_cache_is_no_change() -> None:
     assert (await value(objects), woken) == ("2", [])
 
 
-@on_virtual_time
 async def test_get_reads_for_each_caller_and_keeps_nothing() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -189,7 +183,6 @@ async def test_get_reads_for_each_caller_and_keeps_nothing() -> None:
     assert api.calls["get"] == 3
 
 
-@on_virtual_time
 async def test_get_answers_with_a_read_that_began_after_the_question() -> None:
     api = FakeApi()
     api.put("cfg", data={"a": "1"})
@@ -204,7 +197,6 @@ async def test_get_answers_with_a_read_that_began_after_the_question() -> None:
     assert api.calls["get"] == 2
 
 
-@on_virtual_time
 @pytest.mark.parametrize("make", [cache, get])
 async def test_an_immutable_object_is_read_once_for_each_new_pod(make: Any) -> None:
     api = FakeApi()
@@ -223,7 +215,6 @@ async def test_an_immutable_object_is_read_once_for_each_new_pod(make: Any) -> N
     assert api.calls == {"get": 2}
 
 
-@on_virtual_time
 @pytest.mark.parametrize("make", [cache, get])
 async def test_a_first_refusal_may_not_last(make: Any) -> None:
     api = FakeApi()
@@ -238,7 +229,6 @@ async def test_a_first_refusal_may_not_last(make: Any) -> None:
         await value(objects)
 
 
-@on_virtual_time
 @pytest.mark.parametrize("make", [cache, get])
 async def test_an_object_that_no_pod_uses_is_not_read(make: Any) -> None:
     api = FakeApi()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.cgroups.values import CgroupError
 from tests.unit.podworkers.builders import make_pod, runtime_status
 from tests.unit.podworkers.test_syncer import EMPTY, Setup
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Cgroups:
@@ -40,7 +43,6 @@ async def sync(made: Setup, status: Any) -> Any:
     return await made.syncer.sync_pod(make_pod(), None, status, lambda: False)
 
 
-@on_virtual_time
 async def test_it_is_there_before_anything_else_of_the_pod(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     outcome = await sync(made, EMPTY)
@@ -50,7 +52,6 @@ async def test_it_is_there_before_anything_else_of_the_pod(tmp_path: Any) -> Non
     assert "kill" not in steps
 
 
-@on_virtual_time
 async def test_without_it_nothing_starts_and_it_is_reported(tmp_path: Any) -> None:
     made = setup_with(tmp_path, error="cgroup /kubepods/x: full")
     outcome = await sync(made, EMPTY)
@@ -60,7 +61,6 @@ async def test_without_it_nothing_starts_and_it_is_reported(tmp_path: Any) -> No
     assert "runtime" not in made.fakes.steps
 
 
-@on_virtual_time
 async def test_containers_that_run_without_it_are_stopped_first(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     await sync(made, runtime_status())
@@ -72,7 +72,6 @@ async def test_containers_that_run_without_it_are_stopped_first(tmp_path: Any) -
     assert "kill" not in kept.fakes.steps
 
 
-@on_virtual_time
 async def test_it_is_removed_after_the_volumes(tmp_path: Any) -> None:
     made = setup_with(tmp_path)
     outcome = await made.syncer.sync_terminated_pod(make_pod(), EMPTY)

@@ -28,7 +28,9 @@ from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.runtime_manager.protocol import ActuatedInMemory
 from tests.unit.podworkers.builders import make_pod, make_static, pod_object, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 
 class FakeComponents:
@@ -106,7 +108,6 @@ class Setup:
         self.composed, self.fakes.may_run, self.fakes.notified = 0, [], 0
 
 
-@on_virtual_time
 async def test_an_unchanged_status_is_not_composed_again() -> None:
     s = Setup()
     assert [s.store() for _ in range(5)] == [False] * 5
@@ -146,7 +147,6 @@ CHANGES = (_address, _pod, _runtime, _probes, _kept, _unreported, _resize)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@on_virtual_time
 async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> None:
     s = Setup()
     s.rest()
@@ -158,7 +158,6 @@ async def test_any_change_has_it_composed(change: Callable[[Setup], None]) -> No
 @pytest.mark.parametrize(
     ("addresses", "noticed"), [(["192.0.2.2"], 0), (["2001:db8::1", "192.0.2.1"], 1), ([], 0)]
 )
-@on_virtual_time
 async def test_another_family_of_the_nodes_address_is_noticed(
     addresses: list[str], noticed: int
 ) -> None:
@@ -171,7 +170,6 @@ async def test_another_family_of_the_nodes_address_is_noticed(
     assert all("192.0.2.1 (IPv4)" in each and "2001:db8::1 (IPv6)" in each for each in found)
 
 
-@on_virtual_time
 async def test_a_pod_that_holds_claims_counts_as_running() -> None:
     s = Setup()
     s.status = runtime_status(state=None)
@@ -182,7 +180,6 @@ async def test_a_pod_that_holds_claims_counts_as_running() -> None:
 
 
 @pytest.mark.parametrize("how", [{"terminated": True}, {"override": lambda status: status}])
-@on_virtual_time
 async def test_an_end_is_always_composed(how: Any) -> None:
     s = Setup()
     s.rest()
@@ -221,7 +218,6 @@ RAN: Any = {
 }
 
 
-@on_virtual_time
 @pytest.mark.parametrize("recorded", [False, True])
 async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     """The pod ran before a reboot, and the runtime may have lost its containers."""
@@ -250,7 +246,6 @@ async def test_a_refused_pod_keeps_what_is_known_of_it(recorded: bool) -> None:
     assert s.fakes.may_run[-1] is False
 
 
-@on_virtual_time
 async def test_a_pod_that_never_ran_is_refused_with_reason_and_message_only() -> None:
     s = Setup()
     s.composer.show_held(s.pod)
@@ -259,7 +254,6 @@ async def test_a_pod_that_never_ran_is_refused_with_reason_and_message_only() ->
     assert set(s.fakes.kept) <= {"phase", "reason", "message", "qosClass", "observedGeneration"}
 
 
-@on_virtual_time
 async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
     s = Setup()
     s.pod = Pod({**s.pod.object, "status": RAN})
@@ -269,7 +263,6 @@ async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
     assert "containerStatuses" not in s.fakes.kept
 
 
-@on_virtual_time
 async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     s = Setup()
     s.pod = Pod({**s.pod.object, "status": RAN})
@@ -281,7 +274,6 @@ async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
 STARTED = "2026-11-01T00:00:00Z"
 
 
-@on_virtual_time
 async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
     static, found = make_static("p", "s"), pod_object("p", "m", phase="Running")
     found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
@@ -298,7 +290,6 @@ async def test_a_static_pod_shows_what_its_newest_mirror_shows() -> None:
 
 
 @pytest.mark.parametrize(("policy", "ends"), [("Always", False), ("Never", True)])
-@on_virtual_time
 async def test_a_static_pod_that_a_shutdown_ended_runs_again(policy: str, ends: bool) -> None:
     static, found = make_static("p", "s", restartPolicy=policy), pod_object("p", "m")
     found["metadata"]["annotations"] = {CONFIG_MIRROR: "s"}
@@ -344,7 +335,6 @@ def sync(pod: Pod, status: PodRuntimeStatus = EMPTY) -> PodSync:
     return PodSync(pod, None, status, lambda: False)
 
 
-@on_virtual_time
 async def test_it_backs_off_and_reports_the_error() -> None:
     step, recorder = made(Manager("no driver", "no driver", "", "no driver"))
     waits = []
@@ -357,7 +347,6 @@ async def test_it_backs_off_and_reports_the_error() -> None:
     assert "FailedPrepareDynamicResources" in str(recorder.events)
 
 
-@on_virtual_time
 async def test_a_pod_without_claims_and_one_with_its_sandbox_are_left_alone() -> None:
     manager = Manager("never asked")
     step, _ = made(manager)
@@ -366,7 +355,6 @@ async def test_a_pod_without_claims_and_one_with_its_sandbox_are_left_alone() ->
     assert manager.calls == []
 
 
-@on_virtual_time
 async def test_a_failed_release_is_retried() -> None:
     step, _ = made(Manager("no driver", ""))
     outcome = await step.release(WITH)

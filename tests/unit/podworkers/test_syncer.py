@@ -43,7 +43,9 @@ from kubeletpy.volumes.claims.model import VolumeError
 from tests.garbage import leaves_when_cancelled
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 E, R = ContainerState.EXITED, ContainerState.RUNNING
 EMPTY = PodRuntimeStatus("uid-web", "web", "default")
@@ -244,7 +246,6 @@ class Setup:
         )
 
 
-@on_virtual_time
 async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(
@@ -267,7 +268,6 @@ async def test_the_steps_in_order_and_running_is_written_at_once(tmp_path: Path)
     assert (tmp_path / "pods" / "uid-web").stat().st_mode & 0o777 == 0o750
 
 
-@on_virtual_time
 async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     pod = make_pod(restartPolicy="Never")
@@ -277,7 +277,6 @@ async def test_a_pod_that_has_ended_is_reported_before_it_is_taken_down(tmp_path
     assert s.fakes.statuses[0][1] is False
 
 
-@on_virtual_time
 async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(status=runtime_status(state=E, exit_code=3, at=5))
@@ -287,7 +286,6 @@ async def test_an_exit_within_the_sync_ends_the_pod_too(tmp_path: Path) -> None:
     assert s.fakes.statuses[-1][1] is False
 
 
-@on_virtual_time
 async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     pod = make_pod(activeDeadlineSeconds=30)
@@ -301,7 +299,6 @@ async def test_a_deadline_wakes_and_ends_the_pod_while_it_runs(tmp_path: Path) -
     assert [reason for reason, _ in s.recorder.events] == ["DeadlineExceeded"]
 
 
-@on_virtual_time
 async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.takes = 1000.0
@@ -314,7 +311,6 @@ async def test_a_deadline_does_not_wait_for_a_slow_pull(tmp_path: Path) -> None:
     assert s.fakes.statuses[-1][1] is True
 
 
-@on_virtual_time
 async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,7 +324,6 @@ async def test_a_timeout_inside_a_step_is_not_taken_for_the_deadline(
         await s.sync(make_pod(activeDeadlineSeconds=30), EMPTY)
 
 
-@on_virtual_time
 async def test_no_network_no_sandbox(tmp_path: Path) -> None:
     s = Setup(tmp_path, network_error=lambda: "cni is not there")
     outcome = await s.sync()
@@ -338,7 +333,6 @@ async def test_no_network_no_sandbox(tmp_path: Path) -> None:
     assert not (await s.sync(make_pod(hostNetwork=True))).error
 
 
-@on_virtual_time
 async def test_volumes_that_cannot_be_mounted(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.volume_error = 'volume "data": no such type here'
@@ -350,7 +344,6 @@ async def test_volumes_that_cannot_be_mounted(tmp_path: Path) -> None:
     assert "runtime" not in s.fakes.steps
 
 
-@on_virtual_time
 async def test_a_pod_that_a_full_node_refuses_fails(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.volume_error, s.fakes.node_is_full = "Node has reached its limit", True
@@ -369,7 +362,6 @@ async def test_a_pod_that_a_full_node_refuses_fails(tmp_path: Path) -> None:
     assert status["hostIP"] == "10.0.0.1"
 
 
-@on_virtual_time
 async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     (tmp_path / "pods").write_text("a file")
@@ -378,7 +370,6 @@ async def test_directories_that_can_not_be_made(tmp_path: Path) -> None:
     assert s.recorder.events[0][0] == "Failed"
 
 
-@on_virtual_time
 async def test_a_crash_loop_has_a_time_of_retry_and_an_error(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     error = StartError("CrashLoopBackOff", "back-off 10s restarting failed container")
@@ -394,7 +385,6 @@ async def test_a_crash_loop_has_a_time_of_retry_and_an_error(tmp_path: Path) -> 
     assert waiting["reason"] == "CrashLoopBackOff"
 
 
-@on_virtual_time
 async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.takes = 3.0
@@ -406,7 +396,6 @@ async def test_the_ip_is_shown_early_only_when_containers_take_long(tmp_path: Pa
     assert len(s.fakes.statuses) == 3
 
 
-@on_virtual_time
 async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.takes = 3.0
@@ -420,14 +409,12 @@ async def test_a_sync_cut_short_shows_nothing_early_any_more(tmp_path: Path) -> 
     assert len(s.fakes.statuses) == 1
 
 
-@on_virtual_time
 async def test_a_canceled_sync_is_freed_with_its_last_reference(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.takes = 3.0
     assert await leaves_when_cancelled(s.sync(), asyncio.sleep(0.1))
 
 
-@on_virtual_time
 async def test_the_runtime_is_synced_until_nothing_is_left_to_do(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.more = [
@@ -440,7 +427,6 @@ async def test_the_runtime_is_synced_until_nothing_is_left_to_do(tmp_path: Path)
     assert s.fakes.request.status.running_containers
 
 
-@on_virtual_time
 async def test_a_sync_of_a_static_pod_reconciles_its_mirror(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     await s.sync(make_static("web"))
@@ -454,7 +440,6 @@ def mirror_of(static: Pod, status: Any) -> Pod:
 
 
 @pytest.mark.parametrize(("reported", "restarts"), [("uid-1", 4), ("uid-2", 0)])
-@on_virtual_time
 async def test_only_a_mirror_of_the_same_manifest_has_the_last_status(
     tmp_path: Path, reported: str, restarts: int
 ) -> None:
@@ -468,7 +453,6 @@ async def test_only_a_mirror_of_the_same_manifest_has_the_last_status(
     assert bool(entry.get("lastState")) == bool(restarts)
 
 
-@on_virtual_time
 async def test_terminating(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9, exit_code=137))
@@ -483,7 +467,6 @@ async def test_terminating(tmp_path: Path) -> None:
     assert final["podIP"] == "10.0.0.9"
 
 
-@on_virtual_time
 async def test_the_status_of_an_eviction_counts(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.result = PodSyncResult(status=runtime_status(state=E, ready=False, at=9))
@@ -497,7 +480,6 @@ async def test_the_status_of_an_eviction_counts(tmp_path: Path) -> None:
     assert s.fakes.statuses[-1][0]["reason"] == "Evicted"
 
 
-@on_virtual_time
 async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Path) -> None:
     """The container was started, and the runtime then gave no status."""
     s = Setup(tmp_path)
@@ -521,7 +503,6 @@ async def test_an_end_is_not_shown_while_more_may_run_than_is_known(tmp_path: Pa
 
 
 @pytest.mark.parametrize("deleting", [None, 7])
-@on_virtual_time
 async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
     tmp_path: Path, deleting: int | None
 ) -> None:
@@ -543,7 +524,6 @@ async def test_a_pod_that_failed_shows_it_before_its_sandbox_has_stopped(
         assert reported["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
-@on_virtual_time
 async def test_a_kill_that_fails_or_leaves_something_running(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.cache.set(runtime_status(), own=True)
@@ -557,7 +537,6 @@ async def test_a_kill_that_fails_or_leaves_something_running(tmp_path: Path) -> 
     assert "main" in outcome.error
 
 
-@on_virtual_time
 async def test_finishing(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.volume_error = "busy"
@@ -580,7 +559,6 @@ SECRET = {
 }
 
 
-@on_virtual_time
 async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> None:
     api = Api(Forbidden("not yet", code=403), SECRET, NotFound("none", code=404))
     s = Setup(tmp_path, kube_api=api)
@@ -596,7 +574,6 @@ async def test_pull_secrets_by_name_with_a_quick_second_try(tmp_path: Path) -> N
     assert "hunter2" not in repr(s.fakes.request)
 
 
-@on_virtual_time
 @pytest.mark.parametrize(
     ("code", "reported"), [("ErrImagePull", True), ("ImagePullBackOff", False), ("", False)]
 )
@@ -618,7 +595,6 @@ async def test_missing_pull_secrets_are_reported_when_a_pull_has_failed(
     assert s.recorder.events.count(event) == (1 if reported else 0)
 
 
-@on_virtual_time
 async def test_pull_secrets_are_not_read_while_all_containers_run(tmp_path: Path) -> None:
     api = Api()
     s = Setup(tmp_path, kube_api=api)
@@ -626,7 +602,6 @@ async def test_pull_secrets_are_not_read_while_all_containers_run(tmp_path: Path
     assert api.requested == []
 
 
-@on_virtual_time
 @pytest.mark.parametrize("problem", ["", "no answer"])
 async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, problem: str) -> None:
     """A second after the stop began, after each change, and once or less in 60 s otherwise."""
@@ -654,7 +629,6 @@ async def test_volumes_are_refreshed_while_containers_end(tmp_path: Path, proble
     assert len(s.fakes.refreshed) == len(took)
 
 
-@on_virtual_time
 async def test_volumes_of_a_pod_that_ends_at_once_are_not_refreshed(tmp_path: Path) -> None:
     s = Setup(tmp_path)
     s.fakes.kill_takes = 0.9

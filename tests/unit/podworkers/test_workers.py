@@ -32,7 +32,9 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.resources.admission.checks import Rejection
 from tests.unit.podworkers.builders import make_pod, runtime_status
-from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
+from tests.virtual_time import LoopClock, eventually, settle
+
+pytestmark = pytest.mark.virtual_time
 
 UID = "uid-web"
 
@@ -202,7 +204,6 @@ def sleeping(
     return act
 
 
-@on_virtual_time
 async def test_a_sync_that_waits_is_cut_short_by_termination() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
@@ -214,7 +215,6 @@ async def test_a_sync_that_waits_is_cut_short_by_termination() -> None:
     assert s.syncer.graces == [4]
 
 
-@on_virtual_time
 async def test_termination_before_the_step_has_begun() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
@@ -223,7 +223,6 @@ async def test_termination_before_the_step_has_begun() -> None:
     assert s.syncer.verbs == ["terminate", "finish"]
 
 
-@on_virtual_time
 async def test_the_latest_message_wins() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1)
@@ -233,7 +232,6 @@ async def test_the_latest_message_wins() -> None:
     assert [pod.labels["v"] for pod in s.syncer.pods] == ["1", "3"]
 
 
-@on_virtual_time
 async def test_a_backoff_ends_at_its_instant() -> None:
     s = Setup()
     due = LoopClock().now() + 7.25
@@ -245,7 +243,6 @@ async def test_a_backoff_ends_at_its_instant() -> None:
     assert at == pytest.approx(7.25, abs=1e-6)
 
 
-@on_virtual_time
 async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(0, SyncOutcome(error="no"))
@@ -264,7 +261,6 @@ async def test_a_failing_step_is_repeated_later_and_a_message_runs_at_once() -> 
     [(KeyError("bug"), "KeyError: 'bug'"), (NoThread(), f"[Errno 11] {NO_THREAD}")],
     ids=["a bug", "the machine"],
 )
-@on_virtual_time
 async def test_a_fault_in_a_step_ends_neither_pod_nor_agent(
     error: Exception, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -282,7 +278,6 @@ async def test_a_fault_in_a_step_ends_neither_pod_nor_agent(
     assert "update: create" in vars(caplog.records[0])["events"][0]
 
 
-@on_virtual_time
 async def test_kill_pod_waits_until_nothing_runs() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(3)
@@ -293,7 +288,6 @@ async def test_kill_pod_waits_until_nothing_runs() -> None:
     await s.workers.kill_pod(make_pod(), KillOptions())
 
 
-@on_virtual_time
 async def test_kill_pod_times_out_and_the_kill_continues() -> None:
     s = Setup()
     s.syncer.on_terminate = sleeping(100)
@@ -305,7 +299,6 @@ async def test_kill_pod_times_out_and_the_kill_continues() -> None:
     assert s.workers._queries.should_be_finished(UID)
 
 
-@on_virtual_time
 async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
@@ -317,7 +310,6 @@ async def test_a_new_pod_needs_no_question_once_the_runtime_was_listed() -> None
     assert before.runtime.requested == 1
 
 
-@on_virtual_time
 async def test_no_status_no_step() -> None:
     s = Setup(populated=False)
     s.runtime.error = Unavailable("ListPodSandbox", "gone")
@@ -330,7 +322,6 @@ async def test_no_status_no_step() -> None:
     assert s.syncer.verbs == ["sync"]
 
 
-@on_virtual_time
 async def test_an_interrupted_step_makes_the_worker_read_the_status() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
@@ -341,7 +332,6 @@ async def test_an_interrupted_step_makes_the_worker_read_the_status() -> None:
     assert s.runtime.requested == 1
 
 
-@on_virtual_time
 async def test_a_change_that_the_worker_has_seen_does_not_wake_it() -> None:
     s = Setup()
     s.starts_for_a_second()
@@ -354,7 +344,6 @@ async def test_a_change_that_the_worker_has_seen_does_not_wake_it() -> None:
     assert not s.cache.set(runtime_status(at=60))
 
 
-@on_virtual_time
 async def test_an_exit_during_a_step_is_synced_right_after_it() -> None:
     s = Setup()
     s.starts_for_a_second()
@@ -366,7 +355,6 @@ async def test_an_exit_during_a_step_is_synced_right_after_it() -> None:
     assert s.syncer.calls == [("sync", 0.0), ("sync", 1.0)]
 
 
-@on_virtual_time
 async def test_close_leaves_pods_and_ends_promptly() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1000)
@@ -378,7 +366,6 @@ async def test_close_leaves_pods_and_ends_promptly() -> None:
     assert s.syncer.verbs == ["sync"]
 
 
-@on_virtual_time
 async def test_an_idle_pod_has_no_task() -> None:
     s = Setup()
     s.send(UpdateType.CREATE)
@@ -386,7 +373,6 @@ async def test_an_idle_pod_has_no_task() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-@on_virtual_time
 async def test_the_log_replays() -> None:
     s = Setup()
     s.syncer.on_sync = sleeping(1, SyncOutcome(error="x"))
@@ -401,7 +387,6 @@ async def test_the_log_replays() -> None:
     assert machine.records == s.workers.machine.records == {}
 
 
-@on_virtual_time
 async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
     setup = Setup()
     containers = [{"name": name, "image": "i"} for name in "abc"]
@@ -419,7 +404,6 @@ async def test_containers_of_a_pod_are_counted_at_its_first_step_only() -> None:
     assert setup.counted() == (2, 4), "a pod that only the runtime has is not counted"
 
 
-@on_virtual_time
 async def test_probe_results_are_shown_while_a_step_runs() -> None:
     pod, mirror = make_pod(), None
     s = Setup(current_pod=lambda uid: (pod, mirror))
@@ -441,7 +425,6 @@ async def test_probe_results_are_shown_while_a_step_runs() -> None:
     assert s.syncer.verbs == ["sync"], "it needs no step of its own"
 
 
-@on_virtual_time
 async def test_the_status_of_an_evicted_pod_keeps_showing_the_eviction() -> None:
     pod = make_pod()
     s = Setup(current_pod=lambda uid: (pod, None))
@@ -467,7 +450,6 @@ async def test_the_status_of_an_evicted_pod_keeps_showing_the_eviction() -> None
     assert len(s.syncer.refreshed) == 1, "its end is reported already"
 
 
-@on_virtual_time
 async def test_a_refused_pod_has_a_status_and_no_step() -> None:
     s = Setup()
     rejection = Rejection(AdmissionReason("OutOfcpu"), "Node didn't have enough resource: cpu")

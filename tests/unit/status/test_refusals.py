@@ -10,10 +10,12 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status.status_manager import GIVE_UP_AFTER, SAY_AFTER
-from tests.virtual_time import eventually, on_virtual_time
+from tests.virtual_time import eventually
 
 from .samples import pod
 from .test_status_manager import RecordingApi, manager, phase, settle
+
+pytestmark = pytest.mark.virtual_time
 
 INVALID = Invalid("status.x: Required value", code=422)
 FORBIDDEN = Forbidden("may not patch pods/status", code=403)
@@ -25,7 +27,6 @@ def deleted() -> Pod:
     return Pod(obj)  # type: ignore[arg-type]
 
 
-@on_virtual_time
 async def test_a_deleted_pod_is_removed_although_its_last_status_is_never_accepted() -> None:
     api, stated = RecordingApi(), list[str]()
     api.failures = [INVALID] * GIVE_UP_AFTER
@@ -38,7 +39,6 @@ async def test_a_deleted_pod_is_removed_although_its_last_status_is_never_accept
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, Unavailable("no answer")])
-@on_virtual_time
 async def test_a_status_that_may_be_accepted_later_is_retried(error: ApiError) -> None:
     api = RecordingApi()
     api.failures = [error] * (GIVE_UP_AFTER + 5)
@@ -49,7 +49,6 @@ async def test_a_status_that_may_be_accepted_later_is_retried(error: ApiError) -
     assert [call[0] for call in api.calls] == ["patch", "delete"]
 
 
-@on_virtual_time
 async def test_an_invalid_status_of_a_live_pod_is_retried() -> None:
     api = RecordingApi()
     api.failures = [INVALID] * (GIVE_UP_AFTER + 5)
@@ -59,7 +58,6 @@ async def test_an_invalid_status_of_a_live_pod_is_retried() -> None:
     assert [call[0] for call in api.calls] == ["patch"]
 
 
-@on_virtual_time
 async def test_the_problem_can_be_read_until_the_write_succeeds() -> None:
     api, stated, traces = RecordingApi(), list[str](), Traces()
     traces.enter(pod().uid, "default", "x")

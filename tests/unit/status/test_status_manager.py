@@ -13,9 +13,11 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import TOGETHER_IN_BURSTS_S, TOGETHER_S, ApiStatusManager
-from tests.virtual_time import LoopClock, eventually, on_virtual_time
+from tests.virtual_time import LoopClock, eventually
 
 from .samples import pod, reported
+
+pytestmark = pytest.mark.virtual_time
 
 
 class RecordingApi:
@@ -80,7 +82,6 @@ async def settle(of: ApiStatusManager) -> None:
     await eventually(lambda: not of.pending)
 
 
-@on_virtual_time
 async def test_the_newest_of_several_wins() -> None:
     api = RecordingApi()
     api.gate = asyncio.Event()
@@ -94,7 +95,6 @@ async def test_the_newest_of_several_wins() -> None:
     assert [call[1].get("phase") for call in api.calls] == ["Pending", "Running"]
 
 
-@on_virtual_time
 async def test_an_unchanged_status_is_not_written_again() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -104,7 +104,6 @@ async def test_an_unchanged_status_is_not_written_again() -> None:
     assert len(api.calls) == 1
 
 
-@on_virtual_time
 async def test_the_generation_of_a_deletion_is_written_with_the_pods_end() -> None:
     api = RecordingApi()
     statuses = manager(api)
@@ -126,7 +125,6 @@ async def test_the_generation_of_a_deletion_is_written_with_the_pods_end() -> No
         (False, True, TOGETHER_IN_BURSTS_S),
     ],
 )
-@on_virtual_time
 async def test_a_generation_is_written_soon_if_nothing_follows(
     deleted: bool, burst: bool, after: float
 ) -> None:
@@ -143,7 +141,6 @@ async def test_a_generation_is_written_soon_if_nothing_follows(
     assert asyncio.get_running_loop().time() - began == pytest.approx(after, abs=0.1)
 
 
-@on_virtual_time
 async def test_an_ended_pod_that_is_deleted_waits_for_nothing() -> None:
     api = RecordingApi()
     statuses = manager(api)
@@ -159,7 +156,6 @@ async def test_an_ended_pod_that_is_deleted_waits_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), Forbidden("not yet")])
-@on_virtual_time
 async def test_a_refused_write_comes_again(error: ApiError) -> None:
     api = RecordingApi()
     api.failures = [error] * 5
@@ -169,7 +165,6 @@ async def test_a_refused_write_comes_again(error: ApiError) -> None:
     assert [call[0] for call in api.calls] == ["patch"]
 
 
-@on_virtual_time
 async def test_a_long_outage_loses_nothing_and_sends_only_the_newest() -> None:
     api = RecordingApi()
     api.failures = [Unavailable("down")] * 20
@@ -181,7 +176,6 @@ async def test_a_long_outage_loses_nothing_and_sends_only_the_newest() -> None:
     assert [call[1].get("message") for call in api.calls] == ["4"]
 
 
-@on_virtual_time
 async def test_exit_codes_reach_the_api_before_the_pod_is_deleted() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -198,7 +192,6 @@ async def test_exit_codes_reach_the_api_before_the_pod_is_deleted() -> None:
     assert of.get_status("u") is None
 
 
-@on_virtual_time
 async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -211,7 +204,6 @@ async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None
     assert [call[0] for call in api.calls] == ["patch", "delete"]
 
 
-@on_virtual_time
 async def test_a_removed_pod_is_forgotten() -> None:
     api = RecordingApi()
     api.failures = [NotFound("gone")]
@@ -221,7 +213,6 @@ async def test_a_removed_pod_is_forgotten() -> None:
     assert of.get_status("u") is None
 
 
-@on_virtual_time
 async def test_listeners_are_notified_of_each_change() -> None:
     """A pod is shown with its status until its worker is done with it."""
     notified: list[Any] = []
@@ -248,7 +239,6 @@ async def test_listeners_are_notified_of_each_change() -> None:
     assert (notified, of.uids()) == ([None], [])
 
 
-@on_virtual_time
 async def test_a_status_that_another_writer_changed_is_restored() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -260,7 +250,6 @@ async def test_a_status_that_another_writer_changed_is_restored() -> None:
     assert api.calls[-1][1]["phase"] == "Running"
 
 
-@on_virtual_time
 async def test_terminations_are_counted_once() -> None:
     seen: list[tuple[str, int, str]] = []
     of = manager(RecordingApi(), on_termination=lambda *event: seen.append(event))
@@ -274,7 +263,6 @@ async def test_terminations_are_counted_once() -> None:
     await settle(of)
 
 
-@on_virtual_time
 async def test_a_conflict_is_no_farewell() -> None:
     """An API server also answers 409 when writers conflict."""
     api = RecordingApi()
@@ -304,7 +292,6 @@ ANOTHER_UID = Invalid(
 @pytest.mark.parametrize(
     "found", [None, {**dict(pod().object), "metadata": {**pod().metadata, "uid": "v"}}]
 )
-@on_virtual_time
 async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     call: str, refusal: ApiError, found: dict[str, Any] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -348,7 +335,6 @@ def shown_as(ready: str, at: str) -> Any:
 BEFORE = "2026-11-01T00:00:00Z"
 
 
-@on_virtual_time
 async def test_a_mirror_that_is_seen_late_is_the_base_of_the_next_status() -> None:
     api, mirrors = RecordingApi(), list[Pod]()
     statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
@@ -369,7 +355,6 @@ async def test_a_mirror_that_is_seen_late_is_the_base_of_the_next_status() -> No
     assert [sorted(status) for _, status in api.calls] == [["conditions", "containerStatuses"]]
 
 
-@on_virtual_time
 async def test_the_end_of_a_static_pod_is_written_to_a_mirror_that_is_seen_late() -> None:
     api, mirrors = RecordingApi(), list[Pod]()
     statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
@@ -380,7 +365,6 @@ async def test_the_end_of_a_static_pod_is_written_to_a_mirror_that_is_seen_late(
     assert [status["phase"] for _, status in api.calls] == ["Failed"]
 
 
-@on_virtual_time
 async def test_the_end_of_a_static_pod_waits_for_another_mirror() -> None:
     """Its mirror was deleted, which the watch has not shown yet."""
     api, mirrors = RecordingApi(), [mirror()]
@@ -399,7 +383,6 @@ async def test_the_end_of_a_static_pod_waits_for_another_mirror() -> None:
     assert statuses.is_reported("u")
 
 
-@on_virtual_time
 async def test_an_end_that_the_mirror_shows_is_not_that_of_the_pod_now() -> None:
     """The mirror was written before a shutdown of the node, and is seen late."""
     api, mirrors = RecordingApi(), list[Pod]()
@@ -418,7 +401,6 @@ async def test_an_end_that_the_mirror_shows_is_not_that_of_the_pod_now() -> None
 
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Pending"}])
-@on_virtual_time
 async def test_a_mirror_without_containers_is_no_base(status: Any) -> None:
     api, mirrors = RecordingApi(), list[Pod]()
     statuses = manager(api, mirror_of=lambda _: mirrors[0] if mirrors else None)
@@ -431,7 +413,6 @@ async def test_a_mirror_without_containers_is_no_base(status: Any) -> None:
     await settle(statuses)
 
 
-@on_virtual_time
 async def test_a_phase_is_held_back_by_what_runs_now() -> None:
     """Nothing ran at first, but containers may run now."""
     api = RecordingApi()

@@ -11,10 +11,12 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.status import store
 from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.store import LATE_S, NO_ANSWER, NO_MIRROR, may_wait, status_patch, unreported
-from tests.virtual_time import EPOCH, on_virtual_time
+from tests.virtual_time import EPOCH
 
 from .samples import NOW, pod, reported
 from .test_status_manager import RecordingApi, manager, phase, settle
+
+pytestmark = pytest.mark.virtual_time
 
 T0 = "2026-01-01T00:00:00Z"
 T1 = "2027-01-15T08:00:00Z"  # NOW
@@ -498,7 +500,6 @@ def test_the_text_of_an_unreported_status(old: Any, new: Any, stated: str) -> No
     assert unreported(old, new) == stated
 
 
-@on_virtual_time
 async def test_a_write_without_an_answer_is_a_problem_after_a_while() -> None:
     """The time is that of the first unreported change, not of the newest."""
     api = RecordingApi()
@@ -520,7 +521,6 @@ async def test_a_write_without_an_answer_is_a_problem_after_a_while() -> None:
     assert of.problem(pod().uid) is None
 
 
-@on_virtual_time
 async def test_a_refused_write_counts_from_the_change_also_after_a_success() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -539,7 +539,6 @@ async def test_a_refused_write_counts_from_the_change_also_after_a_success() -> 
     assert of.problem(pod().uid) is None
 
 
-@on_virtual_time
 async def test_a_static_pod_without_a_mirror_pod_is_not_reported() -> None:
     metadata = {**pod().metadata, "annotations": {"kubernetes.io/config.source": "file"}}
     static = type(pod())({**pod().object, "metadata": metadata})  # type: ignore[typeddict-item]

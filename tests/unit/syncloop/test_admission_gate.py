@@ -21,7 +21,9 @@ from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods,
 from tests.unit.podworkers.builders import pod_object
 from tests.unit.resources.cgroups.pods import container, fixed, pod
 from tests.unit.syncloop.test_loop import Node
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 CRITICAL: dict[str, Any] = {"priority": 2_000_000_000}
 FITS = Rejection(
@@ -95,7 +97,6 @@ class Gate:
         return float(self.metrics.workers.admission_rejections.labels(reason)._value.get())
 
 
-@on_virtual_time
 async def test_most_pods_are_judged_at_once() -> None:
     gate = Gate()
     assert gate.gate(pod(), []) is None
@@ -109,7 +110,6 @@ async def test_most_pods_are_judged_at_once() -> None:
     assert gate.rejections("UnexpectedAdmissionError") == 1
 
 
-@on_virtual_time
 async def test_a_pod_that_waits_for_devices_does_not_block_others() -> None:
     gate, answers = Gate(), asyncio.Event()
     no = Rejection(AdmissionReason("UnexpectedAdmissionError"), "the plugin says no")
@@ -137,7 +137,6 @@ async def test_a_pod_that_waits_for_devices_does_not_block_others() -> None:
     assert gate.rejections("UnexpectedAdmissionError") == 1
 
 
-@on_virtual_time
 async def test_the_node_is_read_again_before_a_pod_is_refused_for_a_label() -> None:
     gate = Gate()
     wants = pod(nodeSelector={"disk": "ssd"})
@@ -150,7 +149,6 @@ async def test_the_node_is_read_again_before_a_pod_is_refused_for_a_label() -> N
     assert gate.requested == 2
 
 
-@on_virtual_time
 async def test_a_critical_pod_waits_until_others_gave_way() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
@@ -169,7 +167,6 @@ async def test_a_critical_pod_waits_until_others_gave_way() -> None:
     assert options.status_override({"phase": "Running"})["reason"] == "Preempting"
 
 
-@on_virtual_time
 async def test_foresee_changes_nothing() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
@@ -194,7 +191,6 @@ async def test_foresee_changes_nothing() -> None:
     assert gate.rejections("OutOfcpu") == 0
 
 
-@on_virtual_time
 async def test_two_critical_pods_do_not_preempt_for_the_same_space() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("1"), uid="b")]
@@ -208,7 +204,6 @@ async def test_two_critical_pods_do_not_preempt_for_the_same_space() -> None:
     assert sorted(gate.killed) == ["a", "b"]
 
 
-@on_virtual_time
 async def test_a_pod_that_fits_after_no_preemption_is_refused() -> None:
     gate = Gate()
     gate.active = [pod(fixed("2", "1Mi"), uid="a", **CRITICAL)]
@@ -219,14 +214,12 @@ async def test_a_pod_that_fits_after_no_preemption_is_refused() -> None:
     assert gate.killed == []
 
 
-@on_virtual_time
 async def test_a_victim_that_does_not_end_in_time_is_not_awaited() -> None:
     gate = Gate()
     gate.active = [pod(container("2"), uid="slow")]
     assert await gate.settled(pod(container("1"), uid="c", **CRITICAL)) is None
 
 
-@on_virtual_time
 async def test_requests_are_read_once_per_object() -> None:
     gate = Gate()
     others = [pod(container("10m"), uid=f"o{n}") for n in range(5)]
@@ -243,7 +236,6 @@ async def test_requests_are_read_once_per_object() -> None:
 # -- pods that wait -----------------------------------------------------------------------------
 
 
-@on_virtual_time
 async def test_a_held_pod_is_settled_once() -> None:
     notified: list[tuple[str, Rejection | None]] = []
     held = HeldPods(lambda uid, rejection: notified.append((uid, rejection)))
@@ -276,7 +268,6 @@ def as_it_has(of: Pod, cpu: str) -> Pod:
     return Pod({**of.object, "status": {"containerStatuses": [entry]}})
 
 
-@on_virtual_time
 async def test_a_resize_is_judged_beside_running_and_admitted_pods() -> None:
     gate = Gate()
     other = pod(container("500m"), uid="b")
@@ -293,7 +284,6 @@ async def test_a_resize_is_judged_beside_running_and_admitted_pods() -> None:
     assert gate.rejections("OutOfcpu") == 0, "a resize is no admission"
 
 
-@on_virtual_time
 async def test_the_scheduler_preempts_for_a_resize_where_the_gate_is_on() -> None:
     gate = Gate(resizes_preempt=False)
     gate.active = [pod(container("1"), uid="a")]
@@ -323,7 +313,6 @@ async def test_the_scheduler_preempts_for_a_resize_where_the_gate_is_on() -> Non
         ),
     ],
 )
-@on_virtual_time
 async def test_an_update_that_needs_what_the_node_does_not_declare_has_an_event(
     declared: Any, events: list[str]
 ) -> None:
@@ -335,7 +324,6 @@ async def test_an_update_that_needs_what_the_node_does_not_declare_has_an_event(
     assert gate.events == events
 
 
-@on_virtual_time
 async def test_other_pods_are_preempted_for_the_resize_of_a_critical_pod() -> None:
     gate = Gate()
     gate.active = [pod(container("1"), uid="a"), pod(container("500m"), uid="b")]
@@ -360,7 +348,6 @@ async def test_other_pods_are_preempted_for_the_resize_of_a_critical_pod() -> No
     assert gate.killed == ["a"]
 
 
-@on_virtual_time
 async def test_a_pod_is_placed_after_its_plugins_have_returned() -> None:
     gate, refusal = (
         Gate(),
@@ -380,7 +367,6 @@ async def test_a_pod_is_placed_after_its_plugins_have_returned() -> None:
     assert gate.rejections("UnexpectedAdmissionError") == 1
 
 
-@on_virtual_time
 async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -> None:
     """A node with two CPUs refuses one of three pods with a CPU each that are judged at once."""
     gate = Gate()
@@ -409,7 +395,6 @@ async def test_pods_whose_plugins_come_back_together_are_admitted_one_by_one() -
     assert refusal.reason == "OutOfcpu"
 
 
-@on_virtual_time
 async def test_pods_that_the_next_start_would_not_admit_are_listed_for_explain() -> None:
     gate = Gate()
     pods = [
@@ -475,7 +460,6 @@ def sized(name: str, amount: str, **more: Any) -> Any:
     return pod_object(name, containers=[main], **more)
 
 
-@on_virtual_time
 async def test_a_worker_sees_a_pod_as_it_is_allocated() -> None:
     node = Sized()
     node.loop.deliver("api", [sized("a", "1")])
@@ -493,7 +477,6 @@ async def test_a_worker_sees_a_pod_as_it_is_allocated() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_an_update_that_fits_is_one_sync() -> None:
     node = Sized()
     node.loop.deliver("api", [sized("a", "1")])
@@ -505,7 +488,6 @@ async def test_an_update_that_fits_is_one_sync() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_pod_is_admitted_again_as_it_was() -> None:
     node = Sized()
     node.state.set("uid-a", "main", {"requests": {"cpu": "1"}})
@@ -514,7 +496,6 @@ async def test_a_pod_is_admitted_again_as_it_was() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_refused_pod_has_no_allocation() -> None:
     node = Sized()
     node.refuse["uid-a"] = NO_ROOM
@@ -558,7 +539,6 @@ async def held() -> Slow:
     return node
 
 
-@on_virtual_time
 async def test_it_waits_through_housekeeping_and_changes() -> None:
     node = await held()
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", labels={"a": "b"}))
@@ -574,7 +554,6 @@ async def test_it_waits_through_housekeeping_and_changes() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_it_may_be_refused_in_the_end() -> None:
     node = await held()
     node.answer.set_result(Rejection(AdmissionReason("OutOfcpu"), "too much"))
@@ -589,7 +568,6 @@ async def test_it_may_be_refused_in_the_end() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_it_may_be_deleted_meanwhile() -> None:
     node = await held()
     node.loop.deliver_event("api", "MODIFIED", pod_object("slow", deleting=1))
@@ -599,7 +577,6 @@ async def test_it_may_be_deleted_meanwhile() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_it_may_vanish_meanwhile() -> None:
     node = await held()
     node.loop.deliver_event("api", "DELETED", pod_object("slow"))
@@ -609,7 +586,6 @@ async def test_it_may_vanish_meanwhile() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_admitted_pods_keep_their_placement() -> None:
     node = Slow()
     young, old, running = pod_object("young"), pod_object("old"), pod_object("running")

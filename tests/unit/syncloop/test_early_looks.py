@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
@@ -14,7 +16,9 @@ from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.syncloop.event_stream import EarlyPolls
 from tests.unit.podworkers.builders import pod_object
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 @dataclass
@@ -60,7 +64,6 @@ class Node:
         )
 
 
-@on_virtual_time
 async def test_polls_come_at_growing_intervals_until_the_exit_and_the_pod_is_read_then() -> None:
     node = Node()
     node.runs("first", "c1")
@@ -71,7 +74,6 @@ async def test_polls_come_at_growing_intervals_until_the_exit_and_the_pod_is_rea
     assert node.reads == ["uid-web"]
 
 
-@on_virtual_time
 async def test_a_long_one_is_left_to_the_relist() -> None:
     node = Node()
     node.runs("first", "c1")
@@ -90,7 +92,6 @@ async def test_a_long_one_is_left_to_the_relist() -> None:
     assert [container for _, container in node.looks[6:]] == ["c2", "c3"]
 
 
-@on_virtual_time
 async def test_other_containers_are_not_polled() -> None:
     flowing = Node(has_events=True)
     flowing.runs("first", "c1")
@@ -101,7 +102,6 @@ async def test_other_containers_are_not_polled() -> None:
     assert flowing.looks == other.looks == []
 
 
-@on_virtual_time
 async def test_a_runtime_that_does_not_answer_is_left_alone() -> None:
     node = Node(fails=True)
     node.runs("first", "c1")

@@ -30,7 +30,9 @@ from kubeletpy.syncloop.merge import NAMELESS, Merge
 from kubeletpy.syncloop.sources.manifest import ReadySources
 from tests.unit.podworkers.builders import pod_object, runtime_status
 from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, make_workers, recording_syncer
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Statuses:
@@ -153,7 +155,6 @@ def mirror(name: str = "web", uid: str = "m", digest: str = "h") -> Any:
     return obj
 
 
-@on_virtual_time
 async def test_the_life_of_an_api_pod() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object()])
@@ -169,7 +170,6 @@ async def test_the_life_of_an_api_pod() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_new_object_wakes_and_a_new_status_does_not() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object()])
@@ -191,7 +191,6 @@ async def test_a_new_object_wakes_and_a_new_status_does_not() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_nothing_is_killed_before_all_sources_have_spoken() -> None:
     node = Node("api", "file")
     node.cache.set(runtime_status("orphan", name="orphan"))
@@ -205,7 +204,6 @@ async def test_nothing_is_killed_before_all_sources_have_spoken() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing() -> None:
     node = Node(populated=False)
     node.loop.deliver("api", [])
@@ -218,7 +216,6 @@ async def test_orphans_of_the_runtime_get_one_second_and_leave_nothing() -> None
     await node.stop()
 
 
-@on_virtual_time
 async def test_an_orphan_is_stopped_when_it_can_be_read() -> None:
     node = Node()
     node.loop.deliver("api", [])
@@ -231,7 +228,6 @@ async def test_an_orphan_is_stopped_when_it_can_be_read() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_an_undecodable_pod_in_the_runtime_is_no_orphan() -> None:
     """After a restart, runtime and API both have the pod, but its object cannot be decoded."""
     node = Node()
@@ -261,7 +257,6 @@ def stopped(caplog: pytest.LogCaptureFixture) -> set[str]:
     return {vars(record)["uid"] for record in caplog.records if record.message == stated}
 
 
-@on_virtual_time
 async def test_pods_of_other_nodes_are_not_run(caplog: pytest.LogCaptureFixture) -> None:
     def bound(name: str, spec: Any) -> Any:
         return {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
@@ -283,7 +278,6 @@ async def test_pods_of_other_nodes_are_not_run(caplog: pytest.LogCaptureFixture)
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_pod_that_may_belong_to_an_unreadable_manifest_keeps_running(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -311,7 +305,6 @@ async def test_a_pod_that_may_belong_to_an_unreadable_manifest_keeps_running(
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_manifest_that_can_be_read_again_takes_its_pod_up() -> None:
     node = Node("file")
     node.cache.set(of_file("uid-web", "web"))
@@ -324,7 +317,6 @@ async def test_a_manifest_that_can_be_read_again_takes_its_pod_up() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_pod_with_pending_admission_is_no_orphan() -> None:
     node = Node()
     node.cache.set(runtime_status("uid-web"))
@@ -336,7 +328,6 @@ async def test_a_pod_with_pending_admission_is_no_orphan() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
     node = Node()
     node.refuse["uid-web"] = Rejection(AdmissionReason("OutOfpods"), "too many")
@@ -361,7 +352,6 @@ async def test_only_pods_that_pass_admission_count_as_admitted() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
     node = Node()
     answer: asyncio.Future[Rejection | None] = asyncio.get_running_loop().create_future()
@@ -387,7 +377,6 @@ async def test_a_pod_that_is_not_admitted_does_not_count_as_allocated() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_useless_priority_of_a_static_pod_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -402,7 +391,6 @@ async def test_a_useless_priority_of_a_static_pod_is_logged_once(
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_change_of_a_spec_is_shown_with_what_it_was_before() -> None:
     node = Node()
     before, after = pod_object(), pod_object(hostname="other")
@@ -414,7 +402,6 @@ async def test_a_change_of_a_spec_is_shown_with_what_it_was_before() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_refused_pods() -> None:
     node = Node()
     node.refuse["uid-web"] = Rejection(AdmissionReason("OutOfpods"), "too many")
@@ -437,7 +424,6 @@ async def test_refused_pods() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_an_update_of_a_mirror_syncs_its_static_pod() -> None:
     node = Node("api", "file")
     node.loop.deliver("file", [pod_object("web", "s")])
@@ -456,7 +442,6 @@ async def test_an_update_of_a_mirror_syncs_its_static_pod() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_status_follows_the_mirror_before_it_may_be_written() -> None:
     node, order = Node("api", "file"), list[str]()
     node.loop.workers.refresh_status = lambda uid: order.append(f"refresh {uid}")  # type: ignore[method-assign]
@@ -468,7 +453,6 @@ async def test_a_status_follows_the_mirror_before_it_may_be_written() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_runtime_errors_hold_inputs_back(caplog: pytest.LogCaptureFixture) -> None:
     node = Node()
     node.loop.deliver("api", [pod_object("a"), pod_object("b")])
@@ -489,7 +473,6 @@ async def test_runtime_errors_hold_inputs_back(caplog: pytest.LogCaptureFixture)
     await node.stop()
 
 
-@on_virtual_time
 async def test_a_runtime_that_is_back_ends_the_wait_at_once() -> None:
     node = Node()
     node.error = "runtime is down"
@@ -505,7 +488,6 @@ async def test_a_runtime_that_is_back_ends_the_wait_at_once() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_the_first_relist_is_awaited_without_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -521,7 +503,6 @@ async def test_the_first_relist_is_awaited_without_a_log_line(
     await node.stop()
 
 
-@on_virtual_time
 async def test_the_pleg_wakes_and_old_records_go() -> None:
     node = Node()
     cleaner = asyncio.ensure_future(node.dead.run())
@@ -539,7 +520,6 @@ async def test_the_pleg_wakes_and_old_records_go() -> None:
     await node.stop()
 
 
-@on_virtual_time
 async def test_evicted_pods_lose_their_dead_containers() -> None:
     node = Node()
     cleaner = asyncio.ensure_future(node.dead.run())
@@ -555,7 +535,6 @@ async def test_evicted_pods_lose_their_dead_containers() -> None:
 
 
 @pytest.mark.parametrize(("reason", "removed"), [("Evicted", ["c1"]), ("OutOfcpu", [])])
-@on_virtual_time
 async def test_pods_evicted_under_an_earlier_agent_lose_their_dead_containers(
     reason: str, removed: list[str]
 ) -> None:
@@ -594,7 +573,6 @@ def test_dead_to_remove(died: str | None, remove_all: bool, expected: list[str])
     assert dead_to_remove(status, died, remove_all=remove_all) == expected
 
 
-@on_virtual_time
 async def test_a_quiet_pass_is_cheap() -> None:
     node = Node()
     node.loop.deliver("api", [pod_object(f"p{n}") for n in range(60)])

@@ -13,7 +13,9 @@ from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper, is_current
 from tests.unit.podworkers.builders import make_static, pod_object
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 def mirror(digest: str = "uid-static", **kwargs: Any) -> Pod:
@@ -66,7 +68,6 @@ def keeper(api: Api, uid: str | None = "node-uid") -> ApiMirrorKeeper:
     return ApiMirrorKeeper(api, "n", lambda: uid, rng=random.Random(1))  # type: ignore[arg-type]
 
 
-@on_virtual_time
 async def test_the_fields_of_a_mirror() -> None:
     api = Api()
     keeper(api).reconcile(make_static(), None)
@@ -78,7 +79,6 @@ async def test_the_fields_of_a_mirror() -> None:
     assert "uid" not in obj["metadata"]
 
 
-@on_virtual_time
 async def test_a_stale_mirror_is_replaced() -> None:
     api = Api()
     api.delete_error = NotFound("gone", code=404)
@@ -88,7 +88,6 @@ async def test_a_stale_mirror_is_replaced() -> None:
     assert api.calls[0][2] == {"grace_period_seconds": 0, "uid": "m"}
 
 
-@on_virtual_time
 async def test_without_a_node_no_mirror_is_made_and_orphans_are_removed() -> None:
     api = Api()
     keeper(api, None).reconcile(make_static(), None)
@@ -97,7 +96,6 @@ async def test_without_a_node_no_mirror_is_made_and_orphans_are_removed() -> Non
     assert api.verbs == ["delete"]
 
 
-@on_virtual_time
 async def test_an_api_that_does_not_answer_is_retried() -> None:
     api = Api()
     api.create_error = Unavailable("no answer")
@@ -114,7 +112,6 @@ async def test_an_api_that_does_not_answer_is_retried() -> None:
     await mirrors.close()
 
 
-@on_virtual_time
 async def test_one_that_exists_already_is_fine_if_it_is_ours() -> None:
     api = Api()
     api.create_error = AlreadyExists("is there", code=409)

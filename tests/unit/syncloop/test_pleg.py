@@ -27,7 +27,9 @@ from kubeletpy.syncloop.lifecycle import (
 )
 from kubeletpy.syncloop.pleg import Pleg, RelistHealth
 from tests.unit.podworkers.builders import runtime_status
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 C, R, E, U = (
     ContainerState.CREATED,
@@ -182,7 +184,6 @@ class Setup:
         self.at.append(asyncio.get_running_loop().time())
 
 
-@on_virtual_time
 async def test_a_relist_reads_only_what_changed() -> None:
     s = Setup()
     for n in range(60):
@@ -201,7 +202,6 @@ async def test_a_relist_reads_only_what_changed() -> None:
     assert ended.containers[0].exit_code == 3
 
 
-@on_virtual_time
 async def test_a_status_from_the_worker_is_not_read_again() -> None:
     s = Setup()
     await s.pleg.relist()
@@ -211,7 +211,6 @@ async def test_a_status_from_the_worker_is_not_read_again() -> None:
     assert (s.runtime.reads, s.changes) == (0, [])
 
 
-@on_virtual_time
 async def test_removed_pods() -> None:
     s = Setup()
     s.runtime.put(runtime_status(state=E, ready=False, at=0))
@@ -222,7 +221,6 @@ async def test_removed_pods() -> None:
     assert s.cache.known_absent("uid-web")
 
 
-@on_virtual_time
 async def test_a_read_that_the_cache_refuses_is_repeated() -> None:
     s = Setup()
     s.cache.set(runtime_status(state=R, at=5))
@@ -235,7 +233,6 @@ async def test_a_read_that_the_cache_refuses_is_repeated() -> None:
     assert s.changes == [("uid-web", ["ContainerDied", "ContainerStarted"])]
 
 
-@on_virtual_time
 async def test_a_read_that_fails_is_repeated() -> None:
     s = Setup()
     s.runtime.put(runtime_status())
@@ -244,7 +241,6 @@ async def test_a_read_that_fails_is_repeated() -> None:
     assert s.cache.usable("uid-web") is not None
 
 
-@on_virtual_time
 async def test_health() -> None:
     s = Setup()
     assert s.health.error() == "pleg has yet to be successful"
@@ -320,7 +316,6 @@ def now_ns() -> int:
     return int(LoopClock().now() * 1e9)
 
 
-@on_virtual_time
 async def test_without_events_the_runtime_is_listed_each_second() -> None:
     s = Streaming()
     s.service.queue.put_nowait(Unimplemented("GetContainerEvents", "no"))
@@ -330,7 +325,6 @@ async def test_without_events_the_runtime_is_listed_each_second() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_while_events_flow_relists_become_rare() -> None:
     s = Streaming()
     await asyncio.sleep(1000)
@@ -341,7 +335,6 @@ async def test_while_events_flow_relists_become_rare() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_an_exit_is_known_at_once() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(at=now_ns()))
@@ -356,7 +349,6 @@ async def test_an_exit_is_known_at_once() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_events_from_before_the_subscription_are_ignored() -> None:
     s = Streaming()
     s.send("STOPPED", runtime_status(state=E, at=now_ns()), ago=5)
@@ -370,7 +362,6 @@ async def test_events_from_before_the_subscription_are_ignored() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_an_event_that_contradicts_a_newer_status_triggers_a_read() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, at=now_ns()))
@@ -387,7 +378,6 @@ async def test_an_event_that_contradicts_a_newer_status_triggers_a_read() -> Non
     await s.stop()
 
 
-@on_virtual_time
 async def test_an_exit_that_a_newer_status_lacks_triggers_a_read() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=R, at=now_ns()))
@@ -404,7 +394,6 @@ async def test_an_exit_that_a_newer_status_lacks_triggers_a_read() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_removals_cost_no_question() -> None:
     s = Streaming()
     s.runtime.put(runtime_status(state=E, ready=False, at=now_ns()))
@@ -420,7 +409,6 @@ async def test_removals_cost_no_question() -> None:
 
 
 @pytest.mark.parametrize("doubt", ["never read", "read before", "acted on"])
-@on_virtual_time
 async def test_a_removal_does_not_make_a_doubtful_pod_absent(doubt: str) -> None:
     """Otherwise a pod without a status yet would count as absent while its containers run."""
     s = Streaming()
@@ -446,7 +434,6 @@ async def test_a_removal_does_not_make_a_doubtful_pod_absent(doubt: str) -> None
     await s.stop()
 
 
-@on_virtual_time
 async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile() -> None:
     s = Streaming()
     await asyncio.sleep(100)
@@ -459,7 +446,6 @@ async def test_a_broken_stream_is_tried_again_and_relisted_meanwhile() -> None:
     await s.stop()
 
 
-@on_virtual_time
 async def test_a_missed_event_makes_relists_frequent_again() -> None:
     s = Streaming()
     await asyncio.sleep(2000)

@@ -22,7 +22,8 @@ from kubeletpy.syncloop.sources.static_uids import StaticUids
 from tests.unit.agent.takeover.preflight.test_node_pods import IMAGE, pod, run
 from tests.unit.kubeapi.scripted_api import ScriptedApi
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 UID = "0123456789abcdef"
 LATER = "2199-01-01T00:00:00Z"
@@ -108,7 +109,6 @@ class Node:
         run(self.runtime, "bare-n", UID, source="file", hash=UID, seen=seen)
 
 
-@on_virtual_time
 async def test_an_adopted_pod_keeps_its_uid_over_restarts_and_reboots(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write_text(manifest())
@@ -126,7 +126,6 @@ async def test_an_adopted_pod_keeps_its_uid_over_restarts_and_reboots(tmp_path: 
     assert await node.agent() == [[UID]]
 
 
-@on_virtual_time
 async def test_a_change_while_the_agent_runs_is_a_new_pod(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write_text(manifest())
@@ -137,7 +136,6 @@ async def test_a_change_while_the_agent_runs_is_a_new_pod(tmp_path: Path) -> Non
     assert len(node.decisions) == 1
 
 
-@on_virtual_time
 async def test_a_manifest_that_comes_later_adopts_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.runs()
@@ -146,7 +144,6 @@ async def test_a_manifest_that_comes_later_adopts_nothing(tmp_path: Path) -> Non
     assert later != [UID]
 
 
-@on_virtual_time
 async def test_a_changed_manifest_is_not_adopted(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write_text(manifest(containers=[{"name": "app", "image": f"{IMAGE}0"}]))
@@ -158,7 +155,6 @@ async def test_a_changed_manifest_is_not_adopted(tmp_path: Path) -> None:
     assert not (tmp_path / "static_pod_uids").exists()
 
 
-@on_virtual_time
 async def test_the_mirror_pod_shows_what_the_file_does_not(tmp_path: Path) -> None:
     reported = mirror(tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
     node = Node(tmp_path / "one", MirrorApi(reported))
@@ -172,7 +168,6 @@ async def test_the_mirror_pod_shows_what_the_file_does_not(tmp_path: Path) -> No
     assert uid != UID
 
 
-@on_virtual_time
 async def test_pods_wait_for_a_runtime_that_does_not_answer(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write_text(manifest())
@@ -183,7 +178,6 @@ async def test_pods_wait_for_a_runtime_that_does_not_answer(tmp_path: Path) -> N
     assert await node.agent() == [[UID]]
 
 
-@on_virtual_time
 async def test_the_running_pods_of_a_url(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.api = MirrorApi(mirror())
@@ -201,7 +195,6 @@ def test_a_damaged_record_counts_as_empty(tmp_path: Path, text: str) -> None:
     node.uids()
 
 
-@on_virtual_time
 async def test_a_pod_of_the_computed_uid_that_runs_wins_over_the_record(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.file.write_text(manifest())

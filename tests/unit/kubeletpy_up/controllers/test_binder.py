@@ -16,7 +16,9 @@ from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tests.unit.kubeletpy_up.helpers import NODE, make_registry, node, pod
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 JSON = dict[str, Any]
 
@@ -66,7 +68,6 @@ def _reasons(registry: Registry, name: str) -> list[str]:
     return [e["reason"] for e in items if e["involvedObject"]["name"] == name]
 
 
-@on_virtual_time
 async def test_a_claim_whose_volume_was_removed_is_lost() -> None:
     registry = _started()
     _volume(registry, "v")
@@ -85,7 +86,6 @@ async def test_a_claim_whose_volume_was_removed_is_lost() -> None:
     )
 
 
-@on_virtual_time
 async def test_two_claims_never_get_one_volume() -> None:
     registry = _started()
     _volume(registry, "v")
@@ -101,7 +101,6 @@ async def test_two_claims_never_get_one_volume() -> None:
     assert names == {"v", "w"}
 
 
-@on_virtual_time
 async def test_a_volume_that_a_claim_names_and_does_not_fit() -> None:
     registry = _started()
     _volume(registry, "small", "1Mi")
@@ -112,7 +111,6 @@ async def test_a_volume_that_a_claim_names_and_does_not_fit() -> None:
     assert _phase(registry, VOLUMES, "small") == "Available"
 
 
-@on_virtual_time
 async def test_a_binding_that_was_cut_off_is_completed() -> None:
     registry = make_registry(clock=LoopClock())
     _claim(registry)
@@ -124,7 +122,6 @@ async def test_a_binding_that_was_cut_off_is_completed() -> None:
     assert _phase(registry, CLAIMS, "c") == _phase(registry, VOLUMES, "v") == "Bound"
 
 
-@on_virtual_time
 async def test_a_claim_without_a_class_gets_a_later_default_class() -> None:
     registry = _started()
     _claim(registry, storageClassName=None)
@@ -141,7 +138,6 @@ async def test_a_claim_without_a_class_gets_a_later_default_class() -> None:
     assert requested == "x/y"
 
 
-@on_virtual_time
 async def test_an_ephemeral_volume_does_not_use_a_foreign_claim() -> None:
     registry = _started()
     _volume(registry, "v")
@@ -156,7 +152,6 @@ async def test_an_ephemeral_volume_does_not_use_a_foreign_claim() -> None:
     assert "FailedBinding" in _reasons(registry, "p")
 
 
-@on_virtual_time
 async def test_the_claims_of_a_pod_get_different_volumes() -> None:
     registry = _started()
     late = {
@@ -184,7 +179,6 @@ def _unused(registry: Registry, name: str = "c") -> list[tuple[str, str]]:
     return [(each["status"], each["reason"]) for each in conditions if each["type"] == "Unused"]
 
 
-@on_virtual_time
 async def test_a_bound_claim_shows_whether_pods_use_it() -> None:
     registry = _started()
     _claim(registry)
@@ -233,7 +227,6 @@ def _requesting(cpu: str) -> dict[str, Any]:
     return {"containers": [{"name": "c", "image": "b:1", "resources": {"requests": {"cpu": cpu}}}]}
 
 
-@on_virtual_time
 async def test_it_binds_at_once_with_an_event() -> None:
     registry, _ = _scheduler_started()
     _ready_node(registry)
@@ -243,7 +236,6 @@ async def test_it_binds_at_once_with_an_event() -> None:
     assert _events(registry) == [("Scheduled", "Successfully assigned default/web to n1")]
 
 
-@on_virtual_time
 async def test_a_pod_waits_with_one_event_until_there_is_a_node() -> None:
     registry, _ = _scheduler_started()
     registry.create(ADMIN, "pods", pod(), "default")
@@ -264,7 +256,6 @@ async def test_a_pod_waits_with_one_event_until_there_is_a_node() -> None:
     assert [c["status"] for c in found["status"]["conditions"]] == ["True"]
 
 
-@on_virtual_time
 async def test_released_capacity_is_used() -> None:
     registry, _ = _scheduler_started()
     _ready_node(registry)
@@ -277,7 +268,6 @@ async def test_released_capacity_is_used() -> None:
     assert _where(registry, "b") == "n1"
 
 
-@on_virtual_time
 async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     registry, _ = _scheduler_started()
     _ready_node(registry)
@@ -313,7 +303,6 @@ async def test_a_pod_counts_with_its_highest_requests_during_a_resize() -> None:
     assert _where(registry, "c") == "n1"
 
 
-@on_virtual_time
 async def test_a_pod_that_ends_releases_its_capacity() -> None:
     registry, _ = _scheduler_started()
     _ready_node(registry)
@@ -326,7 +315,6 @@ async def test_a_pod_that_ends_releases_its_capacity() -> None:
     assert _where(registry, "b") == "n1"
 
 
-@on_virtual_time
 async def test_two_pods_in_one_turn_do_not_get_the_same_capacity() -> None:
     registry, _ = _scheduler_started()
     for name in ("a", "b"):
@@ -336,7 +324,6 @@ async def test_two_pods_in_one_turn_do_not_get_the_same_capacity() -> None:
     assert sorted(_where(registry, name) for name in "ab") == ["", "n1"]
 
 
-@on_virtual_time
 async def test_the_pod_with_higher_priority_is_bound_first() -> None:
     registry, _ = _scheduler_started()
     registry.create(ADMIN, "pods", pod("a", **_requesting("2")), "default")
@@ -347,7 +334,6 @@ async def test_the_pod_with_higher_priority_is_bound_first() -> None:
     assert [_where(registry, name) for name in "ab"] == ["", "n1"]
 
 
-@on_virtual_time
 async def test_pods_of_other_schedulers_and_gated_pods_are_left_alone() -> None:
     registry, scheduler = _scheduler_started()
     _ready_node(registry)
@@ -413,7 +399,6 @@ def _renew(registry: Registry) -> None:
         registry.create(NODE, "leases", lease, "kube-node-lease")
 
 
-@on_virtual_time
 async def test_forty_seconds_of_silence() -> None:
     registry = make_registry(clock=LoopClock())
     lifecycle = NodeLifecycle(registry)
@@ -437,7 +422,6 @@ async def test_forty_seconds_of_silence() -> None:
     assert conditions["MemoryPressure"]["reason"] == "NodeStatusNeverUpdated"
 
 
-@on_virtual_time
 async def test_a_node_that_renews_its_lease_gets_pods_again() -> None:
     registry = make_registry(clock=LoopClock())
     NodeLifecycle(registry).start()
@@ -453,7 +437,6 @@ async def test_a_node_that_renews_its_lease_gets_pods_again() -> None:
     assert registry.get(ADMIN, "pods", "web", "default")["spec"]["nodeName"] == "n1"
 
 
-@on_virtual_time
 async def test_after_a_restart_a_silent_node_is_detected_too() -> None:
     registry = make_registry(clock=LoopClock())
     registry.create(NODE, "nodes", node())

@@ -19,7 +19,9 @@ from kubeletpy_up.kinds.devices import ADMIN_LABEL, CLAIMS, TEMPLATES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from tests.unit.kubeletpy_up.helpers import make_registry, node, pod
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.virtual_time import LoopClock, settle
+
+pytestmark = pytest.mark.virtual_time
 
 JSON = dict[str, Any]
 NOW = DeleteOptions(0)
@@ -79,7 +81,6 @@ def _waits(registry: Registry, name: str) -> str:
     return str(condition["message"])
 
 
-@on_virtual_time
 async def test_a_pod_waits_until_another_program_has_allocated_its_claim() -> None:
     registry = await _started()
     _template(registry)
@@ -108,7 +109,6 @@ async def test_a_pod_waits_until_another_program_has_allocated_its_claim() -> No
     assert _claims(registry) == []
 
 
-@on_virtual_time
 async def test_devices_of_another_node_keep_a_pod_waiting() -> None:
     registry = await _started()
     _claim(registry, "c")
@@ -118,7 +118,6 @@ async def test_devices_of_another_node_keep_a_pod_waiting() -> None:
     assert "1 resourceclaim not available on the node" in _waits(registry, "p")
 
 
-@on_virtual_time
 async def test_the_claim_of_an_ended_pod_is_deleted() -> None:
     registry = await _started()
     _template(registry)
@@ -133,7 +132,6 @@ async def test_the_claim_of_an_ended_pod_is_deleted() -> None:
     assert _claims(registry) == []
 
 
-@on_virtual_time
 async def test_a_shared_claim_is_kept_and_released() -> None:
     registry = await _started()
     _claim(registry, "c")
@@ -157,7 +155,6 @@ async def test_a_shared_claim_is_kept_and_released() -> None:
     assert _claims(registry) == []
 
 
-@on_virtual_time
 async def test_a_claim_that_its_users_have_left_is_deallocated() -> None:
     registry = await _started()
     _claim(registry, "c")
@@ -171,7 +168,6 @@ async def test_a_claim_that_its_users_have_left_is_deallocated() -> None:
     assert "finalizers" not in claim["metadata"]
 
 
-@on_virtual_time
 async def test_a_pod_waits_until_its_template_exists() -> None:
     registry = await _started()
     registry.create(ADMIN, "pods", _using("p", resourceClaimTemplateName="t"), "default")
@@ -188,7 +184,6 @@ async def test_a_pod_waits_until_its_template_exists() -> None:
     assert "is not allocated" in _waits(registry, "p")
 
 
-@on_virtual_time
 async def test_a_pod_that_was_bound_without_the_scheduler_has_the_claim_too() -> None:
     registry = await _started()
     _claim(registry, "c")
@@ -203,7 +198,6 @@ async def test_a_pod_that_was_bound_without_the_scheduler_has_the_claim_too() ->
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["p", "q"]
 
 
-@on_virtual_time
 async def test_admin_access_needs_a_label_of_the_namespace() -> None:
     registry = await _started()
     spec = {"devices": {"requests": [{"name": "r", "exactly": {**EXACTLY, "adminAccess": True}}]}}
@@ -248,7 +242,6 @@ def events_of(registry: Registry) -> list[tuple[str, str, str]]:
         ),
     ],
 )
-@on_virtual_time
 async def test_a_new_service_has_one_warning(spec: dict[str, Any], begin: str) -> None:
     registry = make_registry(clock=LoopClock())
     controller = ServiceNotices(registry)
@@ -263,7 +256,6 @@ async def test_a_new_service_has_one_warning(spec: dict[str, Any], begin: str) -
     await controller.stop()
 
 
-@on_virtual_time
 async def test_a_restart_does_not_repeat_the_warning() -> None:
     registry = make_registry(clock=LoopClock())
     registry.create(ADMIN, "services", service(), "default")

@@ -12,7 +12,8 @@ from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription
 from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 def _seen(subscription: Subscription) -> list[tuple[str, str]]:
@@ -40,7 +41,6 @@ def test_an_expired_version_is_an_error_event_with_410() -> None:
     assert len(registry.watchers) == 0
 
 
-@on_virtual_time
 async def test_bookmarks_while_idle_and_the_timeout() -> None:
     registry = make_registry()
     start = str(registry.store.revision)
@@ -58,7 +58,6 @@ async def test_bookmarks_while_idle_and_the_timeout() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(150)
 
 
-@on_virtual_time
 async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
     registry = make_registry()
     subscription = registry.watch(
@@ -76,7 +75,6 @@ async def test_a_change_wakes_the_watcher_at_once_and_close_ends_it() -> None:
     assert len(registry.watchers) == 0
 
 
-@on_virtual_time
 async def test_a_slow_watcher_is_ended_and_can_resume(monkeypatch: Any) -> None:
     monkeypatch.setattr(watch, "QUEUE_LIMIT", 3)
     registry = make_registry()

@@ -20,7 +20,8 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Forgetful(FakeRuntime):
@@ -33,7 +34,6 @@ class Forgetful(FakeRuntime):
         return made
 
 
-@on_virtual_time
 async def test_a_sandbox_made_by_a_call_that_failed_is_known(tmp_path: Path) -> None:
     node = FakeNode(tmp_path, runtime=Forgetful())
     pod = make_pod("a")
@@ -65,14 +65,12 @@ async def left_unstarted(tmp_path: Path, *, hash_changed: bool) -> FakeNode:
     return node
 
 
-@on_virtual_time
 async def test_a_container_never_started_is_started_if_it_is_the_same(tmp_path: Path) -> None:
     node = await left_unstarted(tmp_path, hash_changed=False)
     assert "start_container container-a-0" in node.runtime.calls
     assert not [each for each in node.runtime.calls if each.startswith(("create_", "remove_"))]
 
 
-@on_virtual_time
 async def test_a_container_that_never_started_is_replaced(tmp_path: Path) -> None:
     node = await left_unstarted(tmp_path, hash_changed=True)
     assert "remove_container container-a-0" in node.runtime.calls
@@ -81,7 +79,6 @@ async def test_a_container_that_never_started_is_replaced(tmp_path: Path) -> Non
     assert made.annotations["io.kubernetes.container.restartCount"] == "0"
 
 
-@on_virtual_time
 async def test_one_that_can_not_be_started_is_not_tried_again(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a")
@@ -95,7 +92,6 @@ async def test_one_that_can_not_be_started_is_not_tried_again(tmp_path: Path) ->
     assert made.metadata.attempt == 1
 
 
-@on_virtual_time
 async def test_a_container_that_starts_meanwhile_is_left_alone(tmp_path: Path) -> None:
     """The runtime still works off the requests of an agent that has exited."""
     node = FakeNode(tmp_path)
@@ -112,7 +108,6 @@ async def test_a_container_that_starts_meanwhile_is_left_alone(tmp_path: Path) -
     assert [c.id for c in result.status.running_containers] == ["container-a-0"]
 
 
-@on_virtual_time
 async def test_nothing_is_made_beside_a_container_that_is_being_started(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a")
@@ -126,7 +121,6 @@ async def test_nothing_is_made_beside_a_container_that_is_being_started(tmp_path
     assert "create_container a" not in node.runtime.calls[-3:]
 
 
-@on_virtual_time
 async def test_a_pod_that_may_not_run_again_has_ended(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(container("a"), init=[sidecar("s")], restartPolicy="Never")
@@ -147,7 +141,6 @@ def abandon(node: FakeNode, container_id: str) -> None:
     node.runtime.calls.clear()
 
 
-@on_virtual_time
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
 async def test_a_start_that_an_agent_left_behind_is_made_again(tmp_path: Path, policy: str) -> None:
     node = FakeNode(tmp_path)
@@ -163,7 +156,6 @@ async def test_a_start_that_an_agent_left_behind_is_made_again(tmp_path: Path, p
     assert [c.restart_count for c in result.status.containers] == [0]
 
 
-@on_virtual_time
 async def test_one_that_the_runtime_does_not_remove_leaves_the_count(tmp_path: Path) -> None:
     """containerd 1.6 keeps the task of a canceled start, and with it the container's name."""
     node = FakeNode(tmp_path)
@@ -185,7 +177,6 @@ async def test_one_that_the_runtime_does_not_remove_leaves_the_count(tmp_path: P
     assert (newest.id, newest.restart_count, newest.attempt) == ("container-a-2", 1, 2)
 
 
-@on_virtual_time
 async def test_a_pod_that_never_ran_gets_another_sandbox(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", restartPolicy="Never")
@@ -198,7 +189,6 @@ async def test_a_pod_that_never_ran_gets_another_sandbox(tmp_path: Path) -> None
     assert node.runtime.running() == ["a"]
 
 
-@on_virtual_time
 async def test_an_equal_exit_counts_for_its_own_run(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", restartPolicy="Never")
@@ -211,7 +201,6 @@ async def test_an_equal_exit_counts_for_its_own_run(tmp_path: Path) -> None:
     assert [(c.state, c.exit_code) for c in status.containers] == [(ContainerState.EXITED, 128)]
 
 
-@on_virtual_time
 async def test_an_ephemeral_container_that_never_started_is_started(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", ephemeral=("debug",))
@@ -222,7 +211,6 @@ async def test_an_ephemeral_container_that_never_started_is_started(tmp_path: Pa
     assert sorted(node.runtime.running()) == ["a", "debug"]
 
 
-@on_virtual_time
 async def test_an_end_before_an_abandoned_start_is_kept(tmp_path: Path) -> None:
     """Only a container that ran can replace the record of an older end."""
     node = FakeNode(tmp_path)
@@ -285,7 +273,6 @@ def test_files() -> None:
     assert dead_links_to_remove(links, ["abcdef123456"]) == ["p_ns_c-fedcba321.log"]
 
 
-@on_virtual_time
 async def test_a_round(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -323,7 +310,6 @@ async def test_a_round(tmp_path: Path) -> None:
     assert not log_directory.exists()
 
 
-@on_virtual_time
 async def test_a_failed_removal_is_retried_later(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
@@ -336,7 +322,6 @@ async def test_a_failed_removal_is_retried_later(tmp_path: Path) -> None:
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"], "it still has a container"
 
 
-@on_virtual_time
 async def test_nothing_running_is_deleted(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     await node.sync(make_pod())

@@ -16,7 +16,8 @@ from kubeletpy.runtime_manager.plan.grace import base_grace, container_grace, re
 from kubeletpy.runtime_manager.protocol import HookFailed
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,6 @@ def stops(node: FakeNode) -> list[str]:
     return [call for call in node.runtime.calls if call.startswith("stop_")]
 
 
-@on_virtual_time
 async def test_all_at_once_then_the_sandbox(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b", terminationGracePeriodSeconds=30)
@@ -109,7 +109,6 @@ async def test_all_at_once_then_the_sandbox(tmp_path: Path) -> None:
     ]
 
 
-@on_virtual_time
 async def test_override_and_floor(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -121,7 +120,6 @@ async def test_override_and_floor(tmp_path: Path) -> None:
     assert result.status.containers[0].exit_code == 137
 
 
-@on_virtual_time
 async def test_a_shorter_grace_period_replaces_the_first(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(terminationGracePeriodSeconds=1000)
@@ -137,7 +135,6 @@ async def test_a_shorter_grace_period_replaces_the_first(tmp_path: Path) -> None
     assert not result.failed
 
 
-@on_virtual_time
 async def test_sidecars_wait_for_their_turn(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=(sidecar("s1"), sidecar("s2")), terminationGracePeriodSeconds=30)
@@ -151,7 +148,6 @@ async def test_sidecars_wait_for_their_turn(tmp_path: Path) -> None:
     ]
 
 
-@on_virtual_time
 async def test_sidecars_wait_no_longer_than_their_grace(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=(sidecar("s1"),), terminationGracePeriodSeconds=5)
@@ -166,7 +162,6 @@ async def test_sidecars_wait_no_longer_than_their_grace(tmp_path: Path) -> None:
 LARGE_HOOK = {"exec": {"command": ["sh", "-c", "x" * 1_400_000]}}
 
 
-@on_virtual_time
 async def test_pre_stop_takes_from_the_grace_and_its_failure_is_reported(tmp_path: Path) -> None:
     class Hooks:
         async def post_start(self, *_: Any) -> None:
@@ -206,7 +201,6 @@ async def outlasting(tmp_path: Path, hooks: Any) -> tuple[FakeNode, Pod]:
     return node, pod
 
 
-@on_virtual_time
 async def test_a_pre_stop_hook_past_its_time_runs_until_its_container_has_ended(
     tmp_path: Path,
 ) -> None:
@@ -242,7 +236,6 @@ async def test_a_pre_stop_hook_past_its_time_runs_until_its_container_has_ended(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-@on_virtual_time
 async def test_how_a_late_pre_stop_ended_is_reported(tmp_path: Path, fails: bool) -> None:
     class Hooks:
         async def post_start(self, *_: Any) -> None:
@@ -258,7 +251,6 @@ async def test_how_a_late_pre_stop_ended_is_reported(tmp_path: Path, fails: bool
     assert ("Warning FailedPreStopHook: PreStopHook failed" in node.events.seen) is fails
 
 
-@on_virtual_time
 async def test_a_pod_that_only_the_runtime_has(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod(terminationGracePeriodSeconds=17)
@@ -270,7 +262,6 @@ async def test_a_pod_that_only_the_runtime_has(tmp_path: Path) -> None:
     assert node.events.paths[-1] == "spec.containers{app}"
 
 
-@on_virtual_time
 async def test_failures_are_reported_and_the_sandbox_is_stopped_anyway(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
@@ -286,7 +277,6 @@ async def test_failures_are_reported_and_the_sandbox_is_stopped_anyway(tmp_path:
     assert not (await node.kill(pod)).failed
 
 
-@on_virtual_time
 async def test_missing_containers_count_as_stopped(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -299,7 +289,6 @@ async def test_missing_containers_count_as_stopped(tmp_path: Path) -> None:
     assert result.status.containers == ()
 
 
-@on_virtual_time
 async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b", init=(sidecar("s"),))
@@ -323,7 +312,6 @@ async def test_exits_of_containers_are_read_while_the_sandbox_stops(tmp_path: Pa
     assert {c.state for c in result.status.containers} == {ContainerState.EXITED}
 
 
-@on_virtual_time
 async def test_after_a_failed_stop_no_status_is_reported_early(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
@@ -352,7 +340,6 @@ async def large_hook(tmp_path: Path, requested: list[Any]) -> FakeNode:
     return node
 
 
-@on_virtual_time
 async def test_a_large_pre_stop_hook_of_a_removed_pod_is_run(tmp_path: Path) -> None:
     requested: list[Any] = []
     node = await large_hook(tmp_path, requested)
@@ -363,7 +350,6 @@ async def test_a_large_pre_stop_hook_of_a_removed_pod_is_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["gone", "another", "a link"])
-@on_virtual_time
 async def test_a_kept_hook_that_cannot_be_believed_is_not_run(tmp_path: Path, how: str) -> None:
     requested: list[Any] = []
     node = await large_hook(tmp_path, requested)

@@ -18,14 +18,14 @@ from kubeletpy.runtime_manager.act.mutations import (
     StopSlots,
 )
 from tests.garbage import no_collections
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Refused(Exception):
     """The runtime refused the change."""
 
 
-@on_virtual_time
 async def test_a_change_continues_without_its_caller() -> None:
     mutations, made = Mutations(lambda: 7), asyncio.Event()
 
@@ -44,7 +44,6 @@ async def test_a_change_continues_without_its_caller() -> None:
     assert (mutations.outdated("u", 6), mutations.outdated("u", 7)) == (True, False)
 
 
-@on_virtual_time
 async def test_a_failure_is_freed_with_its_last_reference() -> None:
     """Otherwise each failed start would keep its pod in memory until a full garbage collection."""
 
@@ -65,7 +64,6 @@ async def test_a_failure_is_freed_with_its_last_reference() -> None:
 # Start slots: the limit, the order, and the state after a cancellation.
 
 
-@on_virtual_time
 async def test_containers_first_and_sandboxes_never_take_all() -> None:
     slots = StartSlots(3, Backlog())
     order: list[str] = []
@@ -85,7 +83,6 @@ async def test_containers_first_and_sandboxes_never_take_all() -> None:
     assert order == ["s0", "s1", "c0", "c1", "c2", "c3", "s2", "s3"]
 
 
-@on_virtual_time
 async def test_cancellation_loses_no_slot() -> None:
     slots = StartSlots(1, Backlog())
 
@@ -105,7 +102,6 @@ async def test_cancellation_loses_no_slot() -> None:
         pass
 
 
-@on_virtual_time
 async def test_stops_in_progress_finish_before_others_begin() -> None:
     slots, order = StopSlots(3, Backlog()), list[str]()
 
@@ -124,7 +120,6 @@ async def test_stops_in_progress_finish_before_others_begin() -> None:
     assert order == ["0", "1", "2", "3", "4", "5"]
 
 
-@on_virtual_time
 async def test_a_slow_stop_does_not_delay_others_for_long() -> None:
     slots, begun = StopSlots(8, Backlog()), list[float]()
     loop = asyncio.get_running_loop()
@@ -154,7 +149,6 @@ async def stop_deaf(slots: StopSlots, begun: list[float]) -> None:
         await asyncio.sleep(30)
 
 
-@on_virtual_time
 async def test_waits_are_short_however_many_stops_are_slow() -> None:
     slots, begun = StopSlots(8, Backlog()), list[float]()
     async with asyncio.TaskGroup() as group:
@@ -167,7 +161,6 @@ async def test_waits_are_short_however_many_stops_are_slow() -> None:
     assert slots._held == [0, 0], "who had no place gives none back"
 
 
-@on_virtual_time
 async def test_no_stop_waits_while_the_machine_shuts_down() -> None:
     slots, begun = StopSlots(1, Backlog()), list[float]()
     async with asyncio.TaskGroup() as group:
@@ -194,7 +187,6 @@ def test_one_slot_is_the_least() -> None:
         StartSlots(0, Backlog())
 
 
-@on_virtual_time
 async def test_a_slot_without_waiters_leaves_nothing_behind() -> None:
     slots = StopSlots(2, Backlog())
     async with slots.slot(StopKind.CONTAINER, 60, 60):
@@ -203,7 +195,6 @@ async def test_a_slot_without_waiters_leaves_nothing_behind() -> None:
     assert [timer for timer in timers if not timer.cancelled()] == []
 
 
-@on_virtual_time
 async def test_who_waits_for_a_slot_is_counted() -> None:
     backlog, loop = Backlog(), asyncio.get_running_loop()
     starts, stops = StartSlots(1, backlog), StopSlots(1, backlog)

@@ -15,7 +15,8 @@ from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from tests.unit.runtime_manager.act.test_resize_pod import MI, Resized
 from tests.unit.runtime_manager.plan.test_resize import SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 BIG = res("200m", "64Mi", "400m", "256Mi")
 
@@ -54,7 +55,6 @@ def pod(resources: Any, **sizes: str) -> Pod:
     return make_pod(sized("app", resources), volumes=volumes)
 
 
-@on_virtual_time
 async def test_shrinking_comes_before_memory_and_growing_after_it(tmp_path: Path) -> None:
     node = Node(tmp_path)
     await node.sync(pod(SMALL, a="64Mi", b="64Mi"))
@@ -76,7 +76,6 @@ async def test_shrinking_comes_before_memory_and_growing_after_it(tmp_path: Path
     assert not (await node.sync(pod(BIG, a="128Mi", b="32Mi"))).acted
 
 
-@on_virtual_time
 async def test_a_volume_alone_is_resized_without_a_restart(tmp_path: Path) -> None:
     node = Node(tmp_path)
     await node.sync(pod(SMALL, a="64Mi"))
@@ -89,7 +88,6 @@ async def test_a_volume_alone_is_resized_without_a_restart(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("size", "grown"), [("32Mi", False), ("128Mi", True)])
-@on_virtual_time
 async def test_a_refused_size_stays_in_progress_and_is_retried(
     tmp_path: Path, size: str, grown: bool
 ) -> None:
@@ -110,7 +108,6 @@ async def test_a_refused_size_stays_in_progress_and_is_retried(
     assert node.records.volumes("uid-1") == {"a": size}
 
 
-@on_virtual_time
 async def test_a_restarted_agent_compares_with_its_records(tmp_path: Path) -> None:
     node = Node(tmp_path)
     await node.sync(pod(SMALL, a="64Mi"))
@@ -121,7 +118,6 @@ async def test_a_restarted_agent_compares_with_its_records(tmp_path: Path) -> No
     assert node.changes == ["remount a 128Mi"]
 
 
-@on_virtual_time
 async def test_without_the_gate_no_volume_is_touched(tmp_path: Path) -> None:
     node = Node(tmp_path, gate=False)
     await node.sync(pod(SMALL, a="64Mi"))

@@ -19,7 +19,8 @@ from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimi
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar
-from tests.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 MI = 1 << 20
 
@@ -103,7 +104,6 @@ def make(tmp_path: Path) -> Callable[..., Resized]:
     return lambda **runtime: Resized(tmp_path, **runtime)
 
 
-@on_virtual_time
 async def test_raised_for_the_pod_first(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -143,7 +143,6 @@ async def test_raised_for_the_pod_first(make: Callable[..., Resized]) -> None:
     assert 'kubelet_pod_resize_duration_milliseconds_count{success="true"} 1' in text
 
 
-@on_virtual_time
 async def test_a_status_that_could_not_be_read_is_read_by_the_next_sync(
     make: Callable[..., Resized],
 ) -> None:
@@ -163,7 +162,6 @@ async def test_a_status_that_could_not_be_read_is_read_by_the_next_sync(
     assert not (await node.sync(with_(bigger))).acted, "and only once"
 
 
-@on_virtual_time
 async def test_lowered_for_the_pod_last(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -182,7 +180,6 @@ async def test_lowered_for_the_pod_last(make: Callable[..., Resized]) -> None:
     ]
 
 
-@on_virtual_time
 async def test_one_container_grows_and_one_shrinks(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(make_pod(sized("grows", SMALL), sized("shrinks", SMALL)))
@@ -202,7 +199,6 @@ async def test_one_container_grows_and_one_shrinks(make: Callable[..., Resized])
     assert result.resize.done == ("shrinks", "grows")
 
 
-@on_virtual_time
 async def test_a_restart_changes_the_pod_too(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL, resizePolicy=RESTART_MEMORY))
@@ -223,7 +219,6 @@ async def test_a_restart_changes_the_pod_too(make: Callable[..., Resized]) -> No
     assert not (await node.sync(with_(bigger, resizePolicy=RESTART_MEMORY))).acted
 
 
-@on_virtual_time
 async def test_the_pod_grows_before_a_resized_sidecar_starts(make: Callable[..., Resized]) -> None:
     node = make()
 
@@ -239,7 +234,6 @@ async def test_the_pod_grows_before_a_resized_sidecar_starts(make: Callable[...,
     assert order == ["stop_container", "s", "cgroup", "create_container", "start_container"]
 
 
-@on_virtual_time
 async def test_a_limit_that_the_kernel_refuses_is_corrected_in_the_runtime(
     make: Callable[..., Resized],
 ) -> None:
@@ -266,7 +260,6 @@ async def test_a_limit_that_the_kernel_refuses_is_corrected_in_the_runtime(
     assert again.resize == ResizeOutcome(in_progress=False, done=("app",))
 
 
-@on_virtual_time
 async def test_the_runtime_refuses_the_pods_new_limits(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -288,7 +281,6 @@ async def test_the_runtime_refuses_the_pods_new_limits(make: Callable[..., Resiz
         CRIError("UpdatePodSandboxResources", "not implemented yet", code=Code.UNKNOWN),
     ],
 )
-@on_virtual_time
 async def test_a_runtime_without_the_call(make: Callable[..., Resized], error: CRIError) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -299,7 +291,6 @@ async def test_a_runtime_without_the_call(make: Callable[..., Resized], error: C
     assert node.changes[1:] == [f"cgroup memory={200 * MI}", "u app-0"]
 
 
-@on_virtual_time
 async def test_an_update_fails_and_is_tried_again(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(make_pod(sized("a", SMALL), sized("b", SMALL)))
@@ -319,7 +310,6 @@ async def test_an_update_fails_and_is_tried_again(make: Callable[..., Resized]) 
     assert node.records.get("uid-1", "a") == bigger
 
 
-@on_virtual_time
 async def test_a_failed_resize_does_not_hold_up_starts(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(make_pod(sized("a", SMALL), "b"))
@@ -331,7 +321,6 @@ async def test_a_failed_resize_does_not_hold_up_starts(make: Callable[..., Resiz
     assert "start_container container-b-1" in node.changes
 
 
-@on_virtual_time
 async def test_lowering_that_was_cut_off_is_ended_later(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -349,7 +338,6 @@ async def test_lowering_that_was_cut_off_is_ended_later(make: Callable[..., Resi
     assert [d.what for d in again.decisions] == ["set the limits of the pod"]
 
 
-@on_virtual_time
 async def test_an_agent_that_died_in_between(make: Callable[..., Resized]) -> None:
     node = make(tells_resources=True)
     await node.sync(with_(SMALL, resizePolicy=RESTART_MEMORY))
@@ -366,7 +354,6 @@ async def test_an_agent_that_died_in_between(make: Callable[..., Resized]) -> No
     assert node.records.get("uid-1", "app") == smaller.containers[0]["resources"]
 
 
-@on_virtual_time
 async def test_limits_are_read_once_after_a_start(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -376,7 +363,6 @@ async def test_limits_are_read_once_after_a_start(make: Callable[..., Resized]) 
     assert not (await node.sync(with_(SMALL))).acted
 
 
-@on_virtual_time
 async def test_memory_in_use_stays(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -397,7 +383,6 @@ async def test_memory_in_use_stays(make: Callable[..., Resized]) -> None:
     assert (await node.sync(smaller)).resize == ResizeOutcome(in_progress=False, done=("app",))
 
 
-@on_virtual_time
 async def test_usage_that_can_not_be_read(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -414,7 +399,6 @@ async def test_usage_that_can_not_be_read(make: Callable[..., Resized]) -> None:
     assert node.changes == []
 
 
-@on_virtual_time
 async def test_pods_without_cgroups_of_their_own(tmp_path: Path) -> None:
     node = FakeNode(tmp_path, options={"pod_limits": NoPodCgroupLimits()})
     await node.sync(with_(SMALL))
@@ -428,7 +412,6 @@ async def test_pods_without_cgroups_of_their_own(tmp_path: Path) -> None:
     ]
 
 
-@on_virtual_time
 async def test_without_a_record_memory_is_set_without_touching_cpu(
     make: Callable[..., Resized],
 ) -> None:
@@ -445,7 +428,6 @@ async def test_without_a_record_memory_is_set_without_touching_cpu(
     assert not (await node.sync(with_(SMALL))).acted
 
 
-@on_virtual_time
 async def test_a_canceled_sync_still_records_the_resources_that_it_requested(
     make: Callable[..., Resized],
 ) -> None:
@@ -464,7 +446,6 @@ async def test_a_canceled_sync_still_records_the_resources_that_it_requested(
     assert again.resize is None
 
 
-@on_virtual_time
 async def test_a_terminating_pod_is_not_resized_further(make: Callable[..., Resized]) -> None:
     node = make()
     await node.sync(with_(SMALL))
@@ -478,7 +459,6 @@ async def test_a_terminating_pod_is_not_resized_further(make: Callable[..., Resi
     assert result.resize == ResizeOutcome(in_progress=True, done=("app",))
 
 
-@on_virtual_time
 async def test_pod_level_resources_are_recorded(make: Callable[..., Resized]) -> None:
     node = make()
     whole, bigger = res("1", "1Gi", "1", "1Gi"), res("2", "1Gi", "2", "1Gi")
@@ -491,7 +471,6 @@ async def test_pod_level_resources_are_recorded(make: Callable[..., Resized]) ->
     assert not result.resize.in_progress
 
 
-@on_virtual_time
 async def test_a_resize_that_waits_is_reported_as_in_progress(make: Callable[..., Resized]) -> None:
     node = make()
     probe = {"exec": {"command": ["true"]}}
@@ -509,7 +488,6 @@ async def test_a_resize_that_waits_is_reported_as_in_progress(make: Callable[...
     assert result.resize == ResizeOutcome(in_progress=False, done=("side",))
 
 
-@on_virtual_time
 async def test_a_pod_that_is_made_anew_finds_its_new_limits(make: Callable[..., Resized]) -> None:
     node = make()
     assert (await node.sync(with_(SMALL))).resize is None

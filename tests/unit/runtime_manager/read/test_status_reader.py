@@ -47,7 +47,9 @@ from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, MessageRo
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.fake_runtime import now
 from tests.unit.runtime_manager.pods_and_records import make_pod
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.virtual_time import LoopClock
+
+pytestmark = pytest.mark.virtual_time
 
 IDENTITY = PodIdentity("u", "web", "prod")
 LABELS = {POD_UID: "u", POD_NAME: "web", POD_NAMESPACE: "prod"}
@@ -175,7 +177,6 @@ def test_health() -> None:
     )
 
 
-@on_virtual_time
 async def test_unreachable_runtime_is_an_answer(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["status"] = Unavailable("Status", "no socket")
@@ -184,7 +185,6 @@ async def test_unreachable_runtime_is_an_answer(tmp_path: Path) -> None:
     assert "no socket" in health.message
 
 
-@on_virtual_time
 async def test_read_from_the_runtime(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("a", "b")
@@ -199,7 +199,6 @@ async def test_read_from_the_runtime(tmp_path: Path) -> None:
     assert {c.name for c in status.running_containers} == {"a", "b"}
 
 
-@on_virtual_time
 async def test_records_that_vanish_while_we_read(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -227,7 +226,6 @@ def event(created_at: int, sandbox: str = "s2", **container: Any) -> cri.Contain
     )
 
 
-@on_virtual_time
 async def test_events() -> None:
     source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
     status = await source.event_to_status(event(now()))
@@ -251,7 +249,6 @@ async def test_events() -> None:
         ("FallbackToLogsOnError", 3, ["first", "second"]),
     ],
 )
-@on_virtual_time
 async def test_the_message_of_a_known_end_is_not_read_again_unless_it_may_be_in_the_log(
     policy: str, code: int, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +268,6 @@ async def test_the_message_of_a_known_end_is_not_read_again_unless_it_may_be_in_
     assert list(dict.fromkeys(reported)) == messages
 
 
-@on_virtual_time
 async def test_an_event_of_many_containers_is_read_in_several_turns() -> None:
     """1,000 ephemeral containers held the event loop for 60 ms at each event."""
     source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
@@ -292,7 +288,6 @@ async def test_an_event_of_many_containers_is_read_in_several_turns() -> None:
     assert turns >= 1000 / READ_AT_ONCE
 
 
-@on_virtual_time
 async def test_an_event_speaks_of_one_sandbox_only() -> None:
     source = StatusSource(cast(Any, None), LoopClock(), MessageRoots("/r", "/l"))
     before = pod_status_from_cri(

@@ -29,7 +29,9 @@ from kubeletpy.volumes.csi.objects import (
 )
 from kubeletpy.volumes.csi.registration import CsiNodeWriter, NodeNotUpdated
 from tests.unit.volumes.kit import Cluster
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
+
+pytestmark = pytest.mark.virtual_time
 
 A = DriverOnNode("a", "node-a", 3, {"zone": "1"})
 B = DriverOnNode("b", "node-b", None, {})
@@ -122,7 +124,6 @@ def make(cluster: Cluster) -> CsiNodeWriter:
     return CsiNodeWriter("n", cluster, rng=random.Random(1))
 
 
-@on_virtual_time
 async def test_the_node_is_ready_once_there_is_a_csi_node() -> None:
     cluster = Cluster()
     cluster.down = Unavailable("not yet")
@@ -140,7 +141,6 @@ async def test_the_node_is_ready_once_there_is_a_csi_node() -> None:
     assert CsiNodeWriter("n", None, random.Random(1)).problem == ""
 
 
-@on_virtual_time
 async def test_a_driver_is_installed_and_uninstalled() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -156,7 +156,6 @@ async def test_a_driver_is_installed_and_uninstalled() -> None:
     assert names(cluster) == []
 
 
-@on_virtual_time
 async def test_a_write_is_tried_four_times() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -170,7 +169,6 @@ async def test_a_write_is_tried_four_times() -> None:
     assert names(cluster) == ["b"]
 
 
-@on_virtual_time
 async def test_a_removal_that_could_not_be_written_is_written_later() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -185,7 +183,6 @@ async def test_a_removal_that_could_not_be_written_is_written_later() -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_the_csi_node_of_a_node_that_was_deleted_is_made_anew() -> None:
     cluster = Cluster()
     cluster.put(CSINODES, "n", **new_csi_node("n", "old", {"b": B}))
@@ -197,7 +194,6 @@ async def test_the_csi_node_of_a_node_that_was_deleted_is_made_anew() -> None:
     assert cluster.get_now(CSINODES, "n")["metadata"]["ownerReferences"][0]["uid"] == "node-uid"
 
 
-@on_virtual_time
 async def test_a_deleted_csi_node_is_made_again_within_a_minute() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -212,7 +208,6 @@ async def test_a_deleted_csi_node_is_made_again_within_a_minute() -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_what_others_remove_of_drivers_is_written_again() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -231,7 +226,6 @@ async def test_what_others_remove_of_drivers_is_written_again() -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_a_program_that_deletes_the_csi_node_each_time_gets_ever_fewer_writes() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -251,7 +245,6 @@ async def test_a_program_that_deletes_the_csi_node_each_time_gets_ever_fewer_wri
     running.cancel()
 
 
-@on_virtual_time
 async def test_without_drivers_or_changes_the_api_has_nothing_to_do() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -266,7 +259,6 @@ async def test_without_drivers_or_changes_the_api_has_nothing_to_do() -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_a_node_that_was_created_anew_gets_its_drivers_at_once() -> None:
     cluster = Cluster()
     writer = make(cluster)
@@ -280,7 +272,6 @@ async def test_a_node_that_was_created_anew_gets_its_drivers_at_once() -> None:
     running.cancel()
 
 
-@on_virtual_time
 async def test_a_collision_is_final_and_takes_nothing_from_others() -> None:
     cluster = Cluster(zone="2")
     writer = make(cluster)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 from kubeletpy.base.structs import replace
 from kubeletpy.volumes.claims.model import VolumeSpec, WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import Attached, not_in_use_yet
@@ -18,7 +20,9 @@ from kubeletpy.volumes.operations.model import (
 )
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 from tests.unit.volumes.kit import ObservedNode, pod, spec, volume_manager
-from tests.virtual_time import on_virtual_time, settle
+from tests.virtual_time import settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 class Node(ObservedNode):
@@ -33,7 +37,6 @@ def attachable(name: str) -> VolumeSpec:
     return spec(name, spec_name=name, pod_volume=name, attachable=True)
 
 
-@on_virtual_time
 async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     disk = SimulatedDisk()
     disk.staged = {"va", "vb"}
@@ -52,7 +55,6 @@ async def test_staged_volumes_stay_listed_until_the_node_is_known() -> None:
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_nothing_is_staged_while_a_status_without_it_may_be_on_its_way() -> None:
     node = Node(SimulatedDisk())
     node.in_use = frozenset({"va"})  # from the time when another pod had it
@@ -79,7 +81,6 @@ class NobodyAttaches(Node):
         return Waits(WaitCause.NOT_ATTACHED, "va", "not yet") if spec.attachable else Attached()
 
 
-@on_virtual_time
 async def test_a_volume_whose_driver_needs_no_attaching_any_more_leaves_the_list() -> None:
     node = NobodyAttaches(SimulatedDisk())
     node.in_use = frozenset()

@@ -13,7 +13,9 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import REQUESTS_AT_ONCE, PodTokens, TokenError, renewal_time
 from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import LoopClock, on_virtual_time, step_wall_clock
+from tests.virtual_time import LoopClock, step_wall_clock
+
+pytestmark = pytest.mark.virtual_time
 
 HOUR, DAY = 3600, 86400
 
@@ -44,7 +46,6 @@ def make() -> tuple[FakeApi, PodTokens, list[str], Pod]:
     return api, tokens, due, pod
 
 
-@on_virtual_time
 async def test_a_token_is_bound_to_the_uid_of_the_account() -> None:
     api, tokens, _, pod = make()
     await tokens.get(pod, TokenKey("sa", "me", HOUR))
@@ -53,7 +54,6 @@ async def test_a_token_is_bound_to_the_uid_of_the_account() -> None:
     assert api.last_request[1]["metadata"] == {"uid": "uid-sa"}
 
 
-@on_virtual_time
 async def test_one_request_and_a_timer() -> None:
     api, tokens, due, pod = make()
     key = TokenKey("sa", "me", HOUR)
@@ -73,7 +73,6 @@ async def test_one_request_and_a_timer() -> None:
     assert due == ["u"]
 
 
-@on_virtual_time
 @pytest.mark.parametrize("step", [-DAY, -60.0])
 async def test_a_clock_that_is_set_back_delays_no_renewal(step: float) -> None:
     _, tokens, due, pod = make()
@@ -86,7 +85,6 @@ async def test_a_clock_that_is_set_back_delays_no_renewal(step: float) -> None:
     tokens.close()
 
 
-@on_virtual_time
 async def test_a_clock_that_is_set_forward_renews_at_the_next_sync() -> None:
     _, tokens, _, pod = make()
     key = TokenKey("sa", "me", HOUR)
@@ -97,7 +95,6 @@ async def test_a_clock_that_is_set_forward_renews_at_the_next_sync() -> None:
     tokens.close()
 
 
-@on_virtual_time
 async def test_an_old_token_is_kept_while_it_holds() -> None:
     api, tokens, due, pod = make()
     key = TokenKey("sa", "", HOUR)
@@ -117,7 +114,6 @@ async def test_an_old_token_is_kept_while_it_holds() -> None:
 @pytest.mark.parametrize(
     "refusal", [Forbidden("no relation yet", code=403), NotFound('pods "p" not found', code=404)]
 )
-@on_virtual_time
 async def test_a_first_refusal_is_retried(refusal: ApiError) -> None:
     api, tokens, _, pod = make()
     api.refusals = [refusal] * 3
@@ -125,7 +121,6 @@ async def test_a_first_refusal_is_retried(refusal: ApiError) -> None:
     tokens.close()
 
 
-@on_virtual_time
 async def test_an_error_about_an_invalid_answer_does_not_quote_it() -> None:
     class Odd(FakeApi):
         async def create(self, *_: Any, **__: Any) -> Any:
@@ -138,7 +133,6 @@ async def test_an_error_about_an_invalid_answer_does_not_quote_it() -> None:
     assert "hush" not in str(caught.value)
 
 
-@on_virtual_time
 async def test_a_pod_of_many_tokens_requests_a_few_at_a_time() -> None:
     api, tokens, _, pod = make()
     api.answers_after = 0.01
