@@ -38,6 +38,7 @@ from kubeletpy.resources.plugins.model import Registrations
 from kubeletpy.runtime_manager.protocol import PodCgroupLimits
 from kubeletpy.server.build import Ports
 from kubeletpy.volumes.csi.host import OpenCalls
+from kubeletpy.volumes.files.disk import REQUIRED, MountRights
 
 if TYPE_CHECKING:
     from kubeletpy.resources.dra.client import OpenDriver
@@ -173,8 +174,8 @@ class Outside(Struct, frozen=True):
     """Where the version comes from, for explain; None: nothing was resolved."""
     tracer: Tracer = NO_TRACER
     """Where the spans of pods are sent besides being kept."""
-    mounts: bool = True
-    """Whether volumes need the mounts that the kernel refuses; False: directories replace them."""
+    mounts: MountRights = REQUIRED
+    """Whether volumes need mounts, or directories replace them."""
     sockets: bool = True
     """Whether the agent may listen for explain and for health checks."""
 

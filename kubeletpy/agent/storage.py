@@ -198,8 +198,8 @@ class Storage(Struct, frozen=True, dict=True, eq=False):
 
     @cached_property
     def rights(self) -> MountRights:
-        """Mounts that the machine allows."""
-        return MountRights(required=self.context.outside.mounts)
+        """Mounts that the machine and the embedding program allow."""
+        return self.context.outside.mounts
 
     @cached_property
     def allocatable(self) -> Mapping[str, str]:

@@ -41,19 +41,24 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """A running cluster; one for each worker of pytest-xdist."""
+    from kubeletpy.library import ConfigError, LaunchError
     from kubeletpy.library.cluster import Cluster, ClusterError
-    from kubeletpy.library.control_plane import programs_in
+    from kubeletpy.library.control_plane import ControlPlaneError, named_programs
 
-    config, programs = request.config, None
-    if assets := _option(config, "cluster_assets"):
-        programs = programs_in(Path(assets))
-        if programs is None:
-            raise ClusterError(f"cluster_assets: {assets} lacks etcd or kube-apiserver")
+    config = request.config
+    assets, engine = _option(config, "cluster_assets"), _option(config, "cluster_engine")
     names = _option(config, "cluster_nodes").replace(",", " ").split()
     directory = tmp_path_factory.mktemp("cluster")
-    engine = _option(config, "cluster_engine")
-    with Cluster(directory, engine=engine, nodes=names, programs=programs) as running:
+    try:
+        programs = named_programs("cluster_assets", Path(assets)) if assets else None
+        running = Cluster(directory, engine=engine, nodes=names, programs=programs)
+        running.start()
+    except (ClusterError, ConfigError, ControlPlaneError, LaunchError) as error:
+        pytest.fail(f"the cluster does not start: {error}", pytrace=False)
+    try:
         yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture(scope="session")

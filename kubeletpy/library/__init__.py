@@ -103,6 +103,7 @@ class NodeAgent:
         images: ImageService,
         api: KubeApi | None = None,
         pod_sources: Sequence[PodSource] = (),
+        mounts: bool = True,
     ) -> None:
         """Nothing happens before :meth:`start`.
 
@@ -113,9 +114,11 @@ class NodeAgent:
             api: the cluster's API; None: that of the configuration's kubeconfig, if it has one.
                 The program closes it, after the agent has stopped.
             pod_sources: where static pods come from, besides the configuration's sources.
+            mounts: volumes in memory and subPaths are mounts where the kernel allows that. False:
+                they are directories and paths, so that a killed program leaves no mount behind.
         """
         self._config = config
-        self._parts = Parts(runtime, images, api, pod_sources)
+        self._parts = Parts(runtime, images, api, pod_sources, mounts)
         self._stack = AsyncExitStack()
         self._agent: Agent | None = None
         self._running: asyncio.Task[None] | None = None

@@ -3,7 +3,7 @@
 Two engines. *real*: etcd, kube-apiserver and what is there of the rest, as processes, because
 operators need the complete API. *embedded*: the embedded API in this process, for tests of pods,
 nodes and clients. Everything runs on a thread with an event loop of its own, so that tests may be
-async or not. Nothing stays: processes end with the thread, and the data is in one directory.
+async or not. Nothing stays: processes end with the program, and the data is in one directory.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, aclosing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from kubeletpy.agent.launch.embed import guest_config
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
+from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import ApiError, NotFound
 from kubeletpy.kubeapi.protocol import (
@@ -36,13 +38,17 @@ from kubeletpy.kubeapi.protocol import (
     WatchEvent,
 )
 from kubeletpy.library import NodeAgent
-from kubeletpy.library.control_plane import ControlPlane, Programs, find_programs, write_kubeconfig
+from kubeletpy.library.control_plane import (
+    Child,
+    ControlPlane,
+    Guard,
+    Programs,
+    find_programs,
+    write_kubeconfig,
+)
 from kubeletpy.library.images import Image, ImageRuntime, Images
 from kubeletpy.node.build import is_ready
 from kubeletpy.volumes.files.disk import mounts_below, unmount
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 NAMESPACES = Resource("", "v1", "namespaces", False, "Namespace")
@@ -94,7 +100,8 @@ class Cluster:
         if engine not in ENGINES:
             raise ClusterError(f"engine {engine!r}: must be one of {', '.join(ENGINES)}")
         if programs is None and engine != "embedded":
-            programs = find_programs(os.environ, Path.home())
+            home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+            programs = find_programs(os.environ, Path(home))
         if engine == "real" and programs is None:
             raise ClusterError(
                 "the engine 'real' needs etcd and kube-apiserver: set KUBEBUILDER_ASSETS to their "
@@ -106,6 +113,9 @@ class Cluster:
         self.kubeconfig = Path()
         self.lacks: Sequence[str] = ()
         self._directory, self._programs = directory, programs
+        self._guard = Guard(directory)
+        self._abandoned = threading.Event()
+        self._starting: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="kubeletpy cluster", daemon=True)
         self._stack = AsyncExitStack()
@@ -122,20 +132,22 @@ class Cluster:
         """
         self._thread.start()
         try:
-            self._call(self._start())
-        except BaseException:
+            self._call(self._begin())
+        except BaseException:  # also Ctrl-C
             self.stop()
             raise
 
     def stop(self) -> None:
-        """End everything; may be called again. The volumes of root's nodes are unmounted."""
+        """End everything; may be called again. The directory stays."""
         if not self._thread.is_alive():
             return
+        self._abandoned.set()
         try:
-            self._call(self._stack.aclose())
-            for target in mounts_below(str(self._directory)):
+            self._call(self._end())
+            for target in mounts_below(str(self._directory)):  # of claims of root's nodes
                 unmount(target)
         finally:
+            self._guard.stop()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
@@ -161,7 +173,17 @@ class Cluster:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._submit(work).result()
 
+    async def _begin(self) -> None:
+        self._starting = asyncio.create_task(self._start())
+        await self._starting
+
+    async def _end(self) -> None:
+        await cancel_tasks((self._starting,))
+        await self._stack.aclose()
+
     async def _start(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._guard.start()
         if self._programs is not None and self.engine == "real":
             node_kubeconfigs = self._start_real(self._programs)
         else:
@@ -187,7 +209,9 @@ class Cluster:
         return programs is not None and programs.controller_manager is None
 
     def _start_real(self, programs: Programs) -> list[Path]:
-        plane = ControlPlane(self._directory / "control-plane", programs)
+        child = partial(Child, environment=self._guard.environment)
+        directory = self._directory / "control-plane"
+        plane = ControlPlane(directory, programs, background=child, abandoned=self._abandoned)
         self._stack.callback(plane.stop)
         # nobody makes the service accounts of namespaces
         plane.start(flags=["--disable-admission-plugins=ServiceAccount"] if self._is_alone else [])
@@ -210,12 +234,12 @@ class Cluster:
         return [endpoint.node_kubeconfig, *others]
 
     async def _start_node(self, name: str, kubeconfig: Path) -> NodeAgent:
-        runtime = ImageRuntime(self.images)
+        runtime = ImageRuntime(self.images, self._guard.environment)
         root = self._directory / "nodes" / name
         config = guest_config(root, name, kubeconfig=kubeconfig, server=True)
         self._stack.push_async_callback(runtime.close)
         return await self._stack.enter_async_context(
-            NodeAgent(config, runtime=runtime, images=runtime)
+            NodeAgent(config, runtime=runtime, images=runtime, mounts=False)
         )
 
     # -- what tests use ------------------------------------------------------------------------
@@ -293,7 +317,7 @@ class Cluster:
         until: Callable[[JSON], bool],
         timeout: float,
     ) -> JSON:
-        last: JSON = {}
+        last: JSON | None = None
         try:
             versions = _versions(self._client, resource, name, namespace)
             async with asyncio.timeout(timeout), aclosing(versions):
@@ -303,7 +327,8 @@ class Cluster:
         except TimeoutError:
             pass
         where = f"{resource.plural} {namespace + '/' if namespace else ''}{name}"
-        state = last.get("status", {}).get("phase", "") if last else "it does not exist"
+        state = "it does not exist" if last is not None else "the API has not answered"
+        state = last.get("status", {}).get("phase", "") if last else state
         about = await self._report(namespace) if namespace else ""
         raise ClusterError(f"{where} is not as desired within {timeout:g} s ({state})\n{about}")
 

@@ -1,20 +1,24 @@
 """A real control plane for tests: etcd, kube-apiserver and what is there of the rest, as processes.
 
-All listen on loopback, and end with the thread that started them. Nothing outside of the plane's
-directory is written. Authorization is Node and RBAC, with NodeRestriction, as kubeadm configures
-it. The programs come from a directory, such as setup-envtest fills: etcd and kube-apiserver are
-needed, kube-controller-manager and kube-scheduler are started if they are there.
+All listen on loopback, and end with the program that started them, however it ends. Nothing outside
+of the plane's directory is written. Authorization is Node and RBAC, with NodeRestriction, as
+kubeadm configures it. The programs come from a directory, such as setup-envtest fills: etcd and
+kube-apiserver are needed, kube-controller-manager and kube-scheduler are started if they are there.
 """
 
 from __future__ import annotations
 
 import base64
+import errno
 import ipaddress
 import json
-import shutil
+import os
+import platform
+import secrets
 import ssl
 import subprocess
 import textwrap
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +42,7 @@ READY_S = 240.0
 """Timeout for a program to become ready; the API server takes 5 s on a quiet machine."""
 _CLUSTER = "kubeletpy"
 _LOG_LINES = 15
+_NEEDED = ("etcd", "kube-apiserver")
 _ASSETS = ("KUBELETPY_ASSETS", "KUBEBUILDER_ASSETS")
 _PLACES = ("/usr/local/kubebuilder/bin",)
 _STORE = ".local/share/kubebuilder-envtest/k8s"
@@ -61,11 +66,25 @@ def programs_in(directory: Path) -> Programs | None:
     etcd, server, manager, scheduler = (
         path if path.is_file() else None
         for path in (
-            directory / name
-            for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+            directory / name for name in (*_NEEDED, "kube-controller-manager", "kube-scheduler")
         )
     )
     return Programs(etcd, server, manager, scheduler) if etcd and server else None
+
+
+def named_programs(name: str, directory: Path) -> Programs:
+    """The programs of a directory that an option or variable names.
+
+    Raises:
+        ControlPlaneError: one that is needed is not there.
+    """
+    if (found := programs_in(directory)) is not None:
+        return found
+    lacking = " and ".join(each for each in _NEEDED if not (directory / each).is_file())
+    raise ControlPlaneError(
+        f"{name}: {directory} lacks {lacking} (`setup-envtest use -p path` downloads both, and "
+        "prints their directory)"
+    )
 
 
 def find_programs(env: Mapping[str, str], home: Path) -> Programs | None:
@@ -79,10 +98,7 @@ def find_programs(env: Mapping[str, str], home: Path) -> Programs | None:
     """
     for name in _ASSETS:
         if directory := env.get(name):
-            found = programs_in(Path(directory))
-            if found is None:
-                raise ControlPlaneError(f"{name}: {directory} lacks etcd or kube-apiserver")
-            return found
+            return named_programs(name, Path(directory))
     newest = sorted((home / _STORE).glob("*-linux-*"), key=_release, reverse=True)
     return next(filter(None, map(programs_in, (*map(Path, _PLACES), *newest))), None)
 
@@ -179,12 +195,66 @@ class Background(Protocol):
         """Why waiting for it is pointless, with the end of its log; None while it runs."""
 
 
-class Child:
-    """A program that ends with the thread that has started it."""
+class Guard:
+    """Ends the processes of this program and removes a directory when the program is killed.
 
-    def __init__(self, name: str, directory: Path) -> None:
+    A shell waits for the end of its standard input, which is open as long as this program lives.
+    It finds processes by a variable of their environment, so that their own children end, too.
+
+    Attributes:
+        environment: for each process that is to end.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """``directory``: the one that is removed; nothing happens before :meth:`start`."""
+        self.environment = {"KUBELETPY_CLUSTER": secrets.token_hex(8)}
+        self._directory = directory
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin. Raises OSError: there is no shell."""
+        ((name, value),) = self.environment.items()
+        arguments = (f"{name}={value}", os.path.realpath(self._directory))
+        self._shell = subprocess.Popen(
+            ("sh", "-c", _GUARD, "kubeletpy-guard", *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # signals of a terminal are for the program
+        )
+
+    def stop(self) -> None:
+        """End all processes, and keep the directory."""
+        if self._shell is not None:
+            self._shell.communicate(b"stopped\n")
+            self._shell = None
+
+
+END_ALL = r"""
+while found=$(grep -lszxF "$1" /proc/[0-9]*/environ); [ "$found" ]; do
+    for each in $found; do each=${each#/proc/}; kill -KILL "${each%/environ}"; done
+done
+"""
+"""Kills the processes that have the first argument in their environment, in shell."""
+_GUARD = f"""
+trap '' INT TERM HUP
+read -r stopped
+{END_ALL}
+[ "$stopped" ] || grep -qF " $2/" /proc/self/mounts || rm -rf "$2"
+"""
+"""Its arguments are the variable and the directory, which stays if something is mounted there."""
+
+
+class Child:
+    """A program whose :class:`Guard` ends it with this one."""
+
+    def __init__(
+        self, name: str, directory: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
+        self._environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, argv: Sequence[str | Path]) -> None:
@@ -193,16 +263,22 @@ class Child:
         Raises:
             ControlPlaneError: the program can't be run.
         """
-        # the kernel kills it when this thread has ended, however that happens
-        ends = ("setpriv", "--pdeathsig", "KILL", "--")
-        command = [*(ends if shutil.which(ends[0]) else ()), *map(str, argv)]
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+                    tuple(map(str, argv)),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd="/",
+                    env=os.environ | self._environment,
+                    start_new_session=True,  # Ctrl-C is for this program, which then ends it
                 )
         except OSError as error:
-            raise ControlPlaneError(f"{self.name} can't be started: {error}") from error
+            why = f"{argv[0]} can't be run: {error.strerror}"
+            if error.errno == errno.ENOEXEC:
+                why += f" (this machine is {platform.machine()})"
+            raise ControlPlaneError(why) from error
 
     def stop(self) -> None:
         """End it by SIGKILL: it has nothing to keep, and an API server ends slowly otherwise."""
@@ -213,10 +289,12 @@ class Child:
 
     def died(self) -> str | None:
         """Why it does not run, with the end of its log; None while it runs."""
-        if self._process is not None and self._process.poll() is None:
+        code = self._process.poll() if self._process is not None else 0
+        if code is None:
             return None
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join((f"{self.name} has ended; the end of {self.log}:", *lines))
+        log = f"the end of {self.log}:" if lines else f"{self.log} is empty"
+        return "\n".join((f"{self.name} has ended with exit code {code}; {log}", *lines))
 
 
 class ControlPlane:
@@ -235,8 +313,14 @@ class ControlPlane:
         programs: Programs,
         address: str = LOOPBACK,
         background: Callable[[str, Path], Background] = Child,
+        abandoned: threading.Event | None = None,
     ) -> None:
-        """Write the certificates and kubeconfigs; ``address`` is that of the API server."""
+        """Write the certificates and kubeconfigs.
+
+        Args:
+            address: of the API server.
+            abandoned: set by another thread; a start that waits then ends with an error.
+        """
         self.directory, self.programs = directory, programs
         directory.mkdir(parents=True, exist_ok=True)
         self.authority = Authority(directory / "pki")
@@ -252,6 +336,7 @@ class ControlPlane:
         self.controllers = background("kube-controller-manager", directory)
         self.scheduler = background("kube-scheduler", directory)
         self.lacks = tuple(_lacks(programs))
+        self._abandoned = abandoned or threading.Event()
 
     def start(
         self, *, controllers: bool = True, flags: Sequence[str] = (), gates: str = ""
@@ -380,7 +465,8 @@ class ControlPlane:
                 why = str(error)
             if (ended := program.died()) is not None:
                 raise ControlPlaneError(ended)
-            time.sleep(0.05)
+            if self._abandoned.wait(0.05):
+                raise ControlPlaneError(f"{program.name} is no longer waited for")
         raise ControlPlaneError(f"{program.name} is not ready within {READY_S:g} s: {why}")
 
 

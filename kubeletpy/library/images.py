@@ -15,12 +15,13 @@ import subprocess
 import termios
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.tasks import background, cancel_tasks, run_together
+from kubeletpy.library.control_plane import END_ALL
 from kubeletpy.remote.errors import InvalidArgument, Unimplemented
 from kubeletpy.remote.simple import KILLED, Container, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.streams import ProcessStreams, StreamOutput
@@ -28,7 +29,10 @@ from kubeletpy.remote.streams import ProcessStreams, StreamOutput
 log = logging.getLogger(__name__)
 
 BLOCK = 64 << 10
-"""Bytes of a process or connection that are read at once."""
+"""Bytes of a process or connection that are read at once, and the longest line of a log."""
+OUTPUT_ENDS_S = 0.2
+"""Seconds from the end of a process until others that hold its output are killed."""
+_CONTAINER = "KUBELETPY_CONTAINER"
 
 
 Exec = Callable[[Sequence[str], ProcessStreams], Awaitable[int]]
@@ -110,6 +114,7 @@ class _Run(Struct, eq=False):
     running: Running
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     process: asyncio.subprocess.Process | None = None
+    output: asyncio.StreamReader | None = None
     function: asyncio.Task[int] | None = None
 
 
@@ -118,9 +123,10 @@ class ImageRuntime(SimpleRuntime):
 
     name = "images"
 
-    def __init__(self, images: Images) -> None:
+    def __init__(self, images: Images, environment: dict[str, str]) -> None:
+        """``environment``: of all processes, besides this program's and their containers'."""
         super().__init__()
-        self._images = images
+        self._images, self._environment = images, environment
         self._runs: dict[str, _Run] = {}
 
     async def launch(self, container: Container) -> None:
@@ -130,17 +136,22 @@ class ImageRuntime(SimpleRuntime):
         if callable(image):
             run.function = asyncio.create_task(_call(image, run))
         elif image is not None:
-            run.process = await _start((*image, *run.running.args), run.running)
+            command = (*image, *run.running.args)
+            run.process, run.output = await _start_logged(command, self._env_of(run.running))
         self._runs[container.id] = run
 
     async def result(self, container: Container) -> int:
         """Wait for the end."""
         run = self._runs[container.id]
         if run.process is not None:
-            assert run.process.stdout is not None
-            async for line in run.process.stdout:
-                run.running.write(line if line.endswith(b"\n") else line + b"\n")
-            return _exit_code(await run.process.wait())
+            assert run.output is not None
+            async with background(_log_lines(run.output, run.running)) as logging_:
+                code = _exit_code(await run.process.wait())
+                await asyncio.wait((logging_,), timeout=OUTPUT_ENDS_S)
+                if not logging_.done():  # as the pid namespace of a container would
+                    await _end_all(f"{_CONTAINER}={container.id}")
+                await logging_
+            return code
         if run.function is not None:
             try:
                 return await run.function
@@ -178,8 +189,10 @@ class ImageRuntime(SimpleRuntime):
             why = "only containers that are processes, or set Running.exec, run commands"
             raise Unimplemented("Exec", why)
         if client.tty:
-            return await _in_terminal(command, run.running, client)
-        process = await _start(command, run.running, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            return await _in_terminal(command, self._env_of(run.running), client)
+        process = await _start(
+            command, self._env_of(run.running), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         assert process.stdin is not None and process.stdout is not None
         assert process.stderr is not None
         try:
@@ -190,6 +203,10 @@ class ImageRuntime(SimpleRuntime):
                 return _exit_code(await process.wait())
         finally:
             _kill(process)
+
+    def _env_of(self, running: Running) -> Mapping[str, str]:
+        own = {_CONTAINER: running.container.id}
+        return os.environ | running.env | self._environment | own
 
     async def forward_to(
         self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
@@ -226,12 +243,14 @@ class _TerminalOutput(asyncio.StreamReaderProtocol):
         super().connection_lost(None)
 
 
-async def _in_terminal(command: Sequence[str], running: Running, client: ProcessStreams) -> int:
+async def _in_terminal(
+    command: Sequence[str], env: Mapping[str, str], client: ProcessStreams
+) -> int:
     """The exit code of a command in a terminal of its own, which has the size of the client's."""
     loop, output = asyncio.get_running_loop(), asyncio.StreamReader()
     ours, its = os.openpty()
     try:
-        process = await _start(command, running, terminal=its)
+        process = await _start(command, env, terminal=its)
     except BaseException:
         os.close(ours)
         raise
@@ -272,23 +291,62 @@ async def _feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
 
 
+async def _start_logged(
+    command: Sequence[str], env: Mapping[str, str]
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+    """Start a process, with the output of it and its children.
+
+    The pipe is not the process's own: asyncio would report its end only after that of the pipe.
+    """
+    ours, its = os.pipe()
+    output = asyncio.StreamReader(BLOCK)
+    with os.fdopen(its, "wb"), contextlib.ExitStack() as stack:
+        reading = stack.enter_context(os.fdopen(ours, "rb", 0))
+        process = await _start(command, env, stdout=its)
+        protocol = asyncio.StreamReaderProtocol(output)
+        await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, reading)
+        stack.pop_all()
+    return process, output
+
+
+async def _log_lines(output: asyncio.StreamReader, running: Running) -> None:
+    """Log what a process writes; a line that is too long becomes several."""
+    while True:
+        try:
+            line = await output.readuntil()
+        except asyncio.LimitOverrunError as error:
+            line = await output.readexactly(error.consumed)
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
+        if not line:
+            return
+        running.write(line if line.endswith(b"\n") else line + b"\n")
+
+
+async def _end_all(variable: str) -> None:
+    """Kill the processes that have a variable ("NAME=value") in their environment."""
+    shell = await asyncio.create_subprocess_exec("sh", "-c", END_ALL, "sh", variable)
+    await shell.wait()
+
+
 async def _start(
     command: Sequence[str],
-    running: Running,
+    env: Mapping[str, str],
+    *,
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.STDOUT,
+    stdout: int = subprocess.PIPE,
     terminal: int | None = None,
 ) -> asyncio.subprocess.Process:
     if not command:
         raise InvalidArgument("StartContainer", "neither the image nor the pod has a command")
-    stdout = subprocess.PIPE
     if terminal is not None:
         command = ("setsid", "--ctty", *command)
         stdin = stdout = stderr = terminal
     try:
         return await asyncio.create_subprocess_exec(
             *command,
-            env=os.environ | running.env,
+            env=env,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

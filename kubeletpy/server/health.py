@@ -92,7 +92,8 @@ def is_free(address: str, port: int) -> bool:
 def free_port(address: str) -> int:
     """Return a free TCP port that the kernel uses for no outgoing connection, chosen at random."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while not is_free(address, port := random.randrange(first // 2, first)):
+    draw = random.SystemRandom()  # a seed would give several processes the same port
+    while not is_free(address, port := draw.randrange(first // 2, first)):
         pass
     return port
 

@@ -50,6 +50,7 @@ from kubeletpy.resources.cgroups.setup import read_kernel_facts
 from kubeletpy.resources.plugins.plugin_manager import SocketRegistrations
 from kubeletpy.server.health import free_port
 from kubeletpy.syncloop.sources.file import PodSource
+from kubeletpy.volumes.files.disk import MountRights
 
 _LOOPBACK = "127.0.0.1"
 GUEST: dict[str, Any] = {
@@ -166,12 +167,14 @@ class Parts(Struct, frozen=True):
         runtime, images: the container runtime; one object may be both.
         api: the cluster's API; None: that of the configuration's kubeconfig, if it has one.
         pod_sources: sources of pods besides the API and those of the configuration.
+        mounts: mount volumes in memory and subPaths, where the kernel allows it.
     """
 
     runtime: RuntimeService
     images: ImageService
     api: KubeApi | None = None
     pod_sources: Sequence[PodSource] = ()
+    mounts: bool = True
 
 
 async def embed(loaded: LoadedConfig, parts: Parts, stack: AsyncExitStack) -> Agent:
@@ -229,7 +232,7 @@ async def _embed(
         plugins=SocketRegistrations(),
         notices=loaded.notices,
         kubernetes=resolved,
-        mounts=False,
+        mounts=MountRights(required=False, allowed=parts.mounts),
         sockets=False,
     )
     return await start_built(loaded, outside, stack)

@@ -168,12 +168,11 @@ class ContainerMounts(Component):
             target = paths.sub_path(name, container, mount.index)
             # subPathExpr may hold the value of a secret, so errors name the volume alone
             with complete_errors(mount.host_path, replace_path=True):
-                try:
-                    bind_sub_path(mount.host_path, parts, target, read_only=False)
-                except OSError as error:
-                    if not self.rights.does_without(error):
-                        raise
-                    target = path_inside(mount.host_path, parts, read_only=False)
+                volume = mount.host_path
+                if self.rights.does_without(
+                    partial(bind_sub_path, volume, parts, target, read_only=False)
+                ):
+                    target = path_inside(volume, parts, read_only=False)
         except (UnsafePath, OSError) as error:
             raise SubPathError(
                 f'failed to prepare subPath for volumeMount "{mount.volume}" of container '

@@ -50,15 +50,33 @@ class MountRights:
     such a namespace anyway (``unshare --map-root-user --mount``) may mount and gets mounts.
     """
 
-    def __init__(self, *, required: bool = True) -> None:
-        """``required``: a refused mount is an error; otherwise a directory replaces it."""
-        self.required = required
+    def __init__(self, *, required: bool = True, allowed: bool = True) -> None:
+        """Decide about the mounts of an agent's volumes.
+
+        Args:
+            required: a refused mount is an error; otherwise a directory replaces it.
+            allowed: False: directories replace all of these mounts, also those of root.
+        """
+        self.required, self.allowed = required, allowed
         self._reported = False
 
-    def does_without(self, error: OSError) -> bool:
-        """Whether a mount that failed is replaced by a directory; the first one is logged."""
-        if self.required or error.errno not in (errno.EPERM, errno.EACCES):
-            return False
+    def does_without(self, mounts: Callable[[], object]) -> bool:
+        """Mount by the function, or return True if a directory is to replace the mount.
+
+        The first mount that the kernel refuses is logged. Raises the errors of the function.
+        """
+        if not self.allowed:
+            return True
+        try:
+            mounts()
+        except OSError as error:
+            if self.required or error.errno not in (errno.EPERM, errno.EACCES):
+                raise
+            self._report(error)
+            return True
+        return False
+
+    def _report(self, error: OSError) -> None:
         if not self._reported:
             self._reported = True
             log.warning(
@@ -68,7 +86,6 @@ class MountRights:
                 "--mount` if that matters",
                 extra={"user": os.geteuid(), "why": str(error)},
             )
-        return True
 
 
 REQUIRED = MountRights()

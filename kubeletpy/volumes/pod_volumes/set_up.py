@@ -162,11 +162,8 @@ def _set_up(item: VolumeWork, setting: PodSetting, owning: list[float], left: in
     elif volume.kind in FILE_KINDS:
         made = _set_up_files(item, setting, owning, left)
     if volume.propagated and volume.kind in PLUGINS:
-        try:
-            disk.share(setting.paths.volume(volume.kind, volume.name))
-        except OSError as error:
-            if not setting.rights.does_without(error):
-                raise
+        directory = setting.paths.volume(volume.kind, volume.name)
+        setting.rights.does_without(partial(disk.share, directory))
     return made
 
 
@@ -432,11 +429,7 @@ def make_tmpfs(directory: str, size: int, rights: disk.MountRights = disk.REQUIR
     make_directory(directory)
     if is_in_memory(directory, rights):
         return
-    try:
-        _mount_tmpfs(directory, size)
-    except OSError as error:
-        if not rights.does_without(error):
-            raise
+    if rights.does_without(partial(_mount_tmpfs, directory, size)):
         Path(directory).chmod(PRIVATE_MODE)
 
 
