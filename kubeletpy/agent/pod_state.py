@@ -15,7 +15,7 @@ from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import (
     NORMAL,
     WARNING,
-    AnnotatingRecorder,
+    EventRecorder,
     NodeUidRecorder,
     node_reference,
     pod_reference,
@@ -250,7 +250,7 @@ def build_events(
 
     ``node_uid`` returns the uid of the Node object, for events about it.
     """
-    to: AnnotatingRecorder = LogRecorder()
+    to: EventRecorder = LogRecorder()
     components: list[Component] = []
     if outside.api is not None:
         to = writer = EventWriter(

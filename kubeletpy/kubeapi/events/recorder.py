@@ -28,24 +28,13 @@ class EventRecorder(Protocol):
         event_type: EventType,
         reason: EventReason,
         message: str,
-    ) -> None:
-        """Record one event about an object. ``message`` must not contain secrets."""
-        ...
-
-
-class AnnotatingRecorder(EventRecorder, Protocol):
-    """Takes events that carry data for programs, too."""
-
-    def event(
-        self,
-        involved: api.ObjectReference,
-        event_type: EventType,
-        reason: EventReason,
-        message: str,
         *,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record one event about an object, with annotations for the Event."""
+        """Record one event about an object; annotations are data for programs.
+
+        ``message`` must not contain secrets.
+        """
         ...
 
 
@@ -75,14 +64,13 @@ def node_reference(node_name: str, uid: str = "") -> api.ObjectReference:
 
 
 class NodeUidRecorder(Component):
-    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that completes node
-    references.
+    """An :class:`EventRecorder` that completes node references.
 
     The uid is resolved once: a Node that is deleted and made again while the agent runs keeps the
     first uid in its events.
     """
 
-    to: AnnotatingRecorder
+    to: EventRecorder
     node_name: str
     lookup: Callable[[], str]
     """Returns the uid of the Node object, which is empty before registration."""

@@ -20,7 +20,7 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from kubeletpy.kubeapi.events.correlate import Correlator, Count, Create, Drop, ObjectEvent
 from kubeletpy.kubeapi.events.reasons import EventReason
-from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, AnnotatingRecorder, EventType
+from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, EventType
 from kubeletpy.kubeapi.protocol import EVENTS, KubeApi
 
 logger = logging.getLogger(__name__)
@@ -193,10 +193,9 @@ class KeptEvent(Struct, frozen=True):
 
 
 class KeptEvents(Component):
-    """An :class:`~kubeletpy.kubeapi.events.recorder.AnnotatingRecorder` that keeps what it hands
-    on."""
+    """An :class:`~kubeletpy.kubeapi.events.recorder.EventRecorder` that keeps what it hands on."""
 
-    to: AnnotatingRecorder
+    to: EventRecorder
     clock: Clock
 
     def __post_init__(self) -> None:

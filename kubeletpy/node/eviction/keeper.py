@@ -20,12 +20,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.events.reasons import Reason
-from kubeletpy.kubeapi.events.recorder import (
-    WARNING,
-    AnnotatingRecorder,
-    node_reference,
-    pod_reference,
-)
+from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, node_reference, pod_reference
 from kubeletpy.node.eviction import decide, ranking, report
 from kubeletpy.node.eviction.endings import Clear, Ending, Endings
 from kubeletpy.node.eviction.report import REPORTED, EvictionOrder, EvictionRecord, PressureReport
@@ -67,7 +62,7 @@ class EvictionKeeper(Component):
     """Removes what a pod that is over left in the runtime."""
     changed: Callable[[], None]
     """Called when the conditions change."""
-    recorder: AnnotatingRecorder
+    recorder: EventRecorder
     clock: Clock
     node_name: str
     evicted: Callable[[str], None] = lambda signal: None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from kubeletpy.base.api import types as api
 from kubeletpy.metrics.resources import ImageMetrics
 from kubeletpy.remote.errors import CRIError, Unauthenticated
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -95,11 +95,9 @@ class Events:
         self.seen: list[str] = []
         self.paths: list[str] = []
 
-    def event(
-        self, involved: api.ObjectReference, event_type: str, reason: str, message: str
-    ) -> None:
-        self.seen.append(f"{event_type} {reason}: {message}")
-        self.paths.append(involved.get("fieldPath", ""))
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.seen.append(f"{kind} {reason}: {text}")
+        self.paths.append(ref.get("fieldPath", ""))
 
 
 class Counts(ImageMetrics):

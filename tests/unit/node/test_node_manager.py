@@ -88,7 +88,7 @@ class Recorder:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
         self.reasons.append(reason)
 
 

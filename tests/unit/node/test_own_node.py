@@ -34,8 +34,8 @@ class Events:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
-        self.seen.append(f"{reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.seen.append(f"{reason}: {text}")
 
 
 class Api(ScriptedApi):

@@ -57,8 +57,8 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
 
-    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
-        self.events.append((reason, message))
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append((reason, text))
 
 
 class RecordingSyncer(KubePodSyncer):

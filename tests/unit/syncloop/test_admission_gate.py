@@ -85,8 +85,8 @@ class Gate:
         if victim.uid == "slow":
             raise TimeoutError
 
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{involved['uid']} {kind} {reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{ref['uid']} {kind} {reason}: {text}")
 
     async def settled(self, requested: Pod) -> Rejection | None:
         answer = self.gate(requested, self.active)

@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, SystemClock
@@ -469,8 +468,8 @@ class Node:
         self.tokens.close()
         self.start()
 
-    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{reason}: {text}")
 
     def path(self, plugin: str, volume: str = "v") -> Path:
         return self.pods_dir / "u" / "volumes" / f"kubernetes.io~{plugin}" / volume

@@ -118,8 +118,8 @@ class Node:
         self.finished.add(uid)
         self.manager.pod_finished()
 
-    def event(self, _reference: Any, _type: Any, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{reason}: {text}")
 
 
 def now() -> float:

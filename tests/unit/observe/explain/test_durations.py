@@ -225,8 +225,10 @@ def test_the_event_counts_from_the_requested_end_of_the_pod() -> None:
     notified: list[str] = []
 
     class Events:
-        def event(self, _to: object, _type: str, _reason: str, message: str) -> None:
-            notified.append(message)
+        def event(
+            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
+        ) -> None:
+            notified.append(text)
 
     def late(_uid: str) -> PodFacts:
         worker = {**RESTARTED, "grace": 30}

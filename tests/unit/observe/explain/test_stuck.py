@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import replace
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.metrics.trace.model import Step, TraceCall
@@ -99,9 +98,11 @@ def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
     now: list[PodFacts] = []
 
     class Events:
-        def event(self, _to: api.ObjectReference, _type: str, reason: str, message: str) -> None:
+        def event(
+            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
+        ) -> None:
             assert reason == Reason.STILL_TERMINATING
-            notified.append(message)
+            notified.append(text)
 
     stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
     stuck.report_stuck()
@@ -126,8 +127,10 @@ async def test_it_continues_without_free_file_descriptors(caplog: pytest.LogCapt
     notified: list[str] = []
 
     class Events:
-        def event(self, _to: api.ObjectReference, _type: str, _reason: str, message: str) -> None:
-            notified.append(message)
+        def event(
+            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
+        ) -> None:
+            notified.append(text)
 
     tries = 0
 

@@ -56,8 +56,8 @@ class Node:
         self.judged.append(desired.uid)
         return None if self.room else NO_ROOM
 
-    def event(self, involved: Any, event_type: str, reason: str, message: str) -> None:
-        self.events.append((event_type, reason, message))
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append((kind, reason, text))
 
     @property
     def reasons(self) -> list[str]:

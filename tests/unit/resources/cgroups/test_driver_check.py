@@ -43,8 +43,8 @@ class Node:
             on_change=self.changed,
         )
 
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{involved['kind']} {kind} {reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{ref['kind']} {kind} {reason}: {text}")
 
     def changed(self) -> None:
         self.changes += 1

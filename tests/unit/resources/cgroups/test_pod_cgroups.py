@@ -58,8 +58,8 @@ class Node:
             has_volumes=self.volumes.__contains__,
         )
 
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{kind} {reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{kind} {reason}: {text}")
 
     def file(self, controller: str, path: str, name: str) -> str:
         top = self.files.root / controller if self.files.version == 1 else self.files.root

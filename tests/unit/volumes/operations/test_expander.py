@@ -73,7 +73,7 @@ class Grower:
 
 
 class Events:
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
         pass
 
 
@@ -157,9 +157,9 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[tuple[float, str, str, str]] = []
 
-    def event(self, involved: Any, kind: str, reason: str, message: str) -> None:
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
         now = asyncio.get_running_loop().time()
-        self.events.append((now, involved["kind"], str(reason), message))
+        self.events.append((now, ref["kind"], str(reason), text))
 
 
 class Plugin:

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound
@@ -140,8 +139,8 @@ class Agent:
         )
         self.certificates.on_change(self.woken.append)
 
-    def event(self, involved: api.ObjectReference, kind: str, reason: str, message: str) -> None:
-        self.events.append(f"{reason}: {message}")
+    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
+        self.events.append(f"{reason}: {text}")
 
     async def get(self) -> CertificateInput:
         return await self.certificates.credentials(POD, "v", 0, SPEC)
