@@ -36,7 +36,6 @@ from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.runtime_manager.plan.crash_loop import BASE_SECONDS, MAX_SECONDS, CrashLoopBackoff
 from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
 from kubeletpy.runtime_manager.protocol import (
-    ActuatedInMemory,
     ActuatedResources,
     ContainerProvider,
     NoPodCgroupLimits,
@@ -68,6 +67,8 @@ class KubeRuntimeManager(Component):
     root_dir: str
     """The kubelet's root directory."""
     hooks: LifecycleHookRunner
+    actuated: ActuatedResources
+    """The records of what pods were last given."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
     providers: Sequence[ContainerProvider] = ()
     """They add to what containers are made with, in this order."""
@@ -77,8 +78,6 @@ class KubeRuntimeManager(Component):
     user_namespace: Callable[[Pod], UserNamespaceRange | None] = lambda pod: None
     host_dns: Callable[[], ResolverConfig | None] = ResolverConfig
     sandbox_watch: SandboxWatch | None = None
-    actuated: ActuatedResources = field(default_factory=ActuatedInMemory)
-    """The records of what pods were last given."""
     pod_limits: PodCgroupLimits = field(default_factory=NoPodCgroupLimits)
     """The limits of the pods' own cgroups."""
     resize_volume: ResizeVolume = resize_no_volume

@@ -156,45 +156,6 @@ def actuated_containers(
     return {name: supplied for name, supplied in found.items() if supplied is not None}
 
 
-class ActuatedInMemory:
-    """ActuatedResources that live only as long as the agent."""
-
-    def __init__(self) -> None:
-        self._containers: dict[str, dict[str, api.ResourceRequirements]] = {}
-        self._pods: dict[str, api.ResourceRequirements] = {}
-        self._volumes: dict[str, dict[str, str]] = {}
-
-    def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
-        """Return the resources that a container was last given, or None if not known."""
-        return self._containers.get(uid, {}).get(container)
-
-    def set(self, uid: str, container: str, resources: api.ResourceRequirements) -> None:
-        """Record the resources that a container is given."""
-        self._containers.setdefault(uid, {})[container] = resources
-
-    def get_pod_level(self, uid: str) -> api.ResourceRequirements | None:
-        """Return the resources that a pod as a whole was last given, or None if not known."""
-        return self._pods.get(uid)
-
-    def set_pod_level(self, uid: str, resources: api.ResourceRequirements) -> None:
-        """Record the resources that a pod as a whole is given."""
-        self._pods[uid] = resources
-
-    def volumes(self, uid: str) -> Mapping[str, str]:
-        """Return the sizes that a pod's volumes in memory were last given, by name."""
-        return dict(self._volumes.get(uid, {}))
-
-    def set_volume(self, uid: str, volume: str, size: str) -> None:
-        """Record the size that a volume in memory is given."""
-        self._volumes.setdefault(uid, {})[volume] = size
-
-    def remove(self, uid: str) -> None:
-        """Forget a pod that was removed."""
-        self._volumes.pop(uid, None)
-        self._containers.pop(uid, None)
-        self._pods.pop(uid, None)
-
-
 class SandboxWatch(Protocol):
     """Is notified of the sandboxes that the runtime makes or refuses. Must never raise."""
 

@@ -24,8 +24,8 @@ from kubeletpy.podworkers.status_composer import StatusComposer
 from kubeletpy.podworkers.steps.resources import ClaimsStep
 from kubeletpy.podworkers.syncer import PodSync
 from kubeletpy.resources.admission.checks import Rejection
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.dra.model import ClaimProblem
-from kubeletpy.runtime_manager.protocol import ActuatedInMemory
 from tests.unit.podworkers.builders import make_pod, make_static, pod_object, runtime_status
 from tests.unit.podworkers.test_workers import Recorder
 from tests.virtual_time import LoopClock
@@ -86,7 +86,7 @@ class Setup:
             probes=fakes,
             reasons=ReasonCache(),
             resizes=fakes,
-            actuated=ActuatedInMemory(),
+            actuated=ResourceState(),
             runtime_name="fake",
             metrics=Metrics().workers,
             host_ips=self.addresses,

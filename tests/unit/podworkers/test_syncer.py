@@ -38,7 +38,8 @@ from kubeletpy.podworkers.steps.resources import PodCgroup
 from kubeletpy.podworkers.steps.runtime import MirrorPod, NetworkGate, Probes, RuntimeSync
 from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer, TerminatingUpdates
-from kubeletpy.runtime_manager.protocol import ActuatedInMemory, SyncPodRequest
+from kubeletpy.resources.allocation.checkpoint import ResourceState
+from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.claims.model import VolumeError
 from tests.garbage import leaves_when_cancelled
 from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
@@ -197,7 +198,7 @@ class Setup:
             probes=fakes,
             reasons=reasons,
             resizes=fakes,
-            actuated=ActuatedInMemory(),
+            actuated=ResourceState(),
             runtime_name="fake",
             metrics=Metrics().workers,
         )

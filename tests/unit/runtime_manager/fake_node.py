@@ -12,6 +12,7 @@ from kubeletpy.images.uses import ImageUses
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, PodSyncResult
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
@@ -60,7 +61,7 @@ class FakeNode:
                 container_logs_dir=str(self.directory / "containers"),
                 cluster_dns=("10.96.0.10",),
             ),
-            **{"hooks": hooks, **self.options},
+            **{"hooks": hooks, "actuated": ResourceState(), **self.options},
         )
 
     async def refresh(self, pod: Pod) -> PodRuntimeStatus:

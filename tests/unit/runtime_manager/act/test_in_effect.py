@@ -5,10 +5,11 @@ from __future__ import annotations
 from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import Pod, PodLimits
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
 from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
 
 NEW = PodRuntimeStatus("uid-1", "web", "prod")
@@ -31,7 +32,7 @@ class Limits(NoPodCgroupLimits):
 
 def test_pod_level_resources_added_to_a_running_pod_are_a_difference() -> None:
     limits = Limits()
-    in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
+    in_effect = ResourcesInEffect(ResourceState(), limits, RuntimeSettings())
     plain, status = make_pod(container("app")), has(running("app"))
     in_effect.pod_in_effect(plain, NEW)
     assert not in_effect.pod_in_effect(plain, status).pod_limits_differ
@@ -49,7 +50,7 @@ def test_pod_level_resources_added_to_a_running_pod_are_a_difference() -> None:
 
 def test_limits_of_a_new_pod_with_pod_resources_are_not_read() -> None:
     limits = Limits()
-    in_effect = ResourcesInEffect(ActuatedInMemory(), limits, RuntimeSettings())
+    in_effect = ResourcesInEffect(ResourceState(), limits, RuntimeSettings())
     supplied: api.ResourceRequirements = {"requests": {"cpu": "20m"}}
     whole = make_pod(container("app"), resources=supplied)
     in_effect.pod_in_effect(whole, NEW)

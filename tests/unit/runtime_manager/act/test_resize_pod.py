@@ -14,8 +14,9 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod, PodLimits, PodLimitsError
 from kubeletpy.pods.runtime_status import ProbeOutcome, ProbeResults, ResizeOutcome, SyncAction
 from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailable, Unimplemented
+from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.plan.resize_steps import applied
-from kubeletpy.runtime_manager.protocol import ActuatedInMemory, NoPodCgroupLimits
+from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
 from tests.unit.runtime_manager.fake_node import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
 from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar
@@ -73,7 +74,7 @@ class Resized:
             setattr(self.runtime, name, value)
         start = PodLimits(100, 10_000, 100_000, 100 * MI)
         self.limits = FakeLimits(self.runtime.calls, start, start)
-        self.records = ActuatedInMemory()
+        self.records = ResourceState()
         self.node.options |= {"actuated": self.records, "pod_limits": self.limits}
         self.node.restart_agent()
 
