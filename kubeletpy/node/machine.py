@@ -12,8 +12,9 @@ import platform
 import socket
 from pathlib import Path
 
+from kubeletpy.base.host.machine import huge_pages
 from kubeletpy.base.host.mount_table import in_user_namespace
-from kubeletpy.base.text import lines, number, sizes
+from kubeletpy.base.text import lines, sizes
 from kubeletpy.node.facts import MachineFacts
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
@@ -61,7 +62,7 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
         memory_bytes=memory.get("MemTotal", 0),
         swap_bytes=memory.get("SwapTotal", 0),
         root_storage_bytes=_storage(root_dir),
-        huge_pages=_huge_pages(),
+        huge_pages=huge_pages(Path("/sys/kernel/mm/hugepages")),
         in_user_namespace=in_user_namespace(_uid_map()),
     )
 
@@ -71,16 +72,6 @@ def _uid_map() -> str | None:
         return Path("/proc/self/uid_map").read_text(errors="replace")
     except OSError:
         return None
-
-
-def _huge_pages(directory: str = "/sys/kernel/mm/hugepages") -> dict[int, int]:
-    found = {}
-    for entry in Path(directory).glob("hugepages-*kB/nr_hugepages"):
-        size = number(entry.parent.name.removeprefix("hugepages-").removesuffix("kB"))
-        pages = number(_read_text(str(entry)))
-        if size is not None and pages is not None:
-            found[size * 1024] = size * 1024 * pages
-    return found
 
 
 def default_route_ip(version: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""Facts of this machine's kernel: loop devices, the label of container files, and start times.
+"""Facts of this machine's kernel: loop devices, huge pages, labels of files, and start times.
 
 Blocking: call it on a thread. Source of loop devices: docs/reference/behaviour-storage.md, si1;
 loop(4).
@@ -13,6 +13,8 @@ import os
 import re
 import time
 from pathlib import Path
+
+from kubeletpy.base import text
 
 _LOOP_SET_FD, _LOOP_CLR_FD, _LOOP_CTL_GET_FREE = 0x4C00, 0x4C01, 0x4C82
 _CONTROL = Path("/dev/loop-control")
@@ -101,6 +103,17 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def huge_pages(directory: Path) -> dict[int, int]:
+    """Return the bytes reserved by size in bytes; ``directory`` has ``hugepages-*kB``."""
+    found = {}
+    for entry in directory.glob("hugepages-*kB/nr_hugepages"):
+        size = text.number(entry.parent.name.removeprefix("hugepages-").removesuffix("kB"))
+        pages = text.number(_text(entry))
+        if size is not None and pages is not None:
+            found[size * 1024] = size * 1024 * pages
+    return dict(sorted(found.items()))
 
 
 # Start times, by the kernel's own clock. They are read once, at startup, and no decision uses them.

@@ -62,25 +62,17 @@ def read_kernel_facts(root: Path = Path("/")) -> KernelFacts:
     else:
         swap = (mounted / "memory" / "memory.memsw.limit_in_bytes").exists()
         counts_pages = (mounted / "hugetlb").is_dir()
+    sizes = machine.huge_pages(root / "sys/kernel/mm/hugepages")
     throttles = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle"))
     return KernelFacts(
         cgroup_v2=v2,
         swap_controller=swap,
-        hugepage_sizes=_page_sizes(root) if counts_pages else (),
+        hugepage_sizes=tuple(map(page_size_name, sizes)) if counts_pages else (),
         thermal_throttle_paths=tuple(f"/{path.relative_to(root)}" for path in throttles),
         max_pids=_max_pids(root),
         apparmor=_text(root / "sys/module/apparmor/parameters/enabled").startswith("Y"),
         selinux_label=machine.file_label(root),
     )
-
-
-def _page_sizes(root: Path) -> tuple[str, ...]:
-    entries = (root / "sys/kernel/mm/hugepages").glob("hugepages-*kB")
-    kibibytes = (
-        number(each.name.removeprefix("hugepages-").removesuffix("kB")) for each in entries
-    )
-    sizes = sorted(each * 1024 for each in kibibytes if each is not None)
-    return tuple(map(page_size_name, sizes))
 
 
 def _max_pids(root: Path) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from kubeletpy.base.host.machine import huge_pages
 from kubeletpy.base.structs import Struct
 from kubeletpy.resources.placement.model import Cpu, CpuTopology, Distances, NumaNode, parse_ids
 
@@ -50,7 +51,7 @@ def _read(system: Path) -> MachineTopology:
         directory = system / f"node/node{node}"
         for cpu in parse_ids(_text(directory / "cpulist")):
             node_of[cpu] = node
-        nodes[node] = NumaNode(_memory(directory), _huge_pages(directory))
+        nodes[node] = NumaNode(_memory(directory), huge_pages(directory / "hugepages"))
         distances[node] = tuple(map(int, _text(directory / "distance").split()))
     cpus = {each: _cpu(system / f"cpu/cpu{each}", each, node_of.get(each, 0)) for each in online}
     return MachineTopology(CpuTopology(dict(sorted(cpus.items()))), nodes, distances)
@@ -79,14 +80,6 @@ def _memory(directory: Path) -> int:
         if "MemTotal:" in parts:
             return int(parts[parts.index("MemTotal:") + 1]) * 1024
     raise ValueError(f"{directory}/meminfo has no MemTotal")
-
-
-def _huge_pages(directory: Path) -> dict[int, int]:
-    found = {}
-    for pages in sorted((directory / "hugepages").glob("hugepages-*kB")):
-        size = int(pages.name.removeprefix("hugepages-").removesuffix("kB")) * 1024
-        found[size] = size * int(_text(pages / "nr_hugepages"))
-    return found
 
 
 def _text(path: Path) -> str:

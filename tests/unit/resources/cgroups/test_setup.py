@@ -163,8 +163,8 @@ def test_the_kernels_facts(tmp_path: Path) -> None:
     files(
         first,
         sys__fs__cgroup__memory__memoryDOTmemswDOTlimit_in_bytes="1",
-        sys__kernel__mm__hugepages__hugepagesDASH2048kB__x="",
-        sys__kernel__mm__hugepages__hugepagesDASH1048576kB__x="",
+        sys__kernel__mm__hugepages__hugepagesDASH2048kB__nr_hugepages="0",
+        sys__kernel__mm__hugepages__hugepagesDASH1048576kB__nr_hugepages="0",
         sys__devices__system__cpu__cpu0__thermal_throttle__x="",
         sys__module__apparmor__parameters__enabled="Y\n",
         proc__sys__kernel__pid_max="100\n",
@@ -183,6 +183,6 @@ def test_the_kernels_facts(tmp_path: Path) -> None:
     files(
         second,
         sys__fs__cgroup__initDOTscope__memoryDOTswapDOTmax="max",
-        sys__kernel__mm__hugepages__hugepagesDASH2048kB__x="",
+        sys__kernel__mm__hugepages__hugepagesDASH2048kB__nr_hugepages="0",
     )
     assert read_kernel_facts(second) == KernelFacts(cgroup_v2=True, swap_controller=True)
