@@ -116,17 +116,11 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
 
     def release(self, uids: Collection[str]) -> None:
         """Return the CPUs of all other pods to the shared pool."""
-        for uid in self._unsettled.keys() - set(uids):
-            del self._unsettled[uid]
-        before = self.state
-        self.state = before.without_all_but(uids)
-        if self.state is not before:
-            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
+        if left := self._keep(uids, self.state.without_all_but(uids)):
             log.info(
                 "CPUs are free again",
                 extra={"pods": left, "pool": model.format_ids(self.state.pool)},
             )
-            self._file.write_soon()
             self._update_metrics()
             self._notify()
 
@@ -348,16 +342,9 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
 
     def release(self, uids: Collection[str]) -> None:
         """Release the memory of all other pods."""
-        if self.policy is None:
-            return
-        for uid in self._unsettled.keys() - set(uids):
-            del self._unsettled[uid]
-        before = self.state
-        self.state = self.policy.without_all_but(before, uids)
-        if self.state is not before:
-            left = sorted({*before.entries, *before.pools} - {*self.state.entries})
+        policy = self.policy
+        if policy and (left := self._keep(uids, policy.without_all_but(self.state, uids))):
             log.info("memory is free again", extra={"pods": left})
-            self._file.write_soon()
 
     # -- what containers get --------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ The policy makes the decisions, and the file keeps them: it is read and checked 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -215,6 +215,16 @@ class StaticManager(Component, Generic[S, P]):
     def _allocate(self, policy: P, pod: Pod, container: api.Container, hint: Hint) -> S:
         state: S = policy.allocate(self.state, pod, container, hint)
         return state
+
+    def _keep(self, uids: Collection[str], after: S) -> list[str]:
+        """Continue from a state that has only the pods ``uids``; returns the other ones."""
+        for uid in self._unsettled.keys() - set(uids):
+            del self._unsettled[uid]
+        before, self.state = self.state, after
+        if after is before:
+            return []
+        self._file.write_soon()
+        return sorted({*before.entries, *before.pools} - {*after.entries})
 
     def _source(self, pod: Pod) -> str:
         """Where a pod's resources come from, as metrics name it."""
