@@ -47,7 +47,7 @@ from kubeletpy.library.control_plane import (
     write_kubeconfig,
 )
 from kubeletpy.library.images import Image, ImageRuntime, Images
-from kubeletpy.node.build import is_ready
+from kubeletpy.status.conditions import is_ready
 from kubeletpy.volumes.files.disk import mounts_below, unmount
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.facts import MachineFacts, NodeOptions, allocatable, capacity, with_foreign
 from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts
+from kubeletpy.status.conditions import is_ready
 
 # Health and conditions. Source: docs/reference/reasons.csv: node-condition.
 
@@ -397,14 +398,6 @@ def machine_labels(node: api.Node, architecture: str) -> JSON | None:
     true = {"kubernetes.io/os": "linux", "kubernetes.io/arch": architecture}
     wrong = {key: value for key, value in true.items() if labels.get(key) != value}
     return {"metadata": {"labels": wrong}} if wrong else None
-
-
-def is_ready(status: api.NodeStatus) -> bool:
-    """Whether a status shows the node as Ready."""
-    return any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
 
 
 # The first status after a start.

@@ -38,6 +38,7 @@ from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.protocol import ImageService
+from kubeletpy.status.conditions import is_ready
 
 # Startup: how long its steps took, reported once each.
 #
@@ -208,7 +209,7 @@ class NodeManager(Component):
                 if await self._exists():
                     await self._keep_metadata()
                     await self._write_status()
-                    if self._node is not None and build.is_ready(self._node.get("status") or {}):
+                    if self._node is not None and is_ready(self._node.get("status") or {}):
                         self.ready.set()
             except ApiError as error:
                 if isinstance(error, NotFound):
@@ -345,7 +346,7 @@ class NodeManager(Component):
         self._node = cast(api.Node, node)
         status: api.NodeStatus = self._node.get("status") or {}
         self._boot_id = status.get("nodeInfo", {}).get("bootID", "")
-        if build.is_ready(status):
+        if is_ready(status):
             self.startup.ready()
         self.answered()
 

@@ -51,9 +51,10 @@ def holds(conditions: Iterable[api.PodCondition] | None, kind: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
-def is_ready(status: api.PodStatus) -> bool:
-    """Whether a pod's condition Ready is True."""
-    return holds(status.get("conditions"), "Ready")
+def is_ready(status: api.PodStatus | api.NodeStatus) -> bool:
+    """Whether the condition Ready of a pod or a node is True."""
+    found = status.get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in found)
 
 
 def condition(

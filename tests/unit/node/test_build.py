@@ -357,19 +357,6 @@ def test_labels_that_name_another_machine(labels: Any, wrong: Any) -> None:
     assert patch == (None if wrong is None else {"metadata": {"labels": wrong}})
 
 
-@pytest.mark.parametrize(
-    ("conditions", "ready"),
-    [
-        (None, False),
-        ([{"type": "Ready", "status": "True"}], True),
-        ([{"type": "Ready", "status": "False"}], False),
-        ([{"type": "DiskPressure", "status": "True"}], False),
-    ],
-)
-def test_whether_a_node_is_shown_ready(conditions: Any, ready: bool) -> None:
-    assert build.is_ready({"conditions": conditions}) is ready
-
-
 def test_handlers_with_a_feature() -> None:
     handlers: Any = [
         {"features": {"userNamespaces": True}},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.status import conditions
-from kubeletpy.status.conditions import compute_phase, last_exit
+from kubeletpy.status.conditions import compute_phase, is_ready, last_exit
 
 from .samples import pod, reported
 
@@ -463,3 +463,16 @@ def test_the_exit_that_counts(state: Any, code: int | None) -> None:
     """The last exit of a container, unless it runs again."""
     found = last_exit({"name": "a", "state": state, "lastState": {"terminated": {"exitCode": 2}}})
     assert (found or {}).get("exitCode") == code
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [
+        (None, False),
+        ([{"type": "Ready", "status": "True"}], True),
+        ([{"type": "Ready", "status": "False"}], False),
+        ([{"type": "DiskPressure", "status": "True"}], False),
+    ],
+)
+def test_whether_a_node_or_a_pod_is_ready(conditions: Any, ready: bool) -> None:
+    assert is_ready({"conditions": conditions}) is ready

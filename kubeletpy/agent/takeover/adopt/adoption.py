@@ -39,7 +39,6 @@ from kubeletpy.agent.takeover.adopt.steps import (
     WatchVerdict,
     agent_command,
     drop_in_text,
-    is_ready,
     judge,
     plain_pods,
     plan_adopt,
@@ -66,6 +65,7 @@ from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import LEASES, NODES, PODS, KubeApi
 from kubeletpy.node.lease import NAMESPACE
 from kubeletpy.node.server_version import write_version_record
+from kubeletpy.status.conditions import is_ready
 
 log = logging.getLogger(__name__)
 
@@ -335,7 +335,7 @@ class NodeObserver(Component):
             self.clock.now(),
             unit.running,
             unit.restarts,
-            is_ready(node),
+            is_ready(node.get("status") or {}),
             renewed_at(lease),
             pods,
             answered,

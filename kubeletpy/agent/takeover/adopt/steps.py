@@ -17,6 +17,7 @@ from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import CONFIG_MIRROR
+from kubeletpy.status.conditions import is_ready
 
 
 class UnitProgram(StrEnum):
@@ -330,12 +331,6 @@ def read_pods(plain: JSON) -> dict[str, PodSeen]:
     }
 
 
-def is_ready(reported: JSON) -> bool:
-    """Whether a Node or a Pod is Ready."""
-    conditions = (reported.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-
-
 def renewed_at(lease: JSON) -> float:
     """When a lease was renewed, in Unix seconds; 0: unknown."""
     return _seconds((lease.get("spec") or {}).get("renewTime"))
@@ -352,7 +347,8 @@ def _manifest_uid(metadata: JSON) -> str:
 
 
 def _pod_seen(pod: JSON) -> PodSeen:
-    metadata, status = pod["metadata"], pod.get("status") or {}
+    metadata = pod["metadata"]
+    status: Any = pod.get("status") or {}
     listed = (
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
@@ -369,7 +365,7 @@ def _pod_seen(pod: JSON) -> PodSeen:
     key = f"{metadata.get('namespace')}/{metadata.get('name')}"
     return PodSeen(
         key,
-        is_ready(pod),
+        is_ready(status),
         bool(metadata.get("deletionTimestamp")),
         running,
         bool(_manifest_uid(metadata)),

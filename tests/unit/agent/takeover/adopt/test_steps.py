@@ -26,7 +26,6 @@ from kubeletpy.agent.takeover.adopt.steps import (
     agent_command,
     drop_in_path,
     drop_in_text,
-    is_ready,
     judge,
     plain_pods,
     plan_adopt,
@@ -471,8 +470,6 @@ def test_pods_of_the_api() -> None:
         "hash": PodSeen("ns/m", ready=False, deleting=True, containers={}, static=True),
     }
     assert read_pods(plain_pods({"u": found["u"]})) == {"u": found["u"]}
-    assert is_ready({"status": status})
-    assert not is_ready({})
     assert renewed_at({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}) == 1767225600.0
     assert renewed_at({}) == 0.0
 
