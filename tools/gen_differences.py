@@ -21,8 +21,9 @@ OUT = ROOT / "docs" / "differences.md"
 HEADER = """# Differences from the kubelet
 
 The [fact tables](reference/README.md) describe the kubelet. This page lists where kubeletpy differs
-on purpose; the tests that compare code and tables allow nothing else. `tools/gen_differences.py`
-makes it from `docs/reference/differences.csv`.
+on purpose; the tests that compare code and tables allow nothing else. Column `why` of
+[differences.csv](reference/differences.csv), from which `tools/gen_differences.py` makes the page,
+has the reason of each row.
 """
 
 
@@ -35,14 +36,12 @@ def render() -> str:
     """The page."""
     parts = [HEADER]
     for table, rows in groupby(differences.listed(), lambda each: each.table):
-        parts.append(
-            f"\n## [{table}](reference/{table})\n\n| row | here | because |\n| --- | --- | --- |\n"
-        )
-        alike: dict[tuple[str, str], list[str]] = {}
+        parts.append(f"\n## [{table}](reference/{table})\n\n| row | here |\n| --- | --- |\n")
+        alike: dict[str, list[str]] = {}
         for each in rows:
-            alike.setdefault((each.here, each.why), []).append(f"`{cell(each.row)}`")
-        for (here, why), names in alike.items():
-            parts.append(f"| {', '.join(names)} | {cell(here)} | {cell(why)} |\n")
+            alike.setdefault(each.here, []).append(f"`{cell(each.row)}`")
+        for here, names in alike.items():
+            parts.append(f"| {', '.join(names)} | {cell(here)} |\n")
     return "".join(parts)
 
 
