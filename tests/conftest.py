@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.podworkers.state_machine import WorkerMachine
-from tests.garbage import set_aside
-from tests.virtual_time import on_virtual_time
+from tests.kit.costs import set_aside
+from tests.kit.virtual_time import on_virtual_time
 
 WorkerMachine.validate = True
 

@@ -11,7 +11,7 @@ import h2.events
 import h2.settings
 
 from kubeletpy.kubeapi.http2 import Http2Connection, Stream
-from tests.virtual_time import settle
+from tests.kit.virtual_time import settle
 
 GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/x")]
 OK = [(":status", "200")]

@@ -34,7 +34,7 @@ from kubeletpy_up.registry.reading import NOT_OLDER, ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import DeleteOptions, WriteOptions, node_caller
 from kubeletpy_up.storage.watch import Subscription
-from tests.gzip_members import member
+from tests.kit.messages import member
 from tests.sim.client import Step
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.history import History

@@ -20,12 +20,12 @@ from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.model import RegistrationRefused
 from kubeletpy.resources.placement.machine import MachineTopology, read_machine
 from kubeletpy.resources.placement.model import parse_ids
+from tests.kit.devices import SimPlugin
+from tests.kit.machines import machine, write_sysfs
 from tests.sim.history import History
 from tests.sim.loop import spawn
 from tests.sim.records import Container
 from tests.sim.runtime import SimRuntime
-from tests.unit.resources.devices.plugins import SimPlugin
-from tests.unit.resources.placement.machines import machine, write_sysfs
 
 GPU = "vendor.example/gpu"
 OWN = "own"

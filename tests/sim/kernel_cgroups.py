@@ -7,9 +7,9 @@ from pathlib import Path
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.resources.cgroups.values import CgroupDriver, PodCgroupNames
+from tests.kit.cgroups import LookAlike, v2_machine
 from tests.sim.records import Container, Sandbox
 from tests.sim.runtime import SimRuntime
-from tests.unit.resources.cgroups.look_alike import LookAlike, v2_machine
 
 
 class KernelCgroups:

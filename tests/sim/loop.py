@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
-from tests.virtual_time import VirtualTimeLoop
+from tests.kit.virtual_time import VirtualTimeLoop
 
 LIFE: ContextVar[int] = ContextVar("life", default=0)
 WORLD = 0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.names import POD_UID, RESTART_COUNT
+from tests.kit.virtual_time import LoopClock
 from tests.sim.scripts import Script, image_id
-from tests.virtual_time import LoopClock
 
 BILLION = 10**9
 

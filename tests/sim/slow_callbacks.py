@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.garbage import set_aside
+from tests.kit.costs import set_aside, slowness
 from tests.sim import api
 from tests.sim.loop import LIFE, WORLD, SimLoop
-from tests.slowness import slowness
 
 
 class SlowCallbacks:

@@ -17,8 +17,8 @@ from kubeletpy.kubeapi.errors import AlreadyExists, Conflict, Forbidden, Invalid
 from kubeletpy.kubeapi.protocol import Call, WatchEvent
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
+from tests.kit.messages import streamed
 from tests.sim.history import History
-from tests.streamed_list import streamed
 
 PLURALS = frozenset(
     {"persistentvolumeclaims", "persistentvolumes", "volumeattachments", "csidrivers", "csinodes"}

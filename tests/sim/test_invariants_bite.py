@@ -24,12 +24,12 @@ from kubeletpy.status import container_status
 from kubeletpy.status.status_manager import StatusEntry
 from kubeletpy.syncloop import event_stream, pleg
 from kubeletpy.syncloop.sources.manifest import ReadySources
+from tests.kit.virtual_time import LoopClock
 from tests.sim import scripts
 from tests.sim.history import Violation
 from tests.sim.loop import run
 from tests.sim.user import PULL_SECRET, container, pod, sidecar
 from tests.sim.world import World
-from tests.virtual_time import LoopClock
 
 Breaker = Callable[[pytest.MonkeyPatch], None]
 Story = Callable[[World], Awaitable[None]]

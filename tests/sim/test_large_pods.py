@@ -12,8 +12,8 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy_up.requests import ADMIN
-from tests import large_pods
-from tests.large_pods import Make, annotated, many
+from tests.kit import large_pods
+from tests.kit.large_pods import Make, annotated, many
 from tests.sim.api import NODE
 from tests.sim.loop import run
 from tests.sim.slow_callbacks import slow_callbacks

@@ -19,6 +19,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import csi_pb2 as csi
 from kubeletpy.volumes.usage import VolumeMeter
+from tests.kit.virtual_time import EPOCH
 from tests.sim.chaos import EMPTY_WITHIN
 from tests.sim.client import RuntimeClient
 from tests.sim.hash_seeds import printed
@@ -35,7 +36,6 @@ from tests.sim.storage_chaos import (
     storage_of,
 )
 from tests.sim.world import World
-from tests.virtual_time import EPOCH
 
 RUNS = 40
 PARTS = 4

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import pytest
 
 from kubeletpy.volumes.claims.model import OperationFailed, VolumeSpec, WaitCause, Waits
+from tests.kit.virtual_time import on_virtual_time
+from tests.kit.volumes import ObservedNode, pod, spec, volume_manager
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.kit import ObservedNode, pod, spec, volume_manager
-from tests.virtual_time import on_virtual_time
 
 VOLUMES = ("va", "vb")
 UIDS = ("u1", "u2", "u3")

@@ -23,6 +23,7 @@ from kubeletpy.resources.cgroups.values import CgroupDriver
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.storage.store import Store
+from tests.kit.virtual_time import LoopClock, step_wall_clock
 from tests.sim import convergence, scripts
 from tests.sim.api import NODE, ApiServer, SimKubeApi
 from tests.sim.claim_drivers import ClaimDriver, ClaimDriverCalls
@@ -44,7 +45,6 @@ from tests.sim.runtime import SimRuntime
 from tests.sim.storage import Storage
 from tests.sim.truth import Truth
 from tests.sim.user import User, pull_secret
-from tests.virtual_time import LoopClock, step_wall_clock
 
 DRIVERS = {"stager": True, "plain": False}
 """CSI drivers of a world with storage: one is attached and stages, one does neither and publishes

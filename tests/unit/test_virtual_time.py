@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.virtual_time import Deadlock, run, timed
+from tests.kit.virtual_time import Deadlock, run, timed
 
 pytestmark = pytest.mark.virtual_time
 

@@ -41,7 +41,7 @@ from kubeletpy.server.streaming.options import (
     read_streams,
 )
 from tests.fuzz.target import pieces, target, text
-from tests.protobuf import body, entry, field
+from tests.kit.messages import body, entry, field
 
 _GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a"), (b":path", b"/")]
 _LOOP = asyncio.new_event_loop()

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 
 from bench.usage import cpu_seconds
-from tests.slowness import slowness
+from tests.kit.costs import slowness
 
 MATTERS_S = 0.1
 """Shorter answers are within every limit."""

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from kubeletpy.base.api.types import JSON
-from tests import large_pods
 from tests.integration.attacks.test_hostile_pods import bound
 from tests.integration.node.machine import ROOT, Node
 from tests.integration.node.pods import container, pod
-from tests.large_pods import Make
+from tests.kit import large_pods
+from tests.kit.large_pods import Make
 from tools.env.waiting import wait_until
 
 COUNT = 2500

@@ -9,7 +9,7 @@ import pytest
 
 from kubeletpy.metrics.trace.otlp import OtlpTracer
 from kubeletpy.remote.client import RemoteRuntime
-from tests.unit.metrics.trace.collector import collecting
+from tests.kit.traces import collecting
 from tools.env.containerd import Containerd, programs
 
 

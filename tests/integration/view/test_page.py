@@ -12,10 +12,10 @@ from kubeletpy.observe.explain import unplaced
 from kubeletpy.observe.view.drawing import html
 from kubeletpy.observe.view.server import ViewServer
 from tests.integration.view.browser import Page, browser
+from tests.kit.view import Agent, used
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED, pod
 from tests.unit.observe.explain.test_unplaced import event
 from tests.unit.observe.explain.test_whole_timeline import whole
-from tests.unit.observe.view.answers import Agent, used
 from tests.unit.observe.view.test_drawing import HOSTILE
 from tests.unit.observe.view.test_feed import poisoned
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.agent.agent import READY_S, STOP_S, Agent
 from kubeletpy.agent.context import AgentSignal, Component, Task, after
-from tests.virtual_time import settle
+from tests.kit.virtual_time import settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -27,7 +27,7 @@ from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.server.pods_api.server import PodsServer
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.loop import SyncLoop
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.kit.virtual_time import LoopClock, on_virtual_time
 
 FACTS = MachineFacts(
     hostname="n",

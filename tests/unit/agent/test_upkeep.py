@@ -12,7 +12,7 @@ from kubeletpy.agent.eviction import CONTAINERS_PERIOD_S, SOON_S, Upkeep
 from kubeletpy.metrics.trace.model import NO_TRACER, Tracer
 from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.remote.errors import Internal
-from tests.unit.metrics.trace.recording import Recording
+from tests.kit.traces import Recording
 
 pytestmark = pytest.mark.virtual_time
 

@@ -26,7 +26,7 @@ from kubeletpy.base.structs import Struct, replace
 from kubeletpy.cli import adopt, adoption, agent_socket, give_back
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
-from tests.virtual_time import EPOCH
+from tests.kit.virtual_time import EPOCH
 
 
 class Clock(Struct):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeletpy.cli.process import EVERYTHING_EVERY_S, FREEZE_AT, SWITCH_S, Collections, importing
-from tests.garbage import set_aside
+from tests.kit.costs import set_aside
 
 
 class Knot:

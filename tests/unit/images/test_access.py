@@ -21,9 +21,9 @@ from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.images.fake_images import Counts, Events, FakeImages
+from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.virtual_time import LoopClock
 from tests.unit.images.records.test_ledger import Counts as RecordCounts
-from tests.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

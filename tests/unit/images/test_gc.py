@@ -37,10 +37,10 @@ from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.images.fake_images import Counts, Events, FakeImages
-from tests.unit.metrics.trace.recording import Recording
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, step_wall_clock
+from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.pods import make_pod
+from tests.kit.traces import Recording
+from tests.kit.virtual_time import LoopClock, step_wall_clock
 
 pytestmark = pytest.mark.virtual_time
 

@@ -19,7 +19,7 @@ from kubeletpy.images.gc_selection import (
     used_image_ids,
 )
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 A = ImageRecord("a", 10, False, first_detected=100)
 AGING = ImageGCPolicy(max_age=100)

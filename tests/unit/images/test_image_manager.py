@@ -14,9 +14,9 @@ from kubeletpy.images.policy import ImageAction, ImageError, decide
 from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Unavailable
-from tests.garbage import no_collections
-from tests.unit.images.fake_images import Counts, Events, FakeImages
-from tests.virtual_time import LoopClock
+from tests.kit.costs import no_collections
+from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.images.policy import PullPosition
 from kubeletpy.images.uses import PullQueue, Ticket
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 async def pull(queue: PullQueue, ticket: Ticket, after: float, seconds: float) -> None:

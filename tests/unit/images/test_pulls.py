@@ -22,8 +22,8 @@ from kubeletpy.images.reference import LocalImage, local_image
 from kubeletpy.pods.pod import ContainerKind, Pod
 from kubeletpy.remote.errors import Code, CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.images.test_access import IMAGE, RIGHT, Node, ensure
-from tests.virtual_time import on_virtual_time
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.http2.certificates import Certificates
-
-from . import api_server
+from tests.kit import api as api_server
 
 
 @pytest.fixture(scope="session")

@@ -24,9 +24,8 @@ from kubeletpy.kubeapi.protocol import (
     PatchType,
     WatchEvent,
 )
-from tests.gzip_members import member, opened
-
-from .api_server import answer, failure, lines, never, raw, serving, serving_client, stream
+from tests.kit.api import answer, failure, lines, never, raw, serving, serving_client, stream
+from tests.kit.messages import member, opened
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

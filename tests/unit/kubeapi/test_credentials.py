@@ -30,8 +30,7 @@ from kubeletpy.kubeapi.kubeconfig import (
     connect_kubeconfig,
 )
 from kubeletpy.kubeapi.protocol import NODES, PODS
-
-from .api_server import answer, failure, serving
+from tests.kit.api import answer, failure, serving
 
 
 def kubeconfig(

@@ -16,9 +16,8 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, TooManyReque
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.kubeapi.events.writer import QUEUE_SIZE, WAITS_AT_MOST_S, EventWriter
-from tests.virtual_time import LoopClock
-
-from .scripted_api import ScriptedApi
+from tests.kit.api import ScriptedApi
+from tests.kit.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

@@ -20,7 +20,7 @@ from kubeletpy.kubeapi.transport import (
     decompressed,
     new_socket,
 )
-from tests.gzip_members import member, opened
+from tests.kit.messages import member, opened
 
 KIB, MIB = 1 << 10, 1 << 20
 EVENTS = [b'{"type":"ADDED","object":%d}\n' % number for number in range(300)]

@@ -15,8 +15,8 @@ from kubeletpy.kubeapi.objects import IDLE_S, POLL_S, PRESSED_WAITS, WATCH_AGAIN
 from kubeletpy.kubeapi.protocol import CONFIGMAPS, Resource, WatchEvent
 from kubeletpy.kubeapi.tracked_object import READS_AT_ONCE, ObjectKey
 from kubeletpy.kubeapi.watch_state import MAX_POD_WATCHES, WatchSlots
-from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import settle, timed
+from tests.kit.virtual_time import settle, timed
+from tests.kit.volumes import FakeApi
 
 pytestmark = pytest.mark.virtual_time
 

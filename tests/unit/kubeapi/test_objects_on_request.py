@@ -12,8 +12,8 @@ from kubeletpy.kubeapi.objects import FIRST_ANSWER_S
 from kubeletpy.kubeapi.objects_on_request import DEFAULT_TTL_S, ObjectsOnRequest, object_ttl
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
-from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import timed
+from tests.kit.virtual_time import timed
+from tests.kit.volumes import FakeApi
 
 pytestmark = pytest.mark.virtual_time
 

@@ -20,9 +20,8 @@ from kubeletpy.kubeapi.protobuf_format import ProtobufFormat
 from kubeletpy.kubeapi.protocol import LEASES, PODS, SERVICEACCOUNTS, PatchType, Resource
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.pod_certificates import certificates as pod_certificates
-from tests.protobuf import body, field
-
-from .api_server import Handler, answer, lines, serving_client, stream
+from tests.kit.api import Handler, answer, lines, serving_client, stream
+from tests.kit.messages import body, field
 
 OBJECTS = ApiObjects(load_table())
 FORMAT = ProtobufFormat(OBJECTS)

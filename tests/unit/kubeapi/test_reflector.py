@@ -21,10 +21,9 @@ from kubeletpy.kubeapi.errors import (
 )
 from kubeletpy.kubeapi.protocol import PODS, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector, first_served
-from tests.garbage import leaves_when_cancelled
-from tests.virtual_time import eventually, on_virtual_time, settle
-
-from .scripted_api import ScriptedApi, Step
+from tests.kit.api import ScriptedApi, Step
+from tests.kit.costs import leaves_when_cancelled
+from tests.kit.virtual_time import eventually, on_virtual_time, settle
 
 
 def page(*names: Any, version: str = "10", continue_: str = "") -> JSON:

@@ -15,8 +15,7 @@ from kubeletpy.kubeapi.protocol import PODS
 from kubeletpy.kubeapi.transport import Attempt, TransportError
 from tests.http2.certificates import Certificates
 from tests.http2.server import Exchange, serving_http2
-
-from .api_server import answer, serving
+from tests.kit.api import answer, serving
 
 POD = {"kind": "Pod", "metadata": {"name": "p", "namespace": "n"}}
 HTTP1, HTTP2 = (f"kubeletpy.kubeapi.{each}" for each in ("http1", "http2"))

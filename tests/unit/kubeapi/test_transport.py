@@ -19,9 +19,8 @@ from kubeletpy.kubeapi.protocol import EVENTS, NODES, PODS
 from kubeletpy.kubeapi.sessions import Sessions
 from kubeletpy.kubeapi.transport import NameLookup, RateLimiter, RepairPace, jittered_waits, spread
 from kubeletpy.kubeapi.watch_state import NoObserver
-from tests.virtual_time import on_virtual_time, timed
-
-from .api_server import answer, failure, lines, raw, serving, serving_client, stream
+from tests.kit.api import answer, failure, lines, raw, serving, serving_client, stream
+from tests.kit.virtual_time import on_virtual_time, timed
 
 TOO_MANY = failure(429, "TooManyRequests", headers={"Retry-After": "0"})
 LONG = "x" * 5000

@@ -26,10 +26,10 @@ from kubeletpy.kubeapi.watch_state import (
     WatchSlots,
     list_instead,
 )
-from tests.streamed_list import end_of_list, streamed
-from tests.virtual_time import settle
+from tests.kit.api import ScriptedApi, Step
+from tests.kit.messages import end_of_list, streamed
+from tests.kit.virtual_time import settle
 
-from .scripted_api import ScriptedApi, Step
 from .test_reflector import Seen, event, page, pod
 
 pytestmark = pytest.mark.virtual_time

@@ -17,7 +17,7 @@ from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, WriteOptions
 from kubeletpy_up.schema.formats import MAX_VALUES
 from kubeletpy_up.storage import store
-from tests.unit.kubeletpy_up.helpers import make_registry, pod, refusal
+from tests.kit.embedded import make_registry, pod, refusal
 
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

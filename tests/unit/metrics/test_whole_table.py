@@ -12,8 +12,8 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.stats import scrapes as log_metrics
 from kubeletpy.node.stats import scrapes as resource
 from kubeletpy.node.stats.usage import Disks, PodDisk
+from tests.kit.stats import REF, pod, reading, use
 from tests.unit.metrics.test_registry import with_all_series
-from tests.unit.node.stats.readings import REF, pod, reading, use
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 

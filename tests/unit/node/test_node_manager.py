@@ -19,7 +19,7 @@ from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
 from kubeletpy.node.own_node import OwnNode
-from tests.virtual_time import LoopClock
+from tests.kit.virtual_time import LoopClock
 
 from .test_build import FACTS
 

@@ -10,8 +10,8 @@ import pytest
 from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.node.own_node import OwnNode
-from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.virtual_time import LoopClock, settle
+from tests.kit.api import ScriptedApi
+from tests.kit.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -20,7 +20,7 @@ from kubeletpy.node.runtime import (
 from kubeletpy.pods.runtime_status import RuntimeHealth
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 READY_WITHIN_S = 15.0
 """A node is Ready again this long after its runtime is back, whatever happened before."""

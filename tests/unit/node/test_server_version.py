@@ -26,7 +26,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import Call, KubeApi, WatchEvent
 from kubeletpy.node import server_version
 from kubeletpy.node.server_version import VersionFollower, query_version
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 V35, V36, V37 = SUPPORTED
 REMOVED = NoVersion("connection refused")

@@ -26,7 +26,7 @@ from kubeletpy.pods.environment import (
     service_variables,
 )
 from kubeletpy.pods.runtime_status import ContainerConfigError
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.kit.records import container, make_pod
 
 
 class Objects:

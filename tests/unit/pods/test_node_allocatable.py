@@ -43,7 +43,7 @@ from kubeletpy.runtime_manager.config.resources import container_resources, oom_
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.status.generate import pod_level_resources
 from kubeletpy.syncloop.merge import Merge
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
 
 MI, GI = 1 << 20, 1 << 30
 PAGES = "hugepages-2Mi"

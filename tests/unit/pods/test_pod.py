@@ -24,7 +24,7 @@ from kubeletpy.pods.pod import (
     pod_hostname,
     with_disruption,
 )
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.kit.records import make_pod
 
 META = {"name": "p", "namespace": "d", "uid": "u"}
 SPEC = {"containers": [{"name": "a"}]}

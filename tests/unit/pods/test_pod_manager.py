@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubeletpy.pods.pod import CONFIG_MIRROR, Pod
 from kubeletpy.pods.pod_manager import PodManager, Resolved
-from tests.unit.podworkers.builders import make_pod, make_static, pod_object
+from tests.kit.pods import make_pod, make_static, pod_object
 
 
 def make_mirror(name: str = "static", uid: str = "mirror") -> Pod:

@@ -29,7 +29,7 @@ from kubeletpy.pods.resources import (
     shares_to_weight,
     throttled_from,
 )
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
 
 
 def cpu(amount: str) -> dict[str, Any]:

@@ -21,16 +21,8 @@ from kubeletpy.pods.runtime_status import (
     restart_all_active,
     should_container_be_restarted,
 )
-from tests.unit.proportion import is_linear
-from tests.unit.runtime_manager.pods_and_records import (
-    container,
-    created,
-    exited,
-    has,
-    make_pod,
-    running,
-    unknown,
-)
+from tests.kit.costs import is_linear
+from tests.kit.records import container, created, exited, has, make_pod, running, unknown
 
 
 def rule(action: str, operator: str, *values: int) -> dict[str, Any]:

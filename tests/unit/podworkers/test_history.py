@@ -29,7 +29,7 @@ from kubeletpy.podworkers.history import (
 )
 from kubeletpy.podworkers.records import UpdateType, Work, WorkerRecord
 from kubeletpy.podworkers.status_cache import PodStatusCache, with_known_ends
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.kit.pods import make_pod, runtime_status
 
 DECISIONS = [Decision(str(number), "why") for number in range(600)]
 

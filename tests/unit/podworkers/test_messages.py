@@ -49,7 +49,7 @@ from kubeletpy.podworkers.state_machine import (
 )
 from kubeletpy.podworkers.workers import SyncNotes, log_impossible
 from kubeletpy.resources.admission.checks import Rejection
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.kit.pods import make_pod, runtime_status
 
 POD, GOING, FAILED = make_pod(), make_pod(deleting=20), make_pod(phase="Failed")
 

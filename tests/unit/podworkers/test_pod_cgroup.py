@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.cgroups.values import CgroupError
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.kit.pods import make_pod, runtime_status
 from tests.unit.podworkers.test_syncer import EMPTY, Setup
 
 pytestmark = pytest.mark.virtual_time

@@ -12,7 +12,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.start_latency import MAX_SPANS, StartLatency, covered, is_stateful, runs
-from tests.unit.podworkers.builders import make_static, pod_object
+from tests.kit.pods import make_static, pod_object
 
 EPOCH = 1_700_000_000
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}

@@ -37,7 +37,7 @@ from kubeletpy.podworkers.records import (
 )
 from kubeletpy.podworkers.state_machine import NamesInUse, RequeueSettings, WorkerMachine
 from kubeletpy.resources.admission.checks import Rejection
-from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
+from tests.kit.pods import make_pod, make_static, runtime_status
 
 OK = SyncOutcome()
 UID = "uid-web"

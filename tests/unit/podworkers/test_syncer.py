@@ -41,10 +41,10 @@ from kubeletpy.podworkers.syncer import KubePodSyncer, TerminatingUpdates
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.claims.model import VolumeError
-from tests.garbage import leaves_when_cancelled
-from tests.unit.podworkers.builders import make_pod, make_static, runtime_status
+from tests.kit.costs import leaves_when_cancelled
+from tests.kit.pods import make_pod, make_static, runtime_status
+from tests.kit.virtual_time import LoopClock
 from tests.unit.podworkers.test_workers import Recorder
-from tests.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

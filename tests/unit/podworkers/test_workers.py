@@ -31,8 +31,8 @@ from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.resources.admission.checks import Rejection
-from tests.unit.podworkers.builders import make_pod, runtime_status
-from tests.virtual_time import LoopClock, eventually, settle
+from tests.kit.pods import make_pod, runtime_status
+from tests.kit.virtual_time import LoopClock, eventually, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -14,9 +14,9 @@ from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.probe_manager import HOLD_S, SLOT_S, ProbeSlots
 from kubeletpy.probes.prober import Target
 from kubeletpy.probes.schedule import ProbeKind
-from tests.unit.podworkers.builders import make_pod
-from tests.unit.probes.fakes import BAD, HTTP, OK, World, probed_pod
-from tests.virtual_time import run
+from tests.kit.pods import make_pod
+from tests.kit.probes import BAD, HTTP, OK, World, probed_pod
+from tests.kit.virtual_time import run
 
 pytestmark = pytest.mark.virtual_time
 

@@ -16,12 +16,12 @@ from kubeletpy.probes.prober import TRIES, Prober, Target
 from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.images.fake_images import Events
-from tests.unit.podworkers.builders import make_pod
-from tests.unit.probes.handlers.servers import answering, redirecting, serving
+from tests.kit.images import Events
+from tests.kit.pods import make_pod
+from tests.kit.probes import answering, redirecting, serving
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.probes.handlers.test_http2 import always, speaking
 from tests.unit.probes.handlers.test_network_handlers import grpc_server, key_and_certificate
-from tests.virtual_time import on_virtual_time
 
 OK, BAD = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE
 

@@ -20,7 +20,7 @@ from kubeletpy.probes.schedule import (
     finished,
     with_container_state,
 )
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 OK, BAD, UNKNOWN = ProbeOutcome.SUCCESS, ProbeOutcome.FAILURE, ProbeOutcome.UNKNOWN
 STARTUP, READINESS, LIVENESS = ProbeKind.STARTUP, ProbeKind.READINESS, ProbeKind.LIVENESS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.remote.client import RemoteRuntime
-from tests.unit.remote.fake_server import IMAGES, RUNTIME, FakeServer, version
+from tests.kit.remote import IMAGES, RUNTIME, FakeServer, version
 
 Serve = Callable[..., Awaitable[FakeServer]]
 Dial = Callable[..., RemoteRuntime]

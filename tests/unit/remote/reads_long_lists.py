@@ -18,8 +18,8 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.syncloop.pleg import Pleg, RelistHealth
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.virtual_time import LoopClock
+from tests.kit.runtime import FakeNode
+from tests.kit.virtual_time import LoopClock
 
 READS = 8
 """Number of pods that the process reads."""

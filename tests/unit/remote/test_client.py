@@ -13,8 +13,8 @@ import pytest
 from kubeletpy.remote import errors
 from kubeletpy.remote.connection import MAX_OUTPUT
 from kubeletpy.remote.generated import api_pb2 as cri
+from tests.kit.remote import IMAGES, RUNTIME
 from tests.unit.remote.conftest import Dial, Serve
-from tests.unit.remote.fake_server import IMAGES, RUNTIME
 
 SANDBOX = cri.PodSandboxConfig(metadata=cri.PodSandboxMetadata(name="web", namespace="shop"))
 CONTAINER = cri.ContainerConfig(metadata=cri.ContainerMetadata(name="app"))

@@ -27,8 +27,8 @@ from kubeletpy.remote.errors import (
 )
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager import names
+from tests.kit.virtual_time import on_virtual_time, timed
 from tests.unit.remote.conftest import Dial, Serve
-from tests.virtual_time import on_virtual_time, timed
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from kubeletpy.remote.errors import (
     no_answer,
     runtime_is_silent,
 )
+from tests.kit.remote import CALLS, extreme, methods, outcome
 from tests.unit.remote.conftest import Dial, Serve
-from tests.unit.remote.every_call import CALLS, extreme, methods, outcome
 
 GARBAGE = {
     "noise": b"\xff\x13\x37" * 50,

@@ -14,7 +14,7 @@ import pytest
 from kubeletpy.remote.errors import Code
 from kubeletpy.remote.generated import pluginregistration_pb2 as pb
 from kubeletpy.remote.plugin_calls import MAX_ANSWER, PluginCallFailed, PluginCalls
-from tests.garbage import leaves_when_cancelled
+from tests.kit.costs import leaves_when_cancelled
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Registration"]
 Context = grpc.aio.ServicerContext[bytes, bytes]

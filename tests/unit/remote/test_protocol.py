@@ -13,8 +13,8 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.generated.operations import OPERATIONS
 from kubeletpy.remote.protocol import ImageService, RuntimeService
-from tests.unit.remote import every_call
-from tests.unit.remote.every_call import NEVER_CALLED
+from tests.kit import remote as every_call
+from tests.kit.remote import NEVER_CALLED
 
 SERVICES = {"RuntimeService": RuntimeService, "ImageService": ImageService}
 

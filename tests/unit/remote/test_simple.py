@@ -31,7 +31,7 @@ from kubeletpy.remote.simple import (
 )
 from kubeletpy.remote.streams import ProcessStreams, StreamInput, StreamOutput
 from kubeletpy.remote.verify import lets_through
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 BOTH: tuple[protocol.RuntimeService, protocol.ImageService] = (PartialRuntime(), PartialRuntime())
 """For mypy."""

@@ -21,7 +21,7 @@ from kubeletpy.runtime_manager.config.settings import (
     namespace_options,
 )
 from kubeletpy.runtime_manager.names import POD_UID
-from tests.unit.resources.cgroups.pods import pod
+from tests.kit.cgroups import pod
 
 SIZE = 65536
 

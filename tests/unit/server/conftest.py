@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.server.helpers import Pki
+from tests.kit.server import Pki
 
 
 @pytest.fixture(scope="session")

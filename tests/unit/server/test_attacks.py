@@ -15,17 +15,20 @@ import pytest
 from kubeletpy.base.wire import spdy
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.streaming.options import TUNNEL, V5
-from tests.descriptors import open_descriptors
-from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
-from tests.unit.server.streaming.runtime import (
+from tests.kit.costs import open_descriptors
+from tests.kit.server import (
     ALLOW,
     EXEC,
     POD,
     SWITCH,
     Connection,
+    Pki,
+    Reviewer,
     connect,
     head,
+    make_view,
     node,
+    serving,
 )
 
 

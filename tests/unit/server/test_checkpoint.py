@@ -15,7 +15,7 @@ from kubeletpy.remote.errors import CRIError, Internal, Unimplemented
 from kubeletpy.server import checkpoint
 from kubeletpy.server.checkpoint import Kept, exceeded_limit, file_name, kept_archives
 from kubeletpy.server.settings import AccessSettings
-from tests.unit.server.helpers import Pki, Running, make_view, serving
+from tests.kit.server import Pki, Running, make_view, serving
 
 POD = {
     "metadata": {"name": "p", "namespace": "n", "uid": "u"},

@@ -19,7 +19,7 @@ from kubeletpy.config.flags import flag_texts
 from kubeletpy.server import answers
 from kubeletpy.server.debug.profile_proto import CodeLocation, Weight, encode, folded
 from kubeletpy.server.settings import AccessSettings, EndpointSettings, log_problem
-from tests.unit.server.helpers import Pki, Running, make_view, serving
+from tests.kit.server import Pki, Running, make_view, serving
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ from kubeletpy.server.access import CACHED, Access, AccessError, Busy
 from kubeletpy.server.routes import Identity
 from kubeletpy.server.settings import AccessSettings
 from kubeletpy.server.streaming.options import TUNNEL, V5
-from tests.memory import MI, left_by
-from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
-from tests.unit.server.streaming.runtime import EXEC, connect, head, node
+from tests.kit.costs import MI, left_by
+from tests.kit.server import EXEC, Pki, Reviewer, connect, head, make_view, node, serving
+from tests.kit.virtual_time import LoopClock, on_virtual_time
 from tests.unit.server.test_attacks import reset
-from tests.virtual_time import LoopClock, on_virtual_time
 
 BOB = Identity("bob", ("system:authenticated",))
 

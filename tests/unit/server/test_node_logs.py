@@ -26,7 +26,7 @@ from kubeletpy.server.node_logs.query import (
     read_query,
 )
 from kubeletpy.server.settings import AccessSettings, EndpointSettings
-from tests.unit.server.helpers import Pki, Running, make_view, serving
+from tests.kit.server import Pki, Running, make_view, serving
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from kubeletpy.server.routes import (
 )
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import openssl_names
-from tests.unit.server.helpers import PROGRAM, Pki, Reviewer, Running, make_view, serving
+from tests.kit.server import PROGRAM, Pki, Reviewer, Running, make_view, serving
 from tools.env.ports import free_port
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows

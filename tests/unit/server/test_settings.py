@@ -13,8 +13,8 @@ from kubeletpy.base.structs import replace
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.allocation.resources import requested_resources, with_resources
 from kubeletpy.server.settings import AccessSettings, EndpointSettings
-from tests.unit.metrics.trace.recording import Recording
-from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
+from tests.kit.server import Pki, Reviewer, make_view, serving
+from tests.kit.traces import Recording
 
 OPEN = AccessSettings(always_allow=True)
 ON = EndpointSettings(allocated_pods=True)

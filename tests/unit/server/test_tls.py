@@ -20,8 +20,8 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import ServingTls, files_problem, self_signed
+from tests.kit.server import PROGRAM, Pki, make_view, serving
 from tests.unit.base.wire.echo import Echo
-from tests.unit.server.helpers import PROGRAM, Pki, make_view, serving
 
 
 async def common_name(port: int, authority: KeyPair) -> str:

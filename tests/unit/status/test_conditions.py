@@ -8,8 +8,7 @@ import pytest
 
 from kubeletpy.status import conditions
 from kubeletpy.status.conditions import compute_phase, is_ready, last_exit
-
-from .samples import pod, reported
+from tests.kit.status import pod, reported
 
 INIT = [{"name": "i"}]
 SIDECAR = [{"name": "s", "restartPolicy": "Always"}]

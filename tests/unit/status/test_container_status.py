@@ -14,8 +14,7 @@ from kubeletpy.status.container_status import (
     container_statuses,
     finished_status,
 )
-
-from .samples import pod, record, reported, runtime
+from tests.kit.status import pod, record, reported, runtime
 
 S = 10**9
 INIT = [{"name": "i"}]

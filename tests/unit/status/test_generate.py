@@ -16,9 +16,8 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.generate import StatusInputs, deadline, generate_api_pod_status
-
-from .samples import NOW, inputs, pod, record, runtime
-from .samples import reported as published
+from tests.kit.status import NOW, inputs, pod, record, runtime
+from tests.kit.status import reported as published
 
 
 def conditions(status: Any) -> dict[str, tuple[str, str]]:

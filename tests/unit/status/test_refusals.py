@@ -10,9 +10,9 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, Invalid, Unavailable
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import Pod
 from kubeletpy.status.status_manager import GIVE_UP_AFTER, SAY_AFTER
-from tests.virtual_time import eventually
+from tests.kit.status import pod
+from tests.kit.virtual_time import eventually
 
-from .samples import pod
 from .test_status_manager import RecordingApi, manager, phase, settle
 
 pytestmark = pytest.mark.virtual_time

@@ -13,8 +13,8 @@ from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status import store
 from kubeletpy.status.container_status import reported_resources
 from kubeletpy.status.generate import generate_api_pod_status, pod_level_resources
-from tests.unit.resources.allocation.pods import needs
-from tests.unit.status.samples import inputs, pod, record, runtime
+from tests.kit.allocation import needs
+from tests.kit.status import inputs, pod, record, runtime
 from tests.unit.status.test_generate import only
 
 GIVEN = needs("cpu=200m memory=64Mi", "cpu=400m memory=128Mi")

@@ -11,8 +11,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import RuntimeResources
 from kubeletpy.status.container_status import reported_resources
 from kubeletpy.status.generate import generate_api_pod_status, pod_level_resources
-
-from .samples import inputs, pod, record, runtime
+from tests.kit.status import inputs, pod, record, runtime
 
 
 def reported(spec: Any, enforced: RuntimeResources | None, **facts: Any) -> Any:

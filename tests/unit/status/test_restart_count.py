@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
 from kubeletpy.status.generate import generate_api_pod_status
-from tests.unit.status.samples import inputs, pod, record, reported, runtime
+from tests.kit.status import inputs, pod, record, reported, runtime
 
 ENDED = {"exitCode": 3}
 X, SAME = {"containerID": "containerd://x"}, {"containerID": "containerd://a-2"}

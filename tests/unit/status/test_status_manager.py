@@ -13,9 +13,8 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import TOGETHER_IN_BURSTS_S, TOGETHER_S, ApiStatusManager
-from tests.virtual_time import LoopClock, eventually
-
-from .samples import pod, reported
+from tests.kit.status import pod, reported
+from tests.kit.virtual_time import LoopClock, eventually
 
 pytestmark = pytest.mark.virtual_time
 

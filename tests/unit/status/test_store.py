@@ -11,9 +11,9 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.status import store
 from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.store import LATE_S, NO_ANSWER, NO_MIRROR, may_wait, status_patch, unreported
-from tests.virtual_time import EPOCH
+from tests.kit.status import NOW, pod, reported
+from tests.kit.virtual_time import EPOCH
 
-from .samples import NOW, pod, reported
 from .test_status_manager import RecordingApi, manager, phase, settle
 
 pytestmark = pytest.mark.virtual_time

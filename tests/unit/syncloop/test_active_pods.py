@@ -9,7 +9,7 @@ import pytest
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.pod_manager import PodManager
 from kubeletpy.syncloop.lifecycle import ActivePods
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 
 class Known:

@@ -18,10 +18,10 @@ from kubeletpy.resources.admission.checks import Admitted, NodeState, Preempt, R
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Deferred, HeldPods, Others, Settle
-from tests.unit.podworkers.builders import pod_object
-from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.kit.cgroups import container, fixed, pod
+from tests.kit.pods import pod_object
+from tests.kit.virtual_time import LoopClock, settle
 from tests.unit.syncloop.test_loop import Node
-from tests.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -10,7 +10,7 @@ from kubeletpy.base.tasks import Backlog
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.syncloop.housekeeping import DeadContainers
-from tests.virtual_time import on_virtual_time, settle
+from tests.kit.virtual_time import on_virtual_time, settle
 
 
 @pytest.mark.parametrize(("notified", "absent"), [(True, ["c2", "c1"]), (False, ["c1"])])

@@ -15,8 +15,8 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.syncloop.event_stream import EarlyPolls
-from tests.unit.podworkers.builders import pod_object
-from tests.virtual_time import settle
+from tests.kit.pods import pod_object
+from tests.kit.virtual_time import settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubeletpy.pods.pod import CONFIG_MIRROR, CONFIG_SEEN, CONFIG_SOURCE, Pod
 from kubeletpy.syncloop.merge import Merge, MergedDelivery, Op, change
-from tests.unit.podworkers.builders import pod_object
+from tests.kit.pods import pod_object
 
 NOW = 1_700_000_000.5
 

@@ -12,8 +12,8 @@ from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
 from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, Pod
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper, is_current
-from tests.unit.podworkers.builders import make_static, pod_object
-from tests.virtual_time import settle
+from tests.kit.pods import make_static, pod_object
+from tests.kit.virtual_time import settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -26,8 +26,8 @@ from kubeletpy.syncloop.lifecycle import (
     worth_waking,
 )
 from kubeletpy.syncloop.pleg import Pleg, RelistHealth
-from tests.unit.podworkers.builders import runtime_status
-from tests.virtual_time import LoopClock, settle
+from tests.kit.pods import runtime_status
+from tests.kit.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy.pods.resources import NODE_CRITICAL_CLASS
 from kubeletpy.syncloop.sources.manifest import NODE_CRITICAL, forbidden_reference, priority_warning
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.kit.records import make_pod
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from kubeletpy.base.api import types as api
 from kubeletpy.syncloop.sources.file import FileSource, read_manifests
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.manifest import ManifestError
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.syncloop.test_manifest import WEB, manifest
-from tests.virtual_time import on_virtual_time
 
 
 class Deliveries:

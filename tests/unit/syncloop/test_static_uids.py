@@ -19,9 +19,9 @@ from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.static_uids import StaticUids
+from tests.kit.api import ScriptedApi
+from tests.kit.runtime import FakeRuntime
 from tests.unit.agent.takeover.preflight.test_node_pods import IMAGE, pod, run
-from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.unit.runtime_manager.fake_runtime import FakeRuntime
 
 pytestmark = pytest.mark.virtual_time
 

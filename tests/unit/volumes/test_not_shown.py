@@ -10,7 +10,7 @@ from kubeletpy.volumes.containers.environment import EnvFile
 from kubeletpy.volumes.files.paths import FileContent, TokenInput
 from kubeletpy.volumes.operations.model import PodMount, Presence
 from kubeletpy.volumes.pod_volumes.payload import DownwardInput
-from tests.unit.volumes.kit import spec
+from tests.kit.volumes import spec
 
 SECRET = "s3cr3t"
 META = {"name": "p", "namespace": "d", "uid": "u", "annotations": {"a": SECRET}}

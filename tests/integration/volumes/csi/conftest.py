@@ -28,7 +28,7 @@ from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.projected.tokens import PodTokens
 from tests.csi_driver.running import RunningDriver, running
 from tests.csi_driver.services import Options
-from tests.unit.volumes.kit import Cluster
+from tests.kit.volumes import Cluster
 
 DRIVER = "test.csi.example.com"
 

@@ -45,7 +45,7 @@ from kubeletpy.node.server_version import query_version
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.remote.simple import PartialRuntime
 from kubeletpy.runtime_manager.read.status_reader import health_from_conditions
-from tests.unit.kubeapi.api_server import Handler, serving
+from tests.kit.api import Handler, serving
 
 
 class Boasting(PartialRuntime):

@@ -34,7 +34,7 @@ from kubeletpy.volumes.csi import files as csi_files
 from kubeletpy.volumes.files.paths import PodPaths
 from kubeletpy.volumes.files.safe_path import give_to_group
 from kubeletpy.volumes.pod_volumes.set_up import take_down
-from tests.descriptors import open_descriptors
+from tests.kit.costs import open_descriptors
 
 Write = Callable[[Path, int], Path]
 """Writes content number n below a folder; returns the file."""

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kubeletpy.base.host.patient_threads import PatientThreads, SteadyThreads
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 async def _time_of_slow_call(threads: PatientThreads) -> float:

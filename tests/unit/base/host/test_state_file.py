@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.host.state_file import StateFile, read_state
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 class Component:

@@ -31,7 +31,7 @@ from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.actions import unchecked_context
 from kubeletpy.server.tls import ServingTls
 from kubeletpy_up.pki import certificates
-from tests.tls_hello import FFDHE8192, P256, accepts, offer_of
+from tests.kit.messages import FFDHE8192, P256, accepts, offer_of
 from tests.unit.base.host.requests import HIDDEN, NODE, request
 
 SERVER = Names("system:node:n", ("system:nodes",), ("n", "n.example"), ("10.0.0.1", "fd00::1"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubeletpy.base.wire.api_messages import Unfit, consisting_of
 from kubeletpy.base.wire.api_objects import ApiObjects, Malformed, message_name
 from kubeletpy.base.wire.api_table import load_table
-from tests.protobuf import body, entry, field
+from tests.kit.messages import body, entry, field
 
 OWN = ApiObjects(load_table())
 TABLE = {

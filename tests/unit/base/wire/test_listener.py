@@ -31,11 +31,11 @@ from kubeletpy.base.wire.listener import (
 from kubeletpy.observe.view.server import ViewServer
 from kubeletpy.server.health import HealthServer
 from kubeletpy.server.settings import AccessSettings
-from tests.memory import MI, left_by, resident
+from tests.kit.costs import MI, left_by, resident
+from tests.kit.embedded import serving as serving_api
+from tests.kit.server import Pki, Reviewer, make_view, serving
+from tests.kit.view import Agent
 from tests.unit.base.wire.echo import Echo
-from tests.unit.kubeletpy_up.serving import serving as serving_api
-from tests.unit.observe.view.answers import Agent
-from tests.unit.server.helpers import Pki, Reviewer, make_view, serving
 
 ALLOW = AccessSettings(always_allow=True)
 TOGETHER = 25

@@ -18,7 +18,7 @@ from kubeletpy.base.wire import relay, upgrade
 from kubeletpy.base.wire.http_server import HttpServer, SentResponse, is_upgrade
 from kubeletpy.base.wire.listener import ConnectionLimiter
 from kubeletpy.base.wire.relay import SLICE_WORK, SLICES_A_TURN, StreamWork
-from tests.unit.base.wire.turns_of import events_per_turn
+from tests.kit.costs import events_per_turn
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 SWITCH = (

@@ -14,7 +14,7 @@ from kubeletpy.base.wire.upgrade import (
     UpgradeResponse,
     read_answer,
 )
-from tests.unit.proportion import is_linear
+from tests.kit.costs import is_linear
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\n"
 

@@ -24,7 +24,7 @@ from kubeletpy.base.wire.websocket import (
     encoded,
     mask_slowly,
 )
-from tests.unit.proportion import is_linear
+from tests.kit.costs import is_linear
 
 MOST = 70_000
 MASK = b"\x01\x02\x03\x04"

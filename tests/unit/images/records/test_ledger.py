@@ -20,7 +20,7 @@ from kubeletpy.images.uses import PullRateExceeded
 from kubeletpy.metrics.resources import PullRecordMetrics
 from kubeletpy.remote.errors import CRIError, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.kit.virtual_time import LoopClock, on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 

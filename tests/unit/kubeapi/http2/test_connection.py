@@ -15,7 +15,7 @@ from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.http2 import Stream
 from kubeletpy.kubeapi.transport import Inflater, StreamRefused, TransportError
 from tests.http2.wire import OK, Wire
-from tests.virtual_time import on_virtual_time, settle
+from tests.kit.virtual_time import on_virtual_time, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -22,11 +22,11 @@ from kubeletpy.kubeapi.sessions import Session
 from kubeletpy.kubeapi.transport import dial
 from kubeletpy.kubeapi.watch_state import HTTP2, Usage
 from kubeletpy.metrics.registry import Metrics
-from tests.garbage import leaves_when_cancelled
 from tests.http2.certificates import Certificates
 from tests.http2.server import Exchange, Handler, Server, serving_http2
-from tests.unit.kubeapi.api_server import answer, serving
-from tests.virtual_time import eventually
+from tests.kit.api import answer, serving
+from tests.kit.costs import leaves_when_cancelled
+from tests.kit.virtual_time import eventually
 
 CODES = h2.settings.SettingCodes
 

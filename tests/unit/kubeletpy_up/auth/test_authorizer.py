@@ -10,16 +10,7 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, DeleteOptions, node_caller
-from tests.unit.kubeletpy_up.helpers import (
-    NODE,
-    START,
-    SetClock,
-    bound_pod,
-    make_registry,
-    node,
-    pod,
-    refusal,
-)
+from tests.kit.embedded import NODE, START, SetClock, bound_pod, make_registry, node, pod, refusal
 
 MINE, OTHERS = "mine", "theirs"
 

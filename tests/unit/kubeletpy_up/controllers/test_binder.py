@@ -15,8 +15,8 @@ from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
-from tests.unit.kubeletpy_up.helpers import NODE, make_registry, node, pod
-from tests.virtual_time import LoopClock, settle
+from tests.kit.embedded import NODE, make_registry, node, pod
+from tests.kit.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

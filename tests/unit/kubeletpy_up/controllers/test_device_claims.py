@@ -18,8 +18,8 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.kinds.devices import ADMIN_LABEL, CLAIMS, TEMPLATES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, DeleteOptions
-from tests.unit.kubeletpy_up.helpers import make_registry, node, pod
-from tests.virtual_time import LoopClock, settle
+from tests.kit.embedded import make_registry, node, pod
+from tests.kit.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

@@ -21,8 +21,8 @@ from kubeletpy_up.controllers.volume_protection import VolumeProtection
 from kubeletpy_up.kinds.storage import CLAIMS, CLASSES, VOLUMES
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
-from tests.unit.kubeletpy_up.helpers import make_registry, node
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.kit.embedded import make_registry, node
+from tests.kit.virtual_time import LoopClock, on_virtual_time
 
 JSON = dict[str, Any]
 UID = "01234567-89ab-cdef-0123-456789abcdef"

@@ -8,7 +8,7 @@ import pytest
 
 from kubeletpy_up.controllers.placement import pick_node
 from kubeletpy_up.kinds.pods import requests_of
-from tests.unit.kubeletpy_up.helpers import node, pod
+from tests.kit.embedded import node, pod
 
 
 def _requesting(**requests: str) -> dict[str, Any]:

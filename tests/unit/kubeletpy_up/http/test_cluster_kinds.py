@@ -15,8 +15,7 @@ from kubeletpy_up.discovery import groups, openapi
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
-from tests.unit.kubeletpy_up.helpers import NODE, make_registry, node, refusal
-from tests.unit.kubeletpy_up.serving import Client, serving
+from tests.kit.embedded import NODE, Client, make_registry, node, refusal, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 CLIENT_SIDE = "application/strategic-merge-patch+json"

@@ -26,8 +26,7 @@ from kubeletpy_up.http.server import check_loopback
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.requests import ADMIN
 from kubeletpy_up.storage.watch import Subscription
-from tests.unit.kubeletpy_up.helpers import SetClock, pod
-from tests.unit.kubeletpy_up.serving import Client, serving
+from tests.kit.embedded import Client, SetClock, pod, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

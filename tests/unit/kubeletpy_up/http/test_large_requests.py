@@ -19,9 +19,8 @@ from kubeletpy_up.http.handler import Workshop
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN
-from tests.garbage import set_aside
-from tests.unit.kubeletpy_up.helpers import make_registry, node, pod
-from tests.unit.kubeletpy_up.serving import Client, serving
+from tests.kit.costs import set_aside
+from tests.kit.embedded import Client, make_registry, node, pod, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -20,8 +20,7 @@ from kubeletpy_up.http import bodies
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.schema import definitions
 from kubeletpy_up.schema.definitions import MEDIA_TYPE
-from tests.unit.kubeletpy_up.helpers import pod
-from tests.unit.kubeletpy_up.serving import serving
+from tests.kit.embedded import pod, serving
 
 
 @pytest.fixture(scope="module")

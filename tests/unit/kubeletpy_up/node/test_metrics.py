@@ -16,9 +16,9 @@ from kubeletpy_up.node.metrics import APART_S, OLD_S, NodeMetrics
 from kubeletpy_up.node.usage_samples import NODE, has_unreported, parse, pod_usages, used
 from kubeletpy_up.printers import tables
 from kubeletpy_up.requests import ADMIN, Route, node_caller, parse_path, split_path
-from tests.unit.kubeletpy_up.helpers import make_registry
-from tests.unit.proportion import is_linear
-from tests.virtual_time import EPOCH, LoopClock, on_virtual_time, timed
+from tests.kit.costs import is_linear
+from tests.kit.embedded import make_registry
+from tests.kit.virtual_time import EPOCH, LoopClock, on_virtual_time, timed
 
 A, B = ("shop", "web", "a"), ("shop", "web", "b")
 

@@ -16,8 +16,7 @@ from kubeletpy_up.node import proxy as node_proxy
 from kubeletpy_up.node.proxy import NodeProxy
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.requests import ADMIN
-from tests.unit.kubeletpy_up.helpers import make_registry, node
-from tests.unit.kubeletpy_up.serving import Client, serving
+from tests.kit.embedded import Client, make_registry, node, serving
 
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/plain; charset=none\r\n\r\n"
 NO_PATH = "the server could not find the requested resource"

@@ -12,7 +12,7 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.patching import apply, field_sets
 from kubeletpy_up.patching.apply import strategic_merge
 from kubeletpy_up.requests import ADMIN, WriteOptions
-from tests.unit.kubeletpy_up.helpers import make_registry
+from tests.kit.embedded import make_registry
 
 POD = "io.k8s.api.core.v1.Pod"
 MAP = "io.k8s.api.core.v1.ConfigMap"

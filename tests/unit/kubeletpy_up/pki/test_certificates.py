@@ -31,9 +31,9 @@ from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, WriteOptions, node_caller
 from kubeletpy_up.storage.store import Store
+from tests.kit.embedded import serving
 from tests.unit.base.host.requests import HIDDEN
 from tests.unit.base.host.requests import request as strangers_request
-from tests.unit.kubeletpy_up.serving import serving
 
 NODE = request.client_names("n")
 SERVER = Names("system:node:n", ("system:nodes",), ("n",), ("10.0.0.1",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubeletpy_up.requests import ADMIN, WriteOptions
-from tests.unit.kubeletpy_up.helpers import make_registry, pod, refusal
+from tests.kit.embedded import make_registry, pod, refusal
 
 MOUNT = {"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}
 CONTAINER = {"name": "c", "image": "busybox:1", "volumeMounts": [MOUNT]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.schema import definitions
-from tests.protobuf import body, entry, field
+from tests.kit.messages import body, entry, field
 
 
 def _meta(name: str) -> bytes:

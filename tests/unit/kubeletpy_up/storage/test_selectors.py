@@ -12,8 +12,8 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import Caller
 from kubeletpy_up.storage.selectors import parse_fields, parse_labels
-from tests.unit.kubeletpy_up.helpers import make_registry
-from tests.unit.proportion import is_linear
+from tests.kit.costs import is_linear
+from tests.kit.embedded import make_registry
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions
 from kubeletpy_up.storage import watch
 from kubeletpy_up.storage.watch import Subscription
-from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, pod, refusal
+from tests.kit.embedded import bound_pod, make_registry, pod, refusal
 
 pytestmark = pytest.mark.virtual_time
 

@@ -10,7 +10,7 @@ import pytest
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.requests import ADMIN
-from tests.unit.kubeletpy_up.helpers import bound_pod, make_registry, node, pod, refusal
+from tests.kit.embedded import bound_pod, make_registry, node, pod, refusal
 
 GATES = (
     "AtomicWriteVolumeUserFields",

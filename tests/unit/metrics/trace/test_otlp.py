@@ -27,12 +27,11 @@ from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.kubeapi.api_server import answer, failure, lines, serving, stream
-from tests.unit.metrics.trace.collector import attributes, collecting
-from tests.unit.metrics.trace.recording import Recording
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.kit.api import answer, failure, lines, serving, stream
+from tests.kit.pods import make_pod, runtime_status
+from tests.kit.remote import version
+from tests.kit.traces import Recording, attributes, collecting
 from tests.unit.remote.conftest import Dial, Serve, dial, serve, short_dir
-from tests.unit.remote.fake_server import version
 
 ALL = 1_000_000
 

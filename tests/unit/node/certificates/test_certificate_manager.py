@@ -25,8 +25,7 @@ from kubeletpy.node.certificates.certificate_manager import (
 )
 from kubeletpy.node.certificates.request import CLIENT_LOST_S
 from kubeletpy.node.certificates.store import CertificateStore
-from tests.unit.node.certificates.csr_api import CsrApi
-from tests.unit.node.certificates.signer import Signer
+from tests.kit.certificates import CsrApi, Signer
 
 pytestmark = pytest.mark.virtual_time
 

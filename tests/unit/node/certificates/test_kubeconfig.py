@@ -15,7 +15,7 @@ from kubeletpy.base.host.pki import Names
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, connect_kubeconfig, read_kubeconfig
 from kubeletpy.node.certificates import store
 from kubeletpy.node.certificates.store import FileFollower
-from tests.unit.node.certificates.signer import Signer
+from tests.kit.certificates import Signer
 
 NOW = 1_800_000_000.0
 HEAD = """apiVersion: v1

@@ -15,7 +15,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.node.certificates import store as store_module
 from kubeletpy.node.certificates.store import KEPT, CertificateStore
-from tests.unit.node.certificates.signer import Signer
+from tests.kit.certificates import Signer
 
 NAMES = Names("system:node:n", ("system:nodes",))
 NOW = 1_800_000_000.0

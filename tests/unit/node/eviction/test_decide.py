@@ -28,7 +28,7 @@ from kubeletpy.node.eviction.decide import (
     restored,
 )
 from kubeletpy.node.eviction.ranking import Reclaim, counts_layers, reclaims
-from tests.unit.node.eviction.rules import GI, MI, Rounds, rules
+from tests.kit.eviction import GI, MI, Rounds, rules
 
 HARD = rules(
     evictionHard={"memory.available": "1Gi", "nodefs.available": "10%"},

@@ -11,7 +11,7 @@ from kubeletpy.node.eviction.decide import Condition
 from kubeletpy.node.eviction.endings import CLEANUP_S, STOPPING_S, Ending, Endings
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 pytestmark = pytest.mark.virtual_time
 

@@ -12,9 +12,8 @@ from kubeletpy.node.eviction.decide import Layout, Observations, Signal, SignalO
 from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use
 from kubeletpy.node.eviction.report import FIRST, EvictionOrder, orders
 from kubeletpy.podworkers.records import KillOptions
-from tests.unit.node.eviction.machine import MEMORY, Eater, Machine, eater
-from tests.unit.node.eviction.rules import GI, MI, rules
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.kit.eviction import GI, MEMORY, MI, Eater, Machine, eater, rules
+from tests.kit.pods import make_pod, make_static
 
 pytestmark = pytest.mark.virtual_time
 

@@ -36,8 +36,8 @@ from kubeletpy.node.eviction.ranking import Reclaim
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.pods.pod import Excluded, Pod
 from kubeletpy.podworkers.records import KillOptions
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import EPOCH
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import EPOCH
 
 pytestmark = pytest.mark.virtual_time
 

@@ -32,8 +32,8 @@ from kubeletpy.node.stats.usage import (
     TreeUse,
     VolumeUse,
 )
-from tests.unit.node.eviction.rules import GI, MI, rules
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.eviction import GI, MI, rules
+from tests.kit.pods import make_pod
 
 
 def crossing(signal: Signal, quantity: int = 100 * MI, available: int = 90 * MI) -> Crossing:

@@ -35,10 +35,9 @@ from kubeletpy.node.eviction.report import (
 )
 from kubeletpy.node.stats.disk_plan import PodStorage
 from kubeletpy.observe.explain import render
-from tests.unit.node.eviction.machine import DISK, MEMORY, Eater, Machine, eater
-from tests.unit.node.eviction.rules import GI, rules
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import EPOCH
+from tests.kit.eviction import DISK, GI, MEMORY, Eater, Machine, eater, rules
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import EPOCH
 
 pytestmark = pytest.mark.virtual_time
 

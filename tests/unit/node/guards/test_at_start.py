@@ -26,8 +26,8 @@ from kubeletpy.node.guards.at_start import (
 )
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups
 from kubeletpy.resources.cgroups.values import CgroupError
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.node.guards.test_kernel_settings import RIGHT, look_alike
-from tests.virtual_time import on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 

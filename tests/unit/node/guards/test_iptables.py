@@ -19,7 +19,7 @@ from kubeletpy.node.guards.iptables import (
     required_rules,
     run_command,
 )
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 class Tables:

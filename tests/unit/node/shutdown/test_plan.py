@@ -15,7 +15,7 @@ from kubeletpy.node.shutdown.plan import (
     periods,
 )
 from kubeletpy.pods.pod import Pod
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 P = Period
 

@@ -17,8 +17,8 @@ from kubeletpy.node.shutdown.plan import Period
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, eventually
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import LoopClock, eventually
 
 pytestmark = pytest.mark.virtual_time
 

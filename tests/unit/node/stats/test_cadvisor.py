@@ -21,16 +21,7 @@ from kubeletpy.node.stats.usage import (
     Reading,
     TreeUse,
 )
-from tests.unit.node.stats.readings import (
-    ETH0,
-    NOW,
-    REF,
-    SECOND,
-    SPACE,
-    container,
-    machine_info,
-    stats,
-)
+from tests.kit.stats import ETH0, NOW, REF, SECOND, SPACE, container, machine_info, stats
 
 MACHINE = machine_info(4, 2, 1, 4096, 512)
 SAMPLE = re.compile(r"(?P<name>\w+)(?:{(?P<labels>.*)})? (?P<value>\S+)(?: (?P<at>\d+))?")

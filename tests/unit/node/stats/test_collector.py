@@ -23,10 +23,9 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.node.stats.machine import Machine, Runtime
-from tests.unit.node.stats.readings import machine_info
-from tests.unit.resources.placement.machines import pod_of
-from tests.virtual_time import on_virtual_time
+from tests.kit.machines import pod_of
+from tests.kit.stats import Machine, Runtime, machine_info
+from tests.kit.virtual_time import on_virtual_time
 
 pytestmark = pytest.mark.virtual_time
 

@@ -33,10 +33,10 @@ from kubeletpy.node.stats.disks import (
 )
 from kubeletpy.node.stats.usage import PodDisk, PodRef, TreeUse, VolumeUse
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
-from tests.descriptors import open_descriptors
-from tests.unit.node.stats.machine import ThreadClock
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import on_virtual_time, timed
+from tests.kit.costs import open_descriptors
+from tests.kit.pods import make_pod
+from tests.kit.stats import ThreadClock
+from tests.kit.virtual_time import on_virtual_time, timed
 
 REF = PodRef("u-1", "web", "shop")
 

@@ -22,8 +22,8 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.remote.errors import CRIError, ResourceExhausted, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import on_virtual_time
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import on_virtual_time
 
 BLOCK = 4096
 

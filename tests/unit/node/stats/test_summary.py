@@ -40,18 +40,7 @@ from kubeletpy.volumes.claims.model import (
     PublishedOnDisk,
     VolumeStats,
 )
-from tests.unit.node.stats.readings import (
-    ETH0,
-    NOW,
-    REF,
-    SECOND,
-    SPACE,
-    container,
-    disks,
-    pod,
-    reading,
-    stats,
-)
+from tests.kit.stats import ETH0, NOW, REF, SECOND, SPACE, container, disks, pod, reading, stats
 from tools.rulebook.differences import allowed
 from tools.rulebook.tables import rows
 

@@ -11,7 +11,7 @@ from kubeletpy.node.stats.cadvisor import FAMILIES
 from kubeletpy.node.stats.scrapes import Scrape, labels
 from kubeletpy.node.stats.usage import Disks, PodDisk, PodRef, Reading, TreeUse
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.unit.node.stats.readings import NOW, SECOND, container, machine_info, pod, reading, stats
+from tests.kit.stats import NOW, SECOND, container, machine_info, pod, reading, stats
 
 MACHINE = machine_info(2, 1, 1, 4096, 0)
 NAMES = {"container", "id", "image", "name", "namespace", "pod"}

@@ -14,8 +14,8 @@ from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.pods.runtime_status import Decision, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import Stage, SyncOutcome
-from tests.unit.observe.explain.facts import NOW, facts, failed, not_ready, waiting
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.observe import NOW, facts, failed, not_ready, waiting
+from tests.kit.pods import make_pod
 
 KIND = CauseKind
 

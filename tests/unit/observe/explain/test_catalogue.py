@@ -24,18 +24,8 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import Stage, SyncOutcome
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
-from tests.unit.observe.explain.facts import (
-    NOW,
-    OFFSET,
-    doing,
-    exited,
-    facts,
-    failed,
-    not_ready,
-    running,
-    waiting,
-)
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.observe import NOW, OFFSET, doing, exited, facts, failed, not_ready, running, waiting
+from tests.kit.pods import make_pod
 
 UID = "5d8f33cd-7283-44ae-824e-24af3478d525"
 LOG = "see its log: kubectl logs -n default web -c main"

@@ -23,16 +23,7 @@ from kubeletpy.observe.explain.verdict import (
 from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
-from tests.unit.observe.explain.facts import (
-    NOW,
-    STARTED,
-    exited,
-    facts,
-    failed,
-    not_ready,
-    running,
-    waiting,
-)
+from tests.kit.observe import NOW, STARTED, exited, facts, failed, not_ready, running, waiting
 
 K = WaitKind
 BAD = ProbeOutcome.FAILURE

@@ -21,19 +21,9 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.status.store import NO_ANSWER, WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
-from tests.unit.observe.explain.facts import (
-    NOW,
-    OFFSET,
-    doing,
-    exited,
-    facts,
-    failed,
-    not_ready,
-    running,
-    waiting,
-)
+from tests.kit.observe import NOW, OFFSET, doing, exited, facts, failed, not_ready, running, waiting
+from tests.kit.pods import make_pod
 from tests.unit.observe.explain.test_since import ago, condition
-from tests.unit.podworkers.builders import make_pod
 
 NEVER = "1970-01-01T00:00:00Z"
 

@@ -14,9 +14,9 @@ from kubeletpy.observe.explain.containers import MAX_EXITS, containers, exits
 from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Role, Wait, WaitKind
 from kubeletpy.observe.explain.waits import not_ready, waits
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from tests.unit.observe.explain.facts import NOW, doing, exited, facts
-from tests.unit.observe.explain.facts import not_ready as not_ready_status
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.kit.observe import NOW, doing, exited, facts
+from tests.kit.observe import not_ready as not_ready_status
+from tests.kit.pods import make_pod, make_static
 
 S = 10**9
 

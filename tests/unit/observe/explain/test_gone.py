@@ -12,7 +12,7 @@ from kubeletpy.observe.explain.server import MAX_CONTAINERS, MAX_LINES, log_ends
 from kubeletpy.observe.explain.snapshot import KEPT_S, MAX_PODS, RemovedPods
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus
-from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready
+from tests.kit.observe import NOW, exited, facts, not_ready
 
 
 def test_the_last_pod_of_a_name_is_kept_for_an_hour_and_pods_are_bounded() -> None:

@@ -10,9 +10,9 @@ from kubeletpy.base.structs import replace
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.observe.explain.facts import NodeTaint
 from kubeletpy.observe.explain.hints import hint
-from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready, running, waiting
+from tests.kit.observe import NOW, exited, facts, not_ready, running, waiting
+from tests.kit.pods import make_pod
 from tests.unit.observe.explain.test_exits import ended, remembered
-from tests.unit.podworkers.builders import make_pod
 
 LOG = "see its log: kubectl logs -n default web"
 NO_SECRETS = (

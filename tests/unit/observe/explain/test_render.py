@@ -37,17 +37,8 @@ from kubeletpy.pods.runtime_status import (
 )
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
-from tests.unit.observe.explain.facts import (
-    NOW,
-    OFFSET,
-    doing,
-    exited,
-    facts,
-    not_ready,
-    running,
-    waiting,
-)
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.kit.observe import NOW, OFFSET, doing, exited, facts, not_ready, running, waiting
+from tests.kit.pods import make_pod, make_static
 
 EVIL = "\x1b]0;owned\x07\nFAKE LINE <script>"
 

@@ -28,7 +28,7 @@ from kubeletpy.node.server_version import VersionReported
 from kubeletpy.observe.explain.server import MAX_CONNECTIONS, ExplainServer
 from kubeletpy.observe.explain.texts import since
 from kubeletpy.pods.runtime_status import ContainerState, ContainerStatus, PodRuntimeStatus
-from tests.unit.observe.explain.facts import facts
+from tests.kit.observe import facts
 
 VERSION = VersionReported("1.36", "flag", "as named", server="v1.37.2")
 

@@ -11,8 +11,8 @@ from kubeletpy.base.structs import replace
 from kubeletpy.observe.explain.model import Wait, WaitKind
 from kubeletpy.observe.explain.waits import wrong_since
 from kubeletpy.pods.pod import Pod
-from tests.unit.observe.explain.facts import NOW, facts, not_ready
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.observe import NOW, facts, not_ready
+from tests.kit.pods import make_pod
 
 K = WaitKind
 ENDING: dict[str, Any] = {"terminating_at": NOW - 10}

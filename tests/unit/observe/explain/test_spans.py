@@ -17,7 +17,7 @@ from kubeletpy.metrics.trace.model import (
     TraceCall,
 )
 from kubeletpy.metrics.trace.spans import Traces, note, span
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 @on_virtual_time

@@ -28,10 +28,10 @@ from kubeletpy.observe.explain.stuck import (
 from kubeletpy.podworkers.history import OVER_S, Troubles
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.store import WriteProblem
-from tests.unit.observe.explain.facts import NOW, doing, facts, failed
+from tests.kit.observe import NOW, doing, facts, failed
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.observe.explain.test_verdict import DELETED, HELD
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import on_virtual_time
 
 LATE: dict[str, Any] = {"terminating_at": NOW - 41, "grace": 30}
 RELEASING: dict[str, Any] = {**LATE, "terminated_at": NOW - 11}

@@ -15,7 +15,7 @@ from kubeletpy.observe.explain.facts import (
     refused_for,
 )
 from kubeletpy.pods.pod import Pod
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 POD = make_pod(tolerations=[{"key": "known", "operator": "Exists"}])
 REFUSED = {"phase": "Failed", "reason": TAINT_REASON}

@@ -19,18 +19,8 @@ from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
-from tests.unit.observe.explain.facts import (
-    NOW,
-    OFFSET,
-    doing,
-    exited,
-    facts,
-    failed,
-    not_ready,
-    running,
-    waiting,
-)
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.observe import NOW, OFFSET, doing, exited, facts, failed, not_ready, running, waiting
+from tests.kit.pods import make_pod
 
 READINESS = make_pod(
     containers=[{"name": "main", "image": "i", "readinessProbe": {}, "startupProbe": {}}]

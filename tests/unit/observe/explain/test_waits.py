@@ -35,7 +35,7 @@ from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.store import WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
-from tests.unit.observe.explain.facts import (
+from tests.kit.observe import (
     NOW,
     STARTED,
     doing,
@@ -46,7 +46,7 @@ from tests.unit.observe.explain.facts import (
     running,
     waiting,
 )
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 K = WaitKind
 READY = {"type": "Ready", "status": "True"}

@@ -30,17 +30,8 @@ from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeFinding, ProbeKind, ProbeReport
 from kubeletpy.status.store import WriteProblem
-from tests.unit.observe.explain.facts import (
-    NOW,
-    doing,
-    exited,
-    facts,
-    failed,
-    not_ready,
-    running,
-    waiting,
-)
-from tests.unit.podworkers.builders import make_pod, make_static
+from tests.kit.observe import NOW, doing, exited, facts, failed, not_ready, running, waiting
+from tests.kit.pods import make_pod, make_static
 
 S = 10**9
 

@@ -25,7 +25,7 @@ from kubeletpy.observe.foresee.model import Act, Durations, ForeseenOutcome, Ima
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import Decision, SyncIntent
 from kubeletpy_up.schema import definitions
-from tests.unit.observe.foresee.pods import container, pod
+from tests.kit.observe import container, pod
 
 KEEP = Decision("keep container a", "it runs")
 KILL = Decision("kill container a", "its image changed")

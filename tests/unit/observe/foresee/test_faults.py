@@ -10,7 +10,7 @@ from kubeletpy.observe.foresee.faults import api_refusal, start_faults
 from kubeletpy.observe.foresee.model import PresentImage
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.volumes.pod_volumes.planned import plan_volumes
-from tests.unit.observe.foresee.pods import container, pod
+from tests.kit.observe import container, pod
 
 PRESENT = {"a:1": PresentImage(exists=True), "user:1": PresentImage(exists=True, user=7)}
 ABSENT = PresentImage(exists=False)

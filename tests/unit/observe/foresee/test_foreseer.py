@@ -40,7 +40,7 @@ from kubeletpy.resources.admission.checks import (
 )
 from kubeletpy.resources.allocation.resources import Infeasible
 from kubeletpy.resources.placement.model import AllocationRefused
-from tests.unit.observe.foresee.pods import container, pod
+from tests.kit.observe import container, pod
 
 RACE = "another pod may come first, and the scheduler decides whether this node gets the pod at all"
 MIB = 2**20

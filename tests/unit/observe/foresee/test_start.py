@@ -26,8 +26,8 @@ from kubeletpy.observe.foresee.render import plan
 from kubeletpy.observe.foresee.start import needs, settled, squeezed
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.pod_volumes.planned import plan_volumes
-from tests.unit.observe.foresee.pods import container, pod
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.observe import container, pod
+from tests.kit.pods import make_pod
 
 
 def trace(*spans: Span) -> PodTrace:

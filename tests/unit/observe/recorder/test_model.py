@@ -49,7 +49,7 @@ from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs
 from kubeletpy.runtime_manager.plan.resize import InEffect
 from kubeletpy.status.generate import StatusInputs
-from tests.unit.podworkers.builders import make_pod, runtime_status
+from tests.kit.pods import make_pod, runtime_status
 
 POD = make_pod(uid="u")
 RUNNING = PodRuntimeStatus("r", "n", "ns")

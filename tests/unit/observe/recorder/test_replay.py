@@ -36,8 +36,8 @@ from kubeletpy.podworkers.state_machine import WorkerMachine
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import PlanInputs, compute_pod_actions
 from kubeletpy.status.generate import StatusInputs, generate_api_pod_status
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import LoopClock, on_virtual_time
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import LoopClock, on_virtual_time
 
 POD = make_pod(
     containers=[{"name": "c", "image": "i", "env": [{"name": "PASSWORD", "value": "hunter2"}]}]

@@ -14,11 +14,11 @@ from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.feed import History
 from kubeletpy.pods.runtime_status import StartError
-from tests.unit.observe.explain.facts import NOW, exited, facts, not_ready, waiting
+from tests.kit.observe import NOW, exited, facts, not_ready, waiting
+from tests.kit.view import Agent, used
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED
 from tests.unit.observe.explain.test_from_api import pod as from_api_pod
 from tests.unit.observe.explain.test_unplaced import event as scheduler_event
-from tests.unit.observe.view.answers import Agent, used
 from tests.unit.observe.view.test_drawing import HOSTILE
 
 

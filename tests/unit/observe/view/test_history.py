@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.observe.view.feed import GAP_S, MAX_SAMPLES, History
-from tests.unit.observe.view.answers import used
+from tests.kit.view import used
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from kubeletpy.observe.view.server import (
     page,
     policy,
 )
-from tests.unit.observe.view.answers import Agent, used
-from tests.virtual_time import eventually
+from tests.kit.view import Agent, used
+from tests.kit.virtual_time import eventually
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from kubeletpy.base.tasks import Turns
 from kubeletpy.base.wire.http2 import BOUNDS, Exchange
 from kubeletpy.probes.handlers import grpc_health
 from kubeletpy.probes.handlers.outcome import HandlerResult
-from tests.garbage import no_collections
-from tests.unit.probes.handlers.servers import serving
+from tests.kit.costs import no_collections
+from tests.kit.probes import serving
 
 LOOPBACK = "127.0.0.1"
 IN_FLIGHT = 8 << 20

@@ -15,7 +15,7 @@ from kubeletpy.probes.handlers.actions import Resolver
 from kubeletpy.probes.handlers.http_messages import request_for
 from kubeletpy.probes.handlers.outcome import KEPT_OUTPUT, HandlerResult, Reply
 from tests.http2.server import Exchange, serving_http2
-from tests.unit.probes.handlers.servers import answering, serving, silence
+from tests.kit.probes import answering, serving, silence
 from tests.unit.probes.handlers.test_grpc_floods import FLOODS, IN_FLIGHT, LOOPBACK, flooding
 from tests.unit.probes.handlers.test_network_handlers import AMPLE, OK, TIMEOUT, closed_port
 

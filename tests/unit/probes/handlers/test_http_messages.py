@@ -21,8 +21,7 @@ from kubeletpy.probes.handlers.http_messages import (
     request_for,
 )
 from kubeletpy.probes.handlers.outcome import HandlerError, host_port, is_address, resolve_port
-from tests.unit.effort import calls
-from tests.unit.proportion import is_linear
+from tests.kit.costs import calls, is_linear
 
 PORTS: Any = [{"name": "web", "containerPort": 8080}, {"name": "90", "containerPort": 91}]
 

@@ -28,15 +28,7 @@ from kubeletpy.probes.handlers.actions import Resolver
 from kubeletpy.probes.handlers.http_messages import ResponseReader, request_for
 from kubeletpy.probes.handlers.outcome import HandlerError, HandlerResult, Reply
 from tests.http2.server import Exchange, serving_http2
-from tests.unit.probes.handlers.servers import (
-    Talk,
-    answering,
-    certificate,
-    dripping,
-    redirecting,
-    serving,
-    silence,
-)
+from tests.kit.probes import Talk, answering, certificate, dripping, redirecting, serving, silence
 
 LOOPBACK = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -30,7 +30,7 @@ from kubeletpy.resources.admission.checks import (
     victims,
 )
 from kubeletpy.resources.admission.handlers import judge
-from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.kit.cgroups import container, fixed, pod
 
 STATE = NodeState(kernel_version="6.1.0-13-amd64")
 NODE: Any = {

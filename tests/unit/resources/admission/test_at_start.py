@@ -11,7 +11,7 @@ from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import CONFIG_SOURCE, SOURCE_FILE, Pod
 from kubeletpy.resources.admission.checks import NodeState, Rejection
 from kubeletpy.resources.admission.handlers import refused_at_start, seniority
-from tests.unit.resources.cgroups.pods import container, pod
+from tests.kit.cgroups import container, pod
 
 STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 CRITICAL = 2_000_000_000

@@ -15,7 +15,7 @@ from kubeletpy.resources.admission.checks import (
     tolerates,
     untolerated,
 )
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 
 @pytest.mark.parametrize(

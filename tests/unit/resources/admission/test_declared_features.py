@@ -18,7 +18,7 @@ from kubeletpy.resources.admission.declared_features import (
     lacking,
     lacking_for_update,
 )
-from tests.unit.resources.cgroups.pods import pod
+from tests.kit.cgroups import pod
 from tools.rulebook.tables import rows
 
 WEB_SOCKETS = "ExtendWebSocketsToKubelet"

@@ -17,8 +17,8 @@ from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.resources import Infeasible, ResizeRules
-from tests.unit.resources.allocation.pods import needs, pod
-from tests.virtual_time import LoopClock
+from tests.kit.allocation import needs, pod
+from tests.kit.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

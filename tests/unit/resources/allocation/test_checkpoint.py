@@ -16,7 +16,7 @@ from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.allocation.checkpoint_file import checksum, read_snapshot, replay, snapshot
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.placement.state import StateError
-from tests.unit.resources.allocation.pods import needs
+from tests.kit.allocation import needs
 
 pytestmark = pytest.mark.virtual_time
 

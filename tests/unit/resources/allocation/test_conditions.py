@@ -12,7 +12,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, ResizeConditions, from_status
 from kubeletpy.resources.allocation.reports import ResizeReports
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.kit.records import make_pod
 
 NOW = 1_767_225_600.0
 THEN, T_NOW = "2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"

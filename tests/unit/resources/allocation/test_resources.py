@@ -33,7 +33,7 @@ from kubeletpy.resources.allocation.resources import (
     same,
     with_resources,
 )
-from tests.unit.resources.allocation.pods import needs, pod
+from tests.kit.allocation import needs, pod
 from tests.unit.resources.allocation.test_allocation_manager import SMALL, Node
 
 pytestmark = pytest.mark.virtual_time

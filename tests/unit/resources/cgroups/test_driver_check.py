@@ -15,8 +15,7 @@ from kubeletpy.resources.cgroups import driver_check, filesystem
 from kubeletpy.resources.cgroups.driver_check import MAX_SEARCHES, DriverCheck
 from kubeletpy.resources.cgroups.tree import CgroupTree, TreeOptions
 from kubeletpy.resources.cgroups.values import CgroupDriver, PodCgroupNames
-from tests.unit.resources.cgroups.look_alike import LookAlike, v1_machine, v2_machine
-from tests.unit.resources.cgroups.pods import container, pod
+from tests.kit.cgroups import LookAlike, container, pod, v1_machine, v2_machine
 
 ID = "f0" * 32
 POD = pod(container("100m"), uid="a-b")

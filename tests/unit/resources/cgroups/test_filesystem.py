@@ -29,8 +29,7 @@ from kubeletpy.resources.cgroups.values import (
     CgroupResources,
     CgroupsUnavailable,
 )
-from tests.unit.resources.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
-from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.kit.cgroups import LookAlike, container, fixed, pod, text, v1_machine, v2_machine
 from tests.unit.resources.cgroups.test_pod_cgroups import Node, node, shares, weight
 
 POD = "/kubepods/burstable/pod1"

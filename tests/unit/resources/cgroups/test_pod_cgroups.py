@@ -22,9 +22,8 @@ from kubeletpy.resources.cgroups.values import (
     PodCgroupSettings,
     ReservedMemory,
 )
-from tests.unit.resources.cgroups.look_alike import LookAlike, text, v1_machine, v2_machine
-from tests.unit.resources.cgroups.pods import container, fixed, pod
-from tests.virtual_time import run
+from tests.kit.cgroups import LookAlike, container, fixed, pod, text, v1_machine, v2_machine
+from tests.kit.virtual_time import run
 
 GROUP = "/kubepods/burstable"
 

@@ -20,7 +20,7 @@ from kubeletpy.resources.cgroups.values import (
     CgroupResources,
     ReservedMemory,
 )
-from tests.unit.resources.cgroups.look_alike import LookAlike, v1_machine, v2_machine
+from tests.kit.cgroups import LookAlike, v1_machine, v2_machine
 
 KERNEL = KernelFacts(hugepage_sizes=("2MB",), max_pids=1000)
 CAPACITY = {"cpu": "2", "memory": "1Gi", "pods": "110"}

@@ -23,8 +23,7 @@ from kubeletpy.resources.cgroups.values import (
     rounded_quota,
     unit_name,
 )
-from tests.unit.resources.cgroups.look_alike import LookAlike, v2_machine
-from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.kit.cgroups import LookAlike, container, fixed, pod, v2_machine
 from tests.unit.resources.cgroups.test_pod_cgroups import Node
 
 MI = 1 << 20

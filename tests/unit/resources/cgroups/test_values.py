@@ -37,7 +37,7 @@ from kubeletpy.resources.cgroups.values import (
     v1_files,
     v2_files,
 )
-from tests.unit.resources.cgroups.pods import container, fixed, pod
+from tests.kit.cgroups import container, fixed, pod
 
 MI = 1 << 20
 

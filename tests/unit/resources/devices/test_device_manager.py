@@ -27,7 +27,7 @@ from kubeletpy.resources.devices.device_manager import RETURNS_WITHIN_S, DeviceM
 from kubeletpy.resources.devices.model import AwaitedPlugins, RegistrationRefused
 from kubeletpy.resources.placement.model import AllocationRefused, Hint
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
-from tests.unit.resources.devices.plugins import SimPlugin, failed, hang
+from tests.kit.devices import SimPlugin, failed, hang
 
 pytestmark = pytest.mark.virtual_time
 

@@ -18,10 +18,10 @@ from kubeletpy.resources.devices.pick import plugin_additions
 from kubeletpy.resources.devices.plugin import MAX_ADDITIONS
 from kubeletpy.resources.devices.registration import MAX_RESOURCES
 from kubeletpy.resources.placement.model import AllocationRefused
-from tests.turns import turns_measured
-from tests.unit.resources.devices.plugins import SimPlugin
+from tests.kit.costs import turns_measured
+from tests.kit.devices import SimPlugin
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.resources.devices.test_device_manager import GPU, Node, admit, ids, pod
-from tests.virtual_time import on_virtual_time
 
 MANY = 100_000
 LIMIT_S = 0.05

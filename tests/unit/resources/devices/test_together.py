@@ -23,8 +23,8 @@ from kubeletpy.resources.placement.model import AllocationRefused, Policy
 from kubeletpy.resources.placement.options import CpuOptions
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.topology_manager import TopologyManager
-from tests.unit.resources.devices.plugins import SimPlugin, failed
-from tests.unit.resources.placement.machines import machine, pod_of, sized
+from tests.kit.devices import SimPlugin, failed
+from tests.kit.machines import machine, pod_of, sized
 
 pytestmark = pytest.mark.virtual_time
 

@@ -16,7 +16,7 @@ from kubeletpy.resources.dra.client import PART_DEVICES, report_parts
 from kubeletpy.resources.dra.health import MAX_DEVICES as MAX_REPORTED
 from kubeletpy.resources.dra.health import with_report
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo
-from tests.garbage import no_collections
+from tests.kit.costs import no_collections
 
 CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {})
 

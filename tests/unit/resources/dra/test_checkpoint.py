@@ -19,8 +19,8 @@ from kubeletpy.resources.dra.claim_manager import ClaimState
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo, ClaimProblem
 from kubeletpy.resources.placement.state import StateError
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
-from tests.unit.resources.dra.node import DriverInProcess, Node, user
-from tests.virtual_time import on_virtual_time
+from tests.kit.claims import DriverInProcess, Node, user
+from tests.kit.virtual_time import on_virtual_time
 
 HEAD = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1"'
 DEVICE = ClaimDevice("pool", "d0", ("r0", "r1"), ("a.example.com/claim=x",), "share")

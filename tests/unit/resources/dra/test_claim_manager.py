@@ -16,7 +16,7 @@ from kubeletpy.resources.dra.claim_manager import CHECK_S
 from kubeletpy.resources.dra.model import ClaimProblem
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from tests.dra_driver.services import Given
-from tests.unit.resources.dra.node import DriverInProcess, Node, user
+from tests.kit.claims import DriverInProcess, Node, user
 
 pytestmark = pytest.mark.virtual_time
 

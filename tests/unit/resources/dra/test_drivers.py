@@ -17,8 +17,8 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.resources.dra.answers import HEALTH_SERVICES
 from kubeletpy.resources.dra.drivers import DraDrivers, SliceCleaner
 from kubeletpy.resources.plugins.model import PluginInfo, PluginRefused
-from tests.unit.resources.dra.node import DriverInProcess, Node, user
-from tests.virtual_time import on_virtual_time
+from tests.kit.claims import DriverInProcess, Node, user
+from tests.kit.virtual_time import on_virtual_time
 
 A = "a.example.com"
 V1, BETA = "v1.DRAPlugin", "v1beta1.DRAPlugin"

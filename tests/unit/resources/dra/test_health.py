@@ -13,7 +13,7 @@ from kubeletpy.remote.generated import dra_health_pb2 as pb
 from kubeletpy.resources.dra import health
 from kubeletpy.resources.dra.health import HEALTHY, UNHEALTHY, UNKNOWN, DeviceHealth, Known
 from kubeletpy.resources.dra.model import ClaimDevice, ClaimInfo, claim_uses
-from tests.unit.resources.dra.node import user
+from tests.kit.claims import user
 
 A = "a.example.com"
 STATES = {HEALTHY: pb.HEALTHY, UNHEALTHY: pb.UNHEALTHY, UNKNOWN: pb.UNKNOWN}

@@ -11,9 +11,9 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.health import HEALTHY, UNHEALTHY, UNKNOWN
 from kubeletpy.resources.dra.health_state import HealthState
-from tests.unit.resources.dra.node import DriverInProcess, _Calls
+from tests.kit.claims import DriverInProcess, _Calls
+from tests.kit.virtual_time import LoopClock, settle
 from tests.unit.resources.dra.test_health import A, health_report, key
-from tests.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
 

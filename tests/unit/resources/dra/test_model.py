@@ -29,8 +29,8 @@ from kubeletpy.resources.dra.model import (
     referenced,
     uses_claims,
 )
-from tests.unit.podworkers.builders import pod_object
-from tests.unit.resources.dra.node import user
+from tests.kit.claims import user
+from tests.kit.pods import pod_object
 
 A, B = "a.example.com", "b.example.com"
 CLAIM = ClaimInfo("c-uid", "c", "default", frozenset({"uid-p"}), {A: (), B: ()})

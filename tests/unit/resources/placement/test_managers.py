@@ -34,7 +34,7 @@ from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.topology_manager import TopologyManager
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
-from tests.unit.resources.placement.machines import machine, pod_of, sized, write_sysfs
+from tests.kit.machines import machine, pod_of, sized, write_sysfs
 
 pytestmark = pytest.mark.virtual_time
 

@@ -18,7 +18,7 @@ from kubeletpy.resources.placement.model import (
     parse_ids,
 )
 from kubeletpy.resources.placement.pick_cpus import PACKED, NotEnoughCpus, PickOptions, pick
-from tests.unit.resources.placement.machines import machine, one_node_of_two_sockets
+from tests.kit.machines import machine, one_node_of_two_sockets
 
 SINGLE = machine(cores=4, threads=2)
 """8 CPUs: core 0 has 0 and 4."""

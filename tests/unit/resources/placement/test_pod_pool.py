@@ -41,7 +41,7 @@ from kubeletpy.resources.placement.state import (
 from kubeletpy.resources.placement.static_cpus import StaticCpus
 from kubeletpy.resources.placement.static_memory import StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager
-from tests.unit.resources.placement.machines import pod_of, sized
+from tests.kit.machines import pod_of, sized
 
 pytestmark = pytest.mark.virtual_time
 

@@ -34,7 +34,7 @@ from kubeletpy.resources.placement.static_cpus import (
     exclusive_cpus,
     exclusive_cpus_of_pod,
 )
-from tests.unit.resources.placement.machines import machine, one_node_of_two_sockets, pod_of, sized
+from tests.kit.machines import machine, one_node_of_two_sockets, pod_of, sized
 
 ALWAYS = {"restartPolicy": "Always"}
 SMT = machine(sockets=2, cores=4, threads=2)

@@ -34,7 +34,7 @@ from kubeletpy.resources.placement.state import (
 from kubeletpy.resources.placement.static_manager import StateUnusable
 from kubeletpy.resources.placement.static_memory import StaticMemory, shrunk
 from kubeletpy.runtime_manager.protocol import ContainerAdditions
-from tests.unit.resources.placement.machines import pod_of, sized
+from tests.kit.machines import pod_of, sized
 
 pytestmark = pytest.mark.virtual_time
 

@@ -26,9 +26,9 @@ from kubeletpy.resources.plugins.plugin_manager import (
     find_sockets,
     read_info,
 )
-from tests.turns import turns_measured
+from tests.kit.costs import turns_measured
+from tests.kit.virtual_time import on_virtual_time
 from tests.unit.probes.handlers.test_grpc_floods import FLOODS, SETTINGS
-from tests.virtual_time import on_virtual_time
 
 A, B = "/p/a.sock", "/p/b.sock"
 

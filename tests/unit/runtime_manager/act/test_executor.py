@@ -16,9 +16,9 @@ from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.protocol import HookFailed, SyncPodRequest
 from kubeletpy.runtime_manager.read.host_dns import host_dns
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.pods_and_records import IMAGE, container, make_pod, sidecar
-from tests.virtual_time import on_virtual_time
+from tests.kit.records import IMAGE, container, make_pod, sidecar
+from tests.kit.runtime import FakeNode
+from tests.kit.virtual_time import on_virtual_time
 
 
 @on_virtual_time

@@ -17,9 +17,8 @@ from kubeletpy.runtime_manager.plan.gc_selection import (
     dead_links_to_remove,
     log_directories_to_remove,
 )
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.fake_runtime import FakeRuntime
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
+from tests.kit.runtime import FakeNode, FakeRuntime
 
 pytestmark = pytest.mark.virtual_time
 

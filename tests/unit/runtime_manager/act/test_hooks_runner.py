@@ -16,10 +16,10 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.names import PORTS
 from kubeletpy.runtime_manager.protocol import HookFailed
-from tests.unit.images.fake_images import Events
-from tests.unit.probes.handlers.servers import answering, redirecting, serving
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
-from tests.virtual_time import on_virtual_time, timed
+from tests.kit.images import Events
+from tests.kit.probes import answering, redirecting, serving
+from tests.kit.records import container, make_pod
+from tests.kit.virtual_time import on_virtual_time, timed
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 LOOPBACK = "127.0.0.1"

@@ -13,7 +13,7 @@ from kubeletpy.pods.pod import ContainerKind, Mount
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.start_container import ContainerStarter, with_image_volumes
 from kubeletpy.runtime_manager.act.sync_run import StartFailed, Turn
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 IMAGE = cri.Mount(container_path="/i", image=cri.ImageSpec(image="i"))
 BIND = cri.Mount(container_path="/b", host_path="/x")

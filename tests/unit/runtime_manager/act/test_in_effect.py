@@ -10,7 +10,7 @@ from kubeletpy.runtime_manager.act.resize_pod import ResourcesInEffect
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
 from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
-from tests.unit.runtime_manager.pods_and_records import container, has, make_pod, running
+from tests.kit.records import container, has, make_pod, running
 
 NEW = PodRuntimeStatus("uid-1", "web", "prod")
 """Runtime status of a pod for which nothing has been created."""

@@ -14,8 +14,8 @@ from kubeletpy.remote.errors import CRIError
 from kubeletpy.runtime_manager.act.stop_container import stop_prerequisites
 from kubeletpy.runtime_manager.plan.grace import base_grace, container_grace, remaining
 from kubeletpy.runtime_manager.protocol import HookFailed
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
+from tests.kit.runtime import FakeNode
 
 pytestmark = pytest.mark.virtual_time
 

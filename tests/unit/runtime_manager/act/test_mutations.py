@@ -17,7 +17,7 @@ from kubeletpy.runtime_manager.act.mutations import (
     StopKind,
     StopSlots,
 )
-from tests.garbage import no_collections
+from tests.kit.costs import no_collections
 
 pytestmark = pytest.mark.virtual_time
 

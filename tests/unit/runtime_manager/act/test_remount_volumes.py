@@ -12,9 +12,9 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import VolumeSizeError
 from kubeletpy.pods.runtime_status import ResizeOutcome
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
+from tests.kit.records import make_pod
 from tests.unit.runtime_manager.act.test_resize_pod import MI, Resized
 from tests.unit.runtime_manager.plan.test_resize import SMALL, res, sized
-from tests.unit.runtime_manager.pods_and_records import make_pod
 
 pytestmark = pytest.mark.virtual_time
 

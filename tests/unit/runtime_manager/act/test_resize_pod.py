@@ -17,9 +17,9 @@ from kubeletpy.remote.errors import Code, CRIError, DeadlineExceeded, Unavailabl
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.plan.resize_steps import applied
 from kubeletpy.runtime_manager.protocol import NoPodCgroupLimits
-from tests.unit.runtime_manager.fake_node import FakeNode
+from tests.kit.records import make_pod, sidecar
+from tests.kit.runtime import FakeNode
 from tests.unit.runtime_manager.plan.test_resize import RESTART_MEMORY, SMALL, res, sized
-from tests.unit.runtime_manager.pods_and_records import make_pod, sidecar
 
 pytestmark = pytest.mark.virtual_time
 

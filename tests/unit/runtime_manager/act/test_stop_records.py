@@ -18,10 +18,9 @@ from kubeletpy.runtime_manager.act.container_files import (
     record_from_json,
 )
 from kubeletpy.runtime_manager.plan.grace import HookState, StopRecord
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.fake_runtime import FakeRuntime
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
-from tests.virtual_time import on_virtual_time, step_wall_clock
+from tests.kit.records import container, make_pod
+from tests.kit.runtime import FakeNode, FakeRuntime
+from tests.kit.virtual_time import on_virtual_time, step_wall_clock
 
 DELETED = {"deletionTimestamp": "2023-11-14T22:13:20Z", "deletionGracePeriodSeconds": 30}
 

@@ -17,7 +17,7 @@ from kubeletpy.runtime_manager.act.user_namespaces import (
     subordinate_ids,
 )
 from kubeletpy.runtime_manager.config.settings import UserNamespaceRange
-from tests.unit.resources.cgroups.pods import pod
+from tests.kit.cgroups import pod
 
 SIZE = 65536
 

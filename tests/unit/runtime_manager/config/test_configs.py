@@ -24,7 +24,7 @@ from kubeletpy.runtime_manager.config.sandbox_config import (
     pod_dns,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
 
 SETTINGS = RuntimeSettings(
     memory_capacity=2**33, cluster_domain="cluster.local", selinux_enabled=True

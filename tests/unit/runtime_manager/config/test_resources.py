@@ -17,7 +17,7 @@ from kubeletpy.runtime_manager.config.resources import (
     placed,
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
-from tests.unit.runtime_manager.pods_and_records import container, make_pod, sidecar
+from tests.kit.records import container, make_pod, sidecar
 
 GIB = 2**30
 SETTINGS = RuntimeSettings(memory_capacity=10 * GIB)

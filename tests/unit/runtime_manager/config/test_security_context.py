@@ -18,7 +18,7 @@ from kubeletpy.runtime_manager.config.settings import (
     UserNamespaceRange,
     namespace_options,
 )
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.kit.records import container, make_pod
 
 SETTINGS = RuntimeSettings(seccomp_root="/kubelet/seccomp", thermal_throttle_paths=("/sys/cpu0",))
 PROFILE = cri.SecurityProfile

@@ -14,9 +14,9 @@ from kubeletpy.runtime_manager.config.container_config import (
     stop_signal_of,
     why_stop_signal_ignored,
 )
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
-from tests.virtual_time import on_virtual_time
+from tests.kit.records import container, make_pod
+from tests.kit.runtime import FakeNode
+from tests.kit.virtual_time import on_virtual_time
 
 
 def signalled(name: str) -> Any:

@@ -25,7 +25,7 @@ from kubeletpy.runtime_manager.config.sandbox_config import (
 )
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings, UserNamespaceRange
 from kubeletpy.runtime_manager.names import MAX_HANDLER, PORTS, container_annotations
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.kit.records import container, make_pod
 
 PLAIN = RuntimeSettings(memory_capacity=1 << 34, cluster_domain="cluster.local")
 RICH = RuntimeSettings(

@@ -33,7 +33,7 @@ from kubeletpy.runtime_manager.names import (
     sandbox_labels,
     termination_file,
 )
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.kit.records import container, make_pod
 
 PORTS = [{"containerPort": 80, "protocol": "TCP"}]
 

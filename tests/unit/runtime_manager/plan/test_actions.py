@@ -22,7 +22,7 @@ from kubeletpy.runtime_manager.plan.actions import (
     target_id,
 )
 from kubeletpy.runtime_manager.plan.resize import ResizePlan
-from tests.unit.runtime_manager.pods_and_records import container, exited, has, running
+from tests.kit.records import container, exited, has, running
 
 NOTHING = PodActions(kill_pod=False, create_sandbox=False, sandbox_id="s", attempt=0)
 APP: Any = container("app")

@@ -19,7 +19,7 @@ from kubeletpy.pods.runtime_status import (
     restart_all_active,
 )
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from tests.unit.runtime_manager.pods_and_records import (
+from tests.kit.records import (
     DEAD,
     READY,
     container,

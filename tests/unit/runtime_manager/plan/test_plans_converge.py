@@ -24,7 +24,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.runtime_manager.plan.actions import PodActions
 from kubeletpy.runtime_manager.plan.compute_actions import compute_pod_actions
-from tests.unit.runtime_manager.pods_and_records import container, has, make_pod
+from tests.kit.records import container, has, make_pod
 
 STATES = list(ContainerState)
 POLICIES = st.sampled_from(["Always", "OnFailure", "Never"])

@@ -22,16 +22,7 @@ from kubeletpy.runtime_manager.plan.crash_loop import (
     crash_loop_key,
 )
 from kubeletpy.runtime_manager.plan.reported_ends import with_reported_ends
-from tests.unit.runtime_manager.pods_and_records import (
-    READY,
-    container,
-    exited,
-    has,
-    make_pod,
-    running,
-    sidecar,
-    summary,
-)
+from tests.kit.records import READY, container, exited, has, make_pod, running, sidecar, summary
 
 LISTS = {"c": "containerStatuses", "i": "initContainerStatuses", "e": "ephemeralContainerStatuses"}
 SANDBOX = replace(READY, created_at=1_700_000_000_000_000_000)  # 22:13:20

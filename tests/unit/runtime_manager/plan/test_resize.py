@@ -31,15 +31,7 @@ from kubeletpy.runtime_manager.plan.resize import (
     resizable,
     resize_in_progress,
 )
-from tests.unit.runtime_manager.pods_and_records import (
-    DEAD,
-    container,
-    exited,
-    has,
-    make_pod,
-    running,
-    sidecar,
-)
+from tests.kit.records import DEAD, container, exited, has, make_pod, running, sidecar
 
 RESTART_CPU = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
 RESTART_MEMORY = [

@@ -18,7 +18,7 @@ from kubeletpy.runtime_manager.plan.resize_steps import (
     sandbox_resources,
     shrinking_pod_memory,
 )
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.kit.records import make_pod
 
 NOW = PodLimits(shares=512, quota_us=50_000, period_us=100_000, memory=1000)
 

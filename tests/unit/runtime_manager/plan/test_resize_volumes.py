@@ -17,7 +17,7 @@ from kubeletpy.runtime_manager.plan.resize import (
     plan_volume_resizes,
     resize_in_progress,
 )
-from tests.unit.runtime_manager.pods_and_records import container, make_pod
+from tests.kit.records import container, make_pod
 
 MI = 1 << 20
 ON = RuntimeSettings(resizes_memory_volumes=True)

@@ -44,10 +44,9 @@ from kubeletpy.runtime_manager.read.status_reader import (
     summaries_from_lists,
 )
 from kubeletpy.runtime_manager.read.status_source import READ_AT_ONCE, MessageRoots, StatusSource
-from tests.unit.runtime_manager.fake_node import FakeNode
-from tests.unit.runtime_manager.fake_runtime import now
-from tests.unit.runtime_manager.pods_and_records import make_pod
-from tests.virtual_time import LoopClock
+from tests.kit.records import make_pod
+from tests.kit.runtime import FakeNode, now
+from tests.kit.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

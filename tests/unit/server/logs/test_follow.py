@@ -28,7 +28,7 @@ from kubeletpy.server.logs.follow import (
 )
 from kubeletpy.server.logs.records import LogOptions
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
-from tests.descriptors import open_descriptors
+from tests.kit.costs import open_descriptors
 
 LINE = "2026-01-02T03:04:05.1Z stdout F %s\n"
 

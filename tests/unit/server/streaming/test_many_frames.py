@@ -15,10 +15,9 @@ import pytest
 from kubeletpy.base.wire import relay, spdy, websocket
 from kubeletpy.base.wire.relay import SLICE_WORK, SLICES_A_TURN
 from kubeletpy.server.streaming.options import TUNNEL, V5
+from tests.kit.costs import PerTurn, events_per_turn
+from tests.kit.server import SWITCH, Pki, Running, Serve, connect, head, node
 from tests.unit.base.wire.test_websocket import frame
-from tests.unit.base.wire.turns_of import PerTurn, events_per_turn
-from tests.unit.server.helpers import Pki, Running
-from tests.unit.server.streaming.runtime import SWITCH, Serve, connect, head, node
 
 MOST = SLICE_WORK * SLICES_A_TURN + SLICE_WORK
 """Most frames in a turn: all slices, and the rest of the previous one."""

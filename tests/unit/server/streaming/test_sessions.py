@@ -25,8 +25,7 @@ from kubeletpy.remote.streams import (
 )
 from kubeletpy.server.streaming import link, sessions
 from kubeletpy.server.streaming.options import TUNNEL, V5
-from tests.unit.server.helpers import Pki, Running
-from tests.unit.server.streaming.runtime import connect, head, node
+from tests.kit.server import Pki, Running, connect, head, node
 from tests.unit.server.streaming.test_streams import websocket
 
 ALL = "/exec/n/p/c?command=x&input=1&output=1&error=1"

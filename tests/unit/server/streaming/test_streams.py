@@ -28,8 +28,7 @@ from kubeletpy.server.streaming.options import (
     read_streams,
     stream_route,
 )
-from tests.unit.server.helpers import Pki, Running
-from tests.unit.server.streaming.runtime import SWITCH, node
+from tests.kit.server import SWITCH, Pki, Running, node
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from kubeletpy.volumes.operations.acts import Expander, VolumeActs
 from kubeletpy.volumes.operations.claim_objects import ClaimObjects, kept
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.volume_manager import VolumeManager
-from tests.unit.volumes.kit import Node, claim, pv, running, spec
+from tests.kit.volumes import Node, claim, pv, running, spec
 
 
 class NodeApi:

@@ -24,7 +24,7 @@ from kubeletpy.volumes.claims.resolve import (
     volumes_in_use,
 )
 from kubeletpy.volumes.operations.waiting import VolumesWait
-from tests.unit.volumes.kit import Csi, claim, pod, pv, spec, volume
+from tests.kit.volumes import Csi, claim, pod, pv, spec, volume
 
 OTHER = {"claimRef": {"uid": "another", "namespace": "ns", "name": "b"}}
 

@@ -30,7 +30,7 @@ from kubeletpy.volumes.operations.model import (
     Volume,
 )
 from kubeletpy.volumes.operations.plan import plan
-from tests.unit.volumes.kit import pod, pv, spec
+from tests.kit.volumes import pod, pv, spec
 
 NODE = SELinux("system_u:object_r:container_file_t:s0")
 ONE, TWO = {"level": "s0:c1,c2"}, {"level": "s0:c3,c4"}

@@ -11,7 +11,7 @@ from kubeletpy.volumes.claims.model import WaitCause, Waits
 from kubeletpy.volumes.claims.resolve import CLOUD_KINDS, ClaimVolume, resolve
 from kubeletpy.volumes.claims.translated import KINDS, Untranslatable, translated, translated_inline
 from kubeletpy.volumes.csi.objects import MIGRATED
-from tests.unit.volumes.kit import Csi, claim, pod, pv, volume
+from tests.kit.volumes import Csi, claim, pod, pv, volume
 
 GA, BETA = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 GA_REGION = "topology.kubernetes.io/region"

@@ -28,8 +28,8 @@ from kubeletpy.volumes.csi.objects import (
     read,
 )
 from kubeletpy.volumes.csi.registration import CsiNodeWriter, NodeNotUpdated
-from tests.unit.volumes.kit import Cluster
-from tests.virtual_time import settle
+from tests.kit.virtual_time import settle
+from tests.kit.volumes import Cluster
 
 pytestmark = pytest.mark.virtual_time
 

@@ -23,7 +23,7 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.csi.csi_plugin import CsiPlugin
 from kubeletpy.volumes.csi.host import CsiHost
 from kubeletpy.volumes.csi.objects import CsiPaths, DriverObject
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from kubeletpy.volumes.csi.registration import CsiDriverHandler, CsiNodeWriter
 from tests.csi_driver.faults import Fault
 from tests.csi_driver.running import registered, running
 from tests.csi_driver.services import Options
-from tests.unit.volumes.kit import Cluster
-from tests.virtual_time import settle
+from tests.kit.virtual_time import settle
+from tests.kit.volumes import Cluster
 
 NAME = "test.csi.example.com"
 

@@ -36,8 +36,8 @@ from kubeletpy.volumes.csi.objects import (
 )
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
 from kubeletpy.volumes.files.paths import UnsafePath
-from tests.unit.kubeletpy_up.helpers import SetClock
-from tests.unit.volumes.kit import Cluster
+from tests.kit.embedded import SetClock
+from tests.kit.volumes import Cluster
 
 PATHS = CsiPaths("/k")
 

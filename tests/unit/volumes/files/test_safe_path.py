@@ -17,7 +17,7 @@ from kubeletpy.volumes.files import disk
 from kubeletpy.volumes.files.disk import mounts_below, unmount
 from kubeletpy.volumes.files.paths import UnsafePath
 from kubeletpy.volumes.files.safe_path import open_beneath, prepare
-from tests.descriptors import open_descriptors
+from tests.kit.costs import open_descriptors
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from kubeletpy.volumes.intree.fc.target import (
 )
 from kubeletpy.volumes.intree.scsi import ScsiTree
 from kubeletpy.volumes.operations.acts import pod_use
-from tests.unit.volumes.kit import pod, spec
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
+from tests.kit.volumes import pod, spec
 
 WWN = "50060e801049cfd1"
 ID = "3600508b400105e210000900000490000"

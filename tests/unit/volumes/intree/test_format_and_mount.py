@@ -10,7 +10,7 @@ import pytest
 
 from kubeletpy.volumes.claims.model import FilesystemMismatch, OperationFailed
 from kubeletpy.volumes.intree.disks import Content, format_and_mount, grow, read_blkid
-from tests.unit.volumes.kit import Programs
+from tests.kit.volumes import Programs
 
 EXT4 = "echo DEVNAME=/dev/x; echo TYPE=ext4"
 PARTITIONS = "echo PTTYPE=gpt"

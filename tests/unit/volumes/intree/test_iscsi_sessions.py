@@ -22,7 +22,7 @@ from kubeletpy.volumes.intree.iscsi.plugin import (
 from kubeletpy.volumes.intree.iscsi.target import IscsiDisk
 from kubeletpy.volumes.intree.scsi import ScsiTree
 from tests.iscsi_target.stand_in import StandIn
-from tests.virtual_time import on_virtual_time, timed
+from tests.kit.virtual_time import on_virtual_time, timed
 
 IQN = "iqn.2026-01.test:one"
 ONE, TWO = "10.0.0.1:3260", "[fd00::1]:3260"

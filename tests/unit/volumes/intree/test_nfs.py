@@ -24,8 +24,8 @@ from kubeletpy.volumes.intree import base, nfs
 from kubeletpy.volumes.intree.base import MOST_HANGING, Meters
 from kubeletpy.volumes.intree.nfs import NfsPlugin
 from kubeletpy.volumes.volume_manager import PATIENCE_S
-from tests.unit.volumes.kit import Failures, ObservedNode, pod, spec, volume_manager
-from tests.virtual_time import eventually, on_virtual_time, settle, timed
+from tests.kit.virtual_time import eventually, on_virtual_time, settle, timed
+from tests.kit.volumes import Failures, ObservedNode, pod, spec, volume_manager
 
 PROGRAM_S = 60.0
 """Time after which a program is killed."""

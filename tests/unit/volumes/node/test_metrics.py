@@ -29,8 +29,8 @@ from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.pod_volumes.planned import SUPPORTED
 from kubeletpy.volumes.pod_volumes.set_up import plugin_of
-from tests.unit.volumes.kit import CONFIG, HUSH, SECRET, Node, node, pod_of
-from tests.virtual_time import settle
+from tests.kit.virtual_time import settle
+from tests.kit.volumes import CONFIG, HUSH, SECRET, Node, node, pod_of
 
 __all__ = ["node"]
 

@@ -30,7 +30,7 @@ from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN
 from kubeletpy.volumes.pod_volumes.payload import format_map
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
-from tests.unit.volumes.kit import CONFIG, FIELD, HUSH, SECRET, Node, node, pod_of
+from tests.kit.volumes import CONFIG, FIELD, HUSH, SECRET, Node, node, pod_of
 
 __all__ = ["node"]
 

@@ -25,8 +25,8 @@ from kubeletpy.volumes.operations import acts
 from kubeletpy.volumes.operations.acts import CLAIM_READINGS, Expander, VolumeActs, pod_use
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
-from tests.unit.volumes.kit import claim, pod, pv, spec
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
+from tests.kit.volumes import claim, pod, pv, spec
 
 GIB = 1 << 30
 

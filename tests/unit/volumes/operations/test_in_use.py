@@ -18,9 +18,9 @@ from kubeletpy.volumes.operations.model import (
     Volume,
     attachable_as_reported,
 )
+from tests.kit.virtual_time import settle
+from tests.kit.volumes import ObservedNode, pod, spec, volume_manager
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
-from tests.unit.volumes.kit import ObservedNode, pod, spec, volume_manager
-from tests.virtual_time import settle
 
 pytestmark = pytest.mark.virtual_time
 

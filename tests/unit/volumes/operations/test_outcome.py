@@ -34,7 +34,7 @@ from kubeletpy.volumes.operations.plan import (
     flow,
     plan,
 )
-from tests.unit.volumes.kit import spec
+from tests.kit.volumes import spec
 
 MOUNT = PublishedOnDisk("csi", "v", "u1", "pv", "/p", driver="d")
 STAGED = StagedOnDisk("csi", "v", "/s", driver="d", spec_name="pv")

@@ -28,7 +28,7 @@ from kubeletpy.volumes.operations.model import (
     Volume,
 )
 from kubeletpy.volumes.operations.plan import ending_waits, is_published, plan, pv_size
-from tests.unit.volumes.kit import pv, spec
+from tests.kit.volumes import pv, spec
 
 THERE, UNSURE, ABSENT = Presence.THERE, Presence.UNCERTAIN, Presence.ABSENT
 STAGED = StagedOnDisk("kubernetes.io/csi", "vol", "/staged")

@@ -15,7 +15,7 @@ from kubeletpy.volumes.projected.token_claims import (
     TokenKey,
     life_of,
 )
-from tests.unit.volumes.kit import jwt
+from tests.kit.volumes import jwt
 
 NOW = 1_700_000_000.0
 IAT = NOW - 100

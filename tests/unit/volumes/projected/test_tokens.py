@@ -12,8 +12,8 @@ from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
 from kubeletpy.pods.pod import Pod
 from kubeletpy.volumes.projected.token_claims import TokenKey
 from kubeletpy.volumes.projected.tokens import REQUESTS_AT_ONCE, PodTokens, TokenError, renewal_time
-from tests.unit.volumes.kit import FakeApi
-from tests.virtual_time import LoopClock, step_wall_clock
+from tests.kit.virtual_time import LoopClock, step_wall_clock
+from tests.kit.volumes import FakeApi
 
 pytestmark = pytest.mark.virtual_time
 

@@ -20,8 +20,8 @@ from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.trust_anchors import anchors_of, bundle_of
 from kubeletpy.volumes.projected.trust_bundles import TrustBundles
-from tests.streamed_list import streamed
-from tests.unit.volumes.kit import Node, node, pod_of
+from tests.kit.messages import streamed
+from tests.kit.volumes import Node, node, pod_of
 
 __all__ = ["node"]
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

@@ -24,8 +24,8 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.csi import messages
 from kubeletpy.volumes.csi.client import NodeClient
 from kubeletpy.volumes.usage import AT_ONCE, VolumeHealthMonitor, VolumeMeter
-from tests.unit.kubeletpy_up.helpers import SetClock
-from tests.virtual_time import LoopClock, on_virtual_time, settle
+from tests.kit.embedded import SetClock
+from tests.kit.virtual_time import LoopClock, on_virtual_time, settle
 
 TYPE = csi.VolumeHealthErrorType
 

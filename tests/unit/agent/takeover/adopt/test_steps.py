@@ -39,7 +39,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.cli.adopt import DEPLOYED
 from kubeletpy.cli.deploy_files import deploy_files
-from tests.virtual_time import EPOCH, LoopClock
+from tests.kit.virtual_time import EPOCH, LoopClock
 
 pytestmark = pytest.mark.virtual_time
 

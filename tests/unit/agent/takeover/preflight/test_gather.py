@@ -12,7 +12,7 @@ from kubeletpy.agent.takeover.preflight.gather import resolve_version
 from kubeletpy.config import NodeFlags
 from kubeletpy.config.version_choice import VersionSource
 from kubeletpy.kubeapi.protocol import KubeApi
-from tests.virtual_time import on_virtual_time
+from tests.kit.virtual_time import on_virtual_time
 
 
 class SlowApi:

@@ -28,8 +28,8 @@ from kubeletpy.resources.devices.model import Booking, DeviceHolder
 from kubeletpy.resources.placement.state import CpuState, write_cpu_state
 from kubeletpy.runtime_manager.names import container_hash
 from kubeletpy.syncloop.sources.static_uids import RECORD, StaticUids
-from tests.unit.kubeapi.scripted_api import ScriptedApi
-from tests.unit.runtime_manager.fake_runtime import FakeRuntime
+from tests.kit.api import ScriptedApi
+from tests.kit.runtime import FakeRuntime
 
 IMAGE = "registry.example/app:1"
 

@@ -13,8 +13,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnknown
 from kubeletpy.resources.placement.model import Cpu, CpuTopology, NumaNode
 from kubeletpy.resources.placement.state import CpuState, write_cpu_state
+from tests.kit.cgroups import fixed, pod
 from tests.unit.node.test_build import FACTS
-from tests.unit.resources.cgroups.pods import fixed, pod
 
 FILE = "cpu_manager_state"
 POOL = frozenset({0})

@@ -24,15 +24,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults
 from kubeletpy.runtime_manager.plan.compute_actions import sync_intent
 from kubeletpy.runtime_manager.plan.resize import InEffect
-from tests.unit.runtime_manager.pods_and_records import (
-    DEAD,
-    container,
-    exited,
-    has,
-    make_pod,
-    running,
-    sidecar,
-)
+from tests.kit.records import DEAD, container, exited, has, make_pod, running, sidecar
 
 OTHER = {"uid": "uid-1", "deletionTimestamp": "2026-01-01T00:00:00Z"}
 STATUS: Any = {"phase": "Succeeded"}

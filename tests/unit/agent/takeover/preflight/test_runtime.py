@@ -13,7 +13,7 @@ from kubeletpy.agent.takeover.preflight.node import has_events
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import Unavailable, Unimplemented
 from kubeletpy.remote.protocol import RuntimeService
-from tests.unit.runtime_manager.pods_and_records import make_pod
+from tests.kit.records import make_pod
 
 HANDLER: Any = {
     "name": "runc",

@@ -22,9 +22,9 @@ from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
-from tests.streamed_list import streamed
-from tests.unit.volumes.kit import Node, node, pod_of
-from tests.virtual_time import LoopClock, eventually, on_virtual_time, settle
+from tests.kit.messages import streamed
+from tests.kit.virtual_time import LoopClock, eventually, on_virtual_time, settle
+from tests.kit.volumes import Node, node, pod_of
 
 __all__ = ["node"]
 SPEC = {"signerName": "example.com/s", "keyType": "ED25519", "keyPath": "key.pem"}

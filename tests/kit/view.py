@@ -12,7 +12,7 @@ from kubeletpy.metrics.trace.model import PodTrace, Span, Step, TraceCall
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.explain.model import timeline
 from kubeletpy.observe.view.server import Silent
-from tests.unit.observe.explain.facts import OFFSET, facts
+from tests.kit.observe import OFFSET, facts
 
 
 def trace() -> PodTrace:

@@ -46,7 +46,7 @@ from kubeletpy.volumes.operations.acts import Expander, VolumeActs
 from kubeletpy.volumes.operations.reporter import Reporter
 from kubeletpy.volumes.projected.tokens import PodTokens
 from kubeletpy.volumes.volume_manager import VolumeManager
-from tests.streamed_list import streamed
+from tests.kit.messages import streamed
 
 
 def pod(uid: str = "u1", name: str = "p", **spec: Any) -> Pod:

@@ -1,16 +1,20 @@
-"""A collector that receives OTLP over gRPC and keeps the spans."""
+"""Where spans end: a collector that receives OTLP over gRPC, and a tracer that keeps them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 import grpc.aio
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as messages
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as service
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from kubeletpy.metrics.trace.model import Attributes, OpenSpan
 
 
 class Collector(service.TraceServiceServicer):
@@ -69,3 +73,56 @@ async def collecting() -> AsyncIterator[Collector]:
         yield collector
     finally:
         await asyncio.shield(server.stop(None))
+
+
+@dataclass
+class Recorded:
+    """One span."""
+
+    name: str
+    attributes: dict[str, str | int]
+    kind: str
+    error: str | None = None
+    ended: bool = False
+    carrier: Mapping[str, str] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when an attribute is set."""
+
+    def set(self, name: str, value: str | int) -> None:
+        self.attributes[name] = value
+        self.changed.set()
+
+    def failed(self, why: str) -> None:
+        self.error = why
+
+    def __enter__(self) -> OpenSpan:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.ended = True
+        if error is not None:
+            self.error = str(error)
+
+
+class Recording:
+    """A :class:`~kubeletpy.metrics.trace.model.Tracer`."""
+
+    def __init__(self) -> None:
+        self.spans: list[Recorded] = []
+        self.begun = asyncio.Event()
+
+    def span(self, name: str, attributes: Attributes, *, client: bool = False) -> OpenSpan:
+        return self._kept(Recorded(name, dict(attributes), "client" if client else "internal"))
+
+    def request(self, name: str, attributes: Callable[[], Attributes]) -> OpenSpan:
+        return self._kept(Recorded(name, dict(attributes()), "server"))
+
+    def _kept(self, span: Recorded) -> OpenSpan:
+        self.spans.append(span)
+        self.begun.set()
+        return span

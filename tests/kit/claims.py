@@ -22,7 +22,7 @@ from kubeletpy.resources.dra.drivers import DraDrivers
 from kubeletpy.resources.dra.model import ClaimProblem, Claims
 from kubeletpy.resources.plugins.model import DRA, PluginInfo
 from tests.dra_driver.services import Services
-from tests.unit.podworkers.builders import pod_object
+from tests.kit.pods import pod_object
 
 Answer = TypeVar("Answer", bound=Message)
 

@@ -1,11 +1,76 @@
-"""TLS handshakes in memory: what a client offers, and what a server answers to any offer."""
+"""Bytes of peers: gzip members, protobuf messages, streamed lists and TLS handshakes.
+
+Source of the members: the feature gate WatchListCompression of Kubernetes 1.37.
+"""
 
 from __future__ import annotations
 
 import ssl
 import struct
+import zlib
+from collections.abc import Iterable
 
+from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.protocol import WatchEvent
+from kubeletpy.kubeapi.watch_state import INITIAL_EVENTS_END
+
+
+def opened(data: bytes) -> tuple[bytes, bytes]:
+    """A gzip member in two parts: all of its data, flushed, and then its end."""
+    packing = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush(zlib.Z_SYNC_FLUSH), packing.flush()
+
+
+def member(data: bytes) -> bytes:
+    """A complete gzip member."""
+    return b"".join(opened(data))
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def field(number: int, value: bytes | str | int) -> bytes:
+    """A field: a number as a varint, a text, or an encoded message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def entry(key: str, value: bytes | str) -> bytes:
+    """An entry of a map."""
+    return field(1, key) + field(2, value)
+
+
+def body(
+    api_version: str, kind: str, message: bytes, *, encoding: str = "", media_type: str = ""
+) -> bytes:
+    """A message in its envelope."""
+    about = field(1, api_version) + field(2, kind)
+    rest = field(3, encoding) + field(4, media_type)
+    return b"k8s\0" + field(1, about) + field(2, message) + rest
+
+
+def end_of_list(version: str) -> WatchEvent:
+    """The bookmark after the last object."""
+    annotations = {INITIAL_EVENTS_END: "true"}
+    return WatchEvent(
+        "BOOKMARK", {"metadata": {"resourceVersion": version, "annotations": annotations}}
+    )
+
+
+def streamed(objects: Iterable[JSON], version: str) -> list[WatchEvent]:
+    """All events of a list."""
+    return [*(WatchEvent("ADDED", each) for each in objects), end_of_list(version)]
+
 
 FFDHE8192 = 0x0104
 P256 = 0x0017

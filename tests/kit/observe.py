@@ -1,17 +1,19 @@
-"""Facts about pods with problems, for tests of explanations."""
+"""Facts about pods with problems, and pods and intents whose outcome is foreseen."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.host.errors import Cause
 from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step
 from kubeletpy.observe.explain.facts import PodFacts
+from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.history import LastSync
 from kubeletpy.podworkers.records import Stage, SyncOutcome, UpdateType, Work, WorkerRecord
-from tests.unit.podworkers.builders import make_pod
+from tests.kit.pods import make_pod
 
 NOW = 1_700_000_100.0
 OFFSET = 1_700_000_000.0
@@ -94,3 +96,14 @@ def failed(
 ) -> LastSync:
     """A last sync that failed."""
     return LastSync(stage, SyncOutcome(error=error, step=step, cause=cause), NOW - 3)
+
+
+def container(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": f"{name}:1", **more}
+
+
+def pod(*containers: dict[str, Any], name: str = "p", **more: Any) -> Pod:
+    spec = {"containers": list(containers) or [container("a")], **more}
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    return Pod(cast(api.Pod, {**made, "spec": defaults.pod_spec(spec)}))

@@ -1,4 +1,4 @@
-"""A machine on virtual time whose resources pods consume, and an eviction keeper on it."""
+"""A machine on virtual time whose resources pods consume, its eviction keeper, and rounds."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubeletpy.base.api import types as api
-from kubeletpy.node.eviction.decide import Layout, Observations, Rules, Signal, SignalObservation
+from kubeletpy.config.load import default_settings
+from kubeletpy.node.eviction.decide import (
+    EvictionDecision,
+    EvictionState,
+    Layout,
+    Observations,
+    Rules,
+    Signal,
+    SignalObservation,
+    decide,
+    from_settings,
+)
 from kubeletpy.node.eviction.keeper import EvictionKeeper
 from kubeletpy.node.eviction.ranking import Candidate, DiskUse, Reclaim, Use, rank
 from kubeletpy.node.eviction.signal_observer import Meter
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical
 from kubeletpy.podworkers.records import KillOptions
-from tests.unit.node.eviction.rules import GI
-from tests.unit.podworkers.builders import make_pod
-from tests.virtual_time import EPOCH
+from tests.kit.pods import make_pod
+from tests.kit.virtual_time import EPOCH
 
+GI = 1 << 30
 MEMORY, DISK, INODES, TASKS = 16 * GI, 100 * GI, 1_000_000, 30_000
 
 
@@ -253,3 +264,36 @@ class _Clock:
 def _requests(pod: Pod) -> dict[str, int]:
     resources: Any = pod.containers[0].get("resources") or {}
     return {name: int(text) for name, text in (resources.get("requests") or {}).items()}
+
+
+MI = 1 << 20
+
+
+def rules(**document: Any) -> Rules:
+    """Rules from a configuration."""
+    return from_settings(default_settings(**document))
+
+
+class Rounds:
+    """Consecutive rounds of observation, as a keeper makes them."""
+
+    def __init__(self, of: Rules) -> None:
+        self.rules = of
+        self.state = EvictionState()
+        self.now = 1000.0
+
+    def observe(self, after: float = 10.0, **available: int) -> EvictionDecision:
+        """Decides on an observation with these amounts available, of 10 Gi for each signal."""
+        self.now += after
+        seen = {
+            Signal[name]: SignalObservation(amount, 10 * GI, self.now)
+            for name, amount in available.items()
+        }
+        decision = decide(seen, self.rules, self.state, self.now, at_once=0)
+        self.state = decision.state
+        return decision
+
+    def confirm(self, after: float = 10.0, **available: int) -> EvictionDecision:
+        """Makes two rounds with the same observation."""
+        self.observe(after, **available)
+        return self.observe(0.05, **available)
