@@ -77,6 +77,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         runtime_error=core.health.runtime_error,
         network_error=core.monitor.network_error,
         awaits_admission=loop.awaits_admission,
+        shutting_down=lambda: core.admission.shutdown.shutting_down,
         awaited_plugins=devices.awaited,
         volume_waits=core.storage.claims.reports,
         claim_waits=claims.manager.waits,
@@ -309,7 +310,9 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     )
     signals.runtime_health_changed.connect(loop.runtime_health_changed, signals.node_changed)
     signals.shutdown_changed.connect(
-        lambda: core.runtime.stop_slots.hurry(shutdown.shutting_down), signals.node_changed
+        lambda: core.runtime.stop_slots.hurry(shutdown.shutting_down),
+        signals.node_changed,
+        loop.show_readiness,
     )
     # by the watch or by a response, whichever comes first: before the first status is written
     last_left = [lambda: pressure.node_reported(own_node.current())] if pressure is not None else []

@@ -320,9 +320,14 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             mirror_of=state.pods.mirror_of,
             device_health=resources.device_health(self.gates, self.devices, claims.device_health),
             volume_health=self.storage.volume_health,
+            shutting_down=lambda: self.admission.shutdown.shutting_down,
+            first_status=self._first_status,
             metrics=outside.metrics.workers,
             status_log=state.flight.status,
         )
+
+    def _first_status(self, pod: Pod, status: api.PodStatus) -> api.PodStatus:
+        return self.admission.shutdown.with_earlier_end(pod, status)
 
     @cached_property
     def pull_secrets(self) -> PullSecrets:
@@ -412,7 +417,13 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             node=self.node.own,
             place=self.placement.place,
             devices=self.devices,
+            manager=self.node.manager,
+            volumes=self.storage.claims,
+            awaits_admission=self._awaits_admission,
         )
+
+    def _awaits_admission(self, uid: str) -> bool:
+        return self.loop.awaits_admission(uid)
 
     @cached_property
     def relists(self) -> RelistHealth:
@@ -460,7 +471,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def loop(self) -> SyncLoop:
         """Dispatches to the workers."""
-        state, metrics = self.state, self.outside.metrics.workers
+        state = self.state
         return SyncLoop(
             state.sources,
             merge=state.merge,
@@ -480,8 +491,12 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             on_api_object=self.signals.pod_reported,
             show_held=self.composer.show_held,
             on_updated=self.admission.gate.updated,
-            on_admitted=lambda pod: metrics.pod_admitted(resource_levels(pod), qos_class(pod)),
+            on_admitted=self._admitted,
         )
+
+    def _admitted(self, pod: Pod) -> None:
+        self.outside.metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod))
+        self.admission.shutdown.admitted(pod)
 
     @cached_property
     def sources(self) -> PodSources:
@@ -544,5 +559,9 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             Component(self.admission.gate, close=self.admission.gate.close),
             Component(self.loop, (Task("sync-loop", self.loop.run),)),
             Component(state.sources, tuple(self.sources.tasks)),
-            Component(shutdown, (Task("node-shutdown", shutdown.run),) if shutdown.enabled else ()),
+            Component(
+                shutdown,
+                (Task("node-shutdown", shutdown.run),) if shutdown.enabled else (),
+                start=shutdown.recall,
+            ),
         ]

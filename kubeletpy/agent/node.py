@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from kubeletpy.agent.context import BuildContext, Component, Run, Task, after
 from kubeletpy.agent.pod_state import PodState
 from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.tasks import run_all
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
@@ -28,8 +29,10 @@ from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.resources.admission.checks import NodeState
 from kubeletpy.resources.cgroups.values import parse_existing
 from kubeletpy.resources.devices.device_manager import DeviceManager
+from kubeletpy.status.conditions import is_ready
 from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
+from kubeletpy.volumes.volume_manager import VolumeManager
 
 
 class ApiNode(Struct, frozen=True):
@@ -246,6 +249,9 @@ def build_admission(
     node: OwnNode,
     place: Place,
     devices: DeviceManager,
+    manager: NodeManager | None,
+    volumes: VolumeManager,
+    awaits_admission: Callable[[str], bool],
 ) -> Admission:
     """Build the admission gate and graceful shutdown.
 
@@ -253,13 +259,21 @@ def build_admission(
         node: the newest Node object that the agent has.
         place: assigns a pod its position on the machine.
         devices: they hold a share of the node's resources, and pods wait for their plugins.
+        manager: keeps the Node in the API up to date; None: there is no API.
+        volumes: of claims, which a shutdown waits for.
+        awaits_admission: whether it is still undecided if a pod (by uid) may run here.
     """
     settings, outside, options = context.settings, context.outside, context.options
     clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
+
+    async def reported(uids: Collection[str]) -> None:
+        node_up_to_date = [] if manager is None else [manager.up_to_date()]
+        await run_all(state.statuses.delivered(uids), *node_up_to_date)
+
     shutdown = ShutdownManager(
         periods_of(settings),
         connect=Logind.connect,
-        pods=state.active,
+        pods=lambda: [pod for pod in state.active() if not awaits_admission(pod.uid)],
         kill=workers.kill_pod,
         is_finished=state.queries.should_be_finished,
         changed=context.signals.shutdown_changed,
@@ -268,6 +282,10 @@ def build_admission(
         clock=clock,
         node_name=options.name,
         root_dir=context.root,
+        is_ready=lambda uid: is_ready(state.statuses.get_status(uid) or {}),
+        reported=reported,
+        unused_volumes=volumes.unused,
+        torn_down=volumes.torn_down,
     )
     always = admission_state(
         settings, options, outside.machine.facts.kernel_version, apparmor=kernel.apparmor
@@ -277,7 +295,6 @@ def build_admission(
         pressures = context.pressures()
         return replace(
             always,
-            shutting_down=shutdown.shutting_down,
             pressures=pressures,
             in_runtime=frozenset(state.cache) if pressures else frozenset(),
         )
@@ -293,6 +310,9 @@ def build_admission(
         place=place,
         held=devices.held_counts,
         plugins=devices.returned,
+        shutdown_over=lambda pod: (
+            None if pod.status.get("startTime") or state.cache.get(pod.uid) else shutdown.over()
+        ),
         resizes_preempt=not gates.enabled("InPlacePodVerticalScalingSchedulerPreemption"),
     )
     return Admission(gate, shutdown)

@@ -154,6 +154,7 @@ class NodeManager(Component):
         self._rng = self.rng or random.Random()
         self._node: api.Node | None = None
         self._poked = asyncio.Event()
+        self._current = asyncio.Event()
         self._images: Sequence[ImageSummary] = ()
         self._images_at = float("-inf")
         self._report_at = float("-inf")
@@ -196,6 +197,11 @@ class NodeManager(Component):
     def poke(self) -> None:
         """Something shown in the status has changed: write it now."""
         self._poked.set()
+        self._current.clear()
+
+    async def up_to_date(self) -> None:
+        """Wait until the API has the node's status as it is now."""
+        await self._current.wait()
 
     async def run(self) -> None:
         """Register, then keep the status up to date until cancelled."""
@@ -209,6 +215,8 @@ class NodeManager(Component):
                 if await self._exists():
                     await self._keep_metadata()
                     await self._write_status()
+                    if not self._poked.is_set():
+                        self._current.set()
                     if self._node is not None and is_ready(self._node.get("status") or {}):
                         self.ready.set()
             except ApiError as error:

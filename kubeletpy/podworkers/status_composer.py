@@ -85,6 +85,10 @@ class StatusComposer(Component):
     device_health: DeviceHealth = lambda pod: {}
     # of the volumes of a pod (by uid), as their drivers last reported it.
     volume_health: VolumeHealth = lambda uid: []
+    # whether the node is about to go down.
+    shutting_down: Callable[[], bool] = lambda: False
+    # what the first status of a pod follows: the API's, unless its end was not reported there.
+    first_status: Callable[[Pod, api.PodStatus], api.PodStatus] = lambda pod, status: status
     # called with the inputs of each status and the status, for replays.
     status_log: Callable[[StatusInputs, api.PodStatus], None] | None = None
 
@@ -126,6 +130,7 @@ class StatusComposer(Component):
             sandbox_message=sandbox.message,
             restarting_all=restart_all_active(pod, status),
             recursive_read_only=_handler(status) in self.recursive_read_only(),
+            shutting_down=self.shutting_down(),
             host_ips=tuple(self.host_ips),
             # an ended pod waits for no start: its last exit is the truth about it
             start_errors={} if terminated else self.reasons.get(pod.uid),
@@ -178,7 +183,7 @@ class StatusComposer(Component):
             mirror = self.mirror_of(pod) or mirror
         if mirror is not None and pod.is_reported_by(mirror):
             return mirrored(mirror)
-        return pod.status
+        return self.first_status(pod, pod.status)
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         """Recompose the status from what is known, if there is one already."""

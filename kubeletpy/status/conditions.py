@@ -11,10 +11,13 @@ from functools import partial
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import restart_after_exit
 
 RESTARTING_ALL = "AllContainersRestarting"
+NODE_SHUTDOWN = AdmissionReason.NODE_SHUTDOWN.value
+"""Why a pod is not Ready while its node shuts down."""
 
 OWNED = frozenset(
     {
@@ -134,14 +137,22 @@ def ready(
     return made(False, "ReadinessGatesNotReady", ", ".join(parts)) if parts else made(True)
 
 
+def leaving(pod: Pod, all_ready: api.PodCondition) -> api.PodCondition:
+    """Ready while the node shuts down: Services are to send no more requests."""
+    if all_ready["status"] != "True":
+        return {**all_ready, "type": "Ready"}
+    made = partial(condition, "Ready", generation=pod.generation)
+    return made(False, NODE_SHUTDOWN, "node is shutting down")
+
+
 def revoked(pod: Pod, status: api.PodStatus) -> bool:
     """Whether another client set Ready to False, although containers and gates are ready.
 
     The node lifecycle controller does so for the pods of a node that it cannot reach.
     """
     reported = status.get("conditions") or []
-    all_ready = find(reported, "ContainersReady")
-    if all_ready is None or is_ready(status):
+    all_ready, own = find(reported, "ContainersReady"), find(reported, "Ready")
+    if all_ready is None or is_ready(status) or (own or {}).get("reason") == NODE_SHUTDOWN:
         return False
     return ready(pod, all_ready, reported)["status"] == "True"
 

@@ -184,6 +184,8 @@ class StatusInputs(Struct, frozen=True):
     """The worker has stopped everything of the pod."""
     restarting_all: bool = False
     recursive_read_only: bool = False
+    shutting_down: bool = False
+    """The node is about to go down: the pod is not Ready."""
     resize_conditions: Sequence[api.PodCondition] = ()
     """Those that report an in-place resize, with their times."""
     actuated: Mapping[str, api.ResourceRequirements] = field(default_factory=dict)
@@ -426,7 +428,11 @@ def _conditions(
         )
     )
     made.append(conditions.initialized(pod, statuses, phase, old))
-    made.append(conditions.ready(pod, all_ready, made))
+    made.append(
+        conditions.leaving(pod, all_ready)
+        if inputs.shutting_down
+        else conditions.ready(pod, all_ready, made)
+    )
     made.append(all_ready)
     made.append(conditions.condition("PodScheduled", True, generation=pod.generation))
     if could_restart_all(pod):

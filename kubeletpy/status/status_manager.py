@@ -338,6 +338,15 @@ class ApiStatusManager(Component):
         entry = self._entries.get(uid)
         return self._writer is None or entry is None or not entry.unsent
 
+    async def delivered(self, uids: Iterable[str]) -> None:
+        """Wait until the API has the newest status of each pod, or can't have it.
+
+        A static pod without a mirror is such a case. Never returns while the API does not answer.
+        """
+        known = list(uids)
+        while writing := [e.writer for uid in known if (e := self._entries.get(uid)) and e.writer]:
+            await asyncio.wait(writing)
+
     def problem(self, uid: str) -> WriteProblem | None:
         """Why the newest status of a pod has not reached the API, if writing it fails or hangs."""
         entry = self._entries.get(uid)

@@ -154,6 +154,9 @@ class AdmissionGate(Component):
     # Waits for plugins of a pod that come back after the start of the agent, before it is placed;
     # None: nothing.
     plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None
+    # Waits for the end of a shutdown that may still be canceled, for a pod that has not run here;
+    # None: nothing.
+    shutdown_over: Callable[[Pod], Awaitable[None] | None] = lambda pod: None
     # Whether others give way for a resize of a critical pod; False: the scheduler preempts for
     # resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
     resizes_preempt: bool = True
@@ -167,6 +170,8 @@ class AdmissionGate(Component):
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> checks.Rejection | Deferred | None:
         """Judge a pod alongside the other active pods."""
         self._forget_all_but(others)
+        if (over := self.shutdown_over(pod)) is not None:
+            return Deferred(lambda of_others: self._wait(pod, of_others, over))
         if rejection := before_placement(pod, self.state()):
             return self._counted(rejection)
         if (returned := self.plugins(pod)) is not None:
@@ -247,7 +252,7 @@ class AdmissionGate(Component):
     async def _wait(
         self, pod: Pod, others: Others, returned: Awaitable[None]
     ) -> checks.Rejection | None:
-        """Judge a pod whose plugins have come back, or have had their time."""
+        """Judge a pod once what it waited for has come, or has had its time."""
         await returned
         if rejection := before_placement(pod, self.state()):
             return self._counted(rejection)

@@ -225,6 +225,11 @@ class SyncLoop(Component):
             return
         self.sync_pod(uid)
 
+    def show_readiness(self) -> None:
+        """The node is about to go down, or no longer is: all pods are Ready no more, or again."""
+        for pod in self.pods.pods():
+            self.workers.refresh_status(pod.uid)
+
     def sync_pod(self, uid: str) -> None:
         """Something that a pod's sync depends on changed (a configMap, a token)."""
         current = self.pods.current(uid)

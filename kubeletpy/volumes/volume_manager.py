@@ -141,6 +141,8 @@ class VolumeManager(Component):
         self._in_use = operations.InUse()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
+        self._planned = asyncio.Event()
+        """Set by each plan."""
         self._leftovers_judged = False
         self._closed = False
         self.objects.on_change(self._object_changed)
@@ -278,6 +280,17 @@ class VolumeManager(Component):
         """For the next status update of the node; None: not known yet, the API's list stays."""
         return self._in_use.report()
 
+    def unused(self) -> frozenset[str]:
+        """The volumes of which something is left here although no pod needs them (unique names)."""
+        needed = {spec.unique_name for spec in self.state.specs()}
+        return frozenset(self.state.actual.keys() - needed)
+
+    async def torn_down(self, but: Collection[str] = ()) -> None:
+        """Wait until no volume is left unused, except some."""
+        while not self.unused() <= set(but):
+            self._planned.clear()
+            await self._planned.wait()
+
     def volumes_in_use_written(self) -> None:
         """The API has the node's status with the volumes that were reported last."""
         if self._in_use.written():
@@ -402,6 +415,7 @@ class VolumeManager(Component):
             if demand.ending and not self.state.has(uid) and uid not in self._waiting:
                 self._forget(uid)
         self._wake_pods()
+        self._planned.set()
 
     def _facts(self, observed: NodeObservation) -> operations.Facts:
         attachments: dict[str, Attached | claims.Waits] = {}

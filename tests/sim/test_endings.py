@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -13,15 +12,11 @@ import pytest
 
 from kubeletpy.base.api.times import parse_time
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import replace
-from kubeletpy.config import KubeletSettings
-from kubeletpy.node.shutdown.logind import Logind
 from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.invariants import entries
-from tests.sim.loop import run
 from tests.sim.records import Container, Sandbox
-from tests.sim.test_scenarios import both, node_ready, play, state, status
+from tests.sim.test_scenarios import both, play, state, status
 from tests.sim.user import NAMESPACE, container, pod, sidecar
 from tests.sim.world import World
 
@@ -150,105 +145,6 @@ def test_a_mass_deletion_stops_all_pods_soon(tmp_path: Path, events: bool) -> No
         assert world.loop.time() - began < 26.0
 
     play(scenario, tmp_path, events=events)
-
-
-# -- the machine goes down -----------------------------------------------------------------------
-
-
-class FakeLogind(Logind):
-    """Reports that the machine goes down when ``parts`` gets an entry."""
-
-    def __init__(self) -> None:
-        self.parts: asyncio.Queue[bool] = asyncio.Queue()
-        self.lock, self._ours = os.pipe()
-        os.set_blocking(self.lock, False)
-
-    async def inhibit(self) -> int:
-        return self._ours
-
-    async def max_delay(self) -> float:
-        return 60.0
-
-    async def shutting_down(self) -> bool:
-        return False
-
-    async def raise_max_delay(self, seconds: int) -> None:
-        raise AssertionError("the delay is long enough")
-
-    async def next_shutdown(self) -> bool:
-        return await self.parts.get()
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    def held(self) -> bool:
-        """Whether the agent still holds the machine up."""
-        try:
-            return os.read(self.lock, 1) != b""
-        except BlockingIOError:
-            return True
-
-
-class GoingDown(World):
-    """A node with two periods for its pods."""
-
-    def _settings(self) -> KubeletSettings:
-        return replace(
-            super()._settings(), shutdown_grace_period=14, shutdown_grace_period_critical_pods=6
-        )
-
-
-def test_a_shutdown_stops_critical_pods_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All pods are stopped at once and get all the time there is; the critical ones come last."""
-
-    async def scenario() -> None:
-        logind = FakeLogind()
-
-        async def connect() -> FakeLogind:
-            return logind
-
-        monkeypatch.setattr(Logind, "connect", connect)
-        world = GoingDown(1, tmp_path)
-        world.start()
-        for each in many("stubborn", 30):
-            world.user.create(each)
-        world.user.create(pod("job", [container("c", "done")], restart="Never"))
-        critical = pod("critical", [container("c", "slowstop")], grace=30)
-        world.registry.create(ADMIN, "pods", {**critical, **_priority(critical)}, "kube-system")
-        await world.converges(120)
-        requested, began = signals(world), world.loop.time()
-        for truth in world.truth.pods.values():
-            truth.deleting = True  # the stops are justified
-        logind.parts.put_nowait(True)
-        await asyncio.sleep(0.5)
-        assert len(requested) == MANY, "all but the critical one, which waits for the others"
-        assert max(requested.values()) - began < 0.2
-        await until(world, lambda: node_ready(world) == "False", 2)
-        await until(world, lambda: len(requested) == MANY + 1, 12)
-        assert world.loop.time() - began < 9.0
-        world.user.create(pod("late", [container("c", "run")]))
-        await until(world, lambda: status(world, "late").get("reason") == "NodeShutdown", 3)
-        await until(world, lambda: not logind.held(), 8)
-        assert world.loop.time() - began < 14.0
-        for name in ("p0", f"p{MANY - 1}"):
-            ended = status(world, name)
-            assert (ended["phase"], ended["reason"]) == ("Failed", "Terminated")
-            (why,) = [c for c in ended["conditions"] if c["type"] == "DisruptionTarget"]
-            assert (why["status"], why["reason"]) == ("True", "TerminationByKubelet")
-        assert status(world, "job")["phase"] == "Succeeded"
-        await world.stop()
-
-    run(scenario())
-
-
-def _priority(obj: JSON) -> JSON:
-    metadata = {**obj["metadata"], "namespace": "kube-system"}
-    return {
-        "metadata": metadata,
-        "spec": {**obj["spec"], "priorityClassName": "system-node-critical"},
-    }
 
 
 # -- what does not end ---------------------------------------------------------------------------

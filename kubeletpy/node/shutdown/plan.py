@@ -14,6 +14,10 @@ from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.pods.pod import Pod, with_disruption
 
 CRITICAL_PRIORITY = 2_000_000_000
+NOTICE_SHARE = 0.1
+NOTICE_MOST_S = 5.0
+REPORT_MOST_S = 5.0
+"""Seconds for the last statuses, once all pods have ended; a silent API server gets no more."""
 REASON = "Terminated"
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 
@@ -80,9 +84,33 @@ def groups(pods: Iterable[Pod], of: Sequence[Period]) -> list[ShutdownGroup]:
     ]
 
 
-def grace(pod: Pod, period: Period) -> int:
-    """Seconds a pod gets: its own grace period, at most that of its group."""
-    return min(pod.termination_grace_period, period.seconds)
+class Notice(Struct, frozen=True):
+    """The time before the first pod is terminated, in seconds of the first group's period."""
+
+    deliver: float
+    """At most so long until the API shows node and pods as not ready."""
+    spread: float
+    """So long after that, until other nodes send no more requests to the pods."""
+
+
+def notice(first: Period) -> Notice:
+    """The notice that a shutdown gives; ``first``: the period of the group that ends first."""
+    share = min(first.seconds * NOTICE_SHARE, NOTICE_MOST_S)
+    return Notice(share, share)
+
+
+def grace(pod: Pod, left: float) -> int:
+    """Seconds a pod gets: its own grace period, at most what is left of its group's."""
+    return min(pod.termination_grace_period, max(0, int(left)))
+
+
+def looks_completed(pod: Pod) -> bool:
+    """Whether the next start could take a pod for a completed one by its exit codes alone.
+
+    One that restarts in any case is restarted then, if the API has not heard of its end.
+    """
+    own_policy = any("restartPolicy" in container for container in pod.containers)
+    return not pod.is_static and (pod.restart_policy != "Always" or own_policy)
 
 
 def ended_status(status: api.PodStatus, now: float, generation: int = 0) -> api.PodStatus:

@@ -68,6 +68,8 @@ class PodFacts(Struct, frozen=True):
     name_holder: str = ""
     """The uid of another static pod that still has the name."""
     awaits_admission: bool = False
+    shutting_down: bool = False
+    """The node is about to go down."""
     """The pod's admission is still undecided."""
     awaited_plugins: AwaitedPlugins | None = None
     """Device plugins that its admission waits for."""

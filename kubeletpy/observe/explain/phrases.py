@@ -24,6 +24,7 @@ from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.volumes.claims.model import VolumeWait, wait_text
 
 ADMISSION = "whether it may run here is not decided yet: other pods give way, or the API is queried"
+SHUTDOWN = "the node is shutting down; it starts after the boot, or if the shutdown is canceled"
 READINESS_GATE = "nobody has set this condition to True"
 FINALIZERS = "all has stopped; these finalizers keep the object in the API"
 HOOK_ERROR = "PostStartHookError"

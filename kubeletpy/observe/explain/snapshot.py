@@ -63,6 +63,7 @@ class Snapshots(Struct, frozen=True):
     runtime_error: Callable[[], str]
     network_error: Callable[[], str]
     awaits_admission: Callable[[str], bool]
+    shutting_down: Callable[[], bool]
     awaited_plugins: Callable[[Pod], AwaitedPlugins | None]
     volume_waits: Callable[[str], Sequence[VolumeWait]]
     claim_waits: Callable[[str], Sequence[ClaimWait]]
@@ -154,6 +155,7 @@ class Snapshots(Struct, frozen=True):
             network_error=self.network_error(),
             name_holder=self._name_holder(pod, record),
             awaits_admission=self.awaits_admission(uid),
+            shutting_down=self.shutting_down(),
             awaited_plugins=self.awaited_plugins(pod) if pod is not None else None,
             volumes=tuple(self.volume_waits(uid)),
             claims=tuple(self.claim_waits(uid)),

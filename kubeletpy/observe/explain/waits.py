@@ -134,6 +134,9 @@ def _waits(facts: PodFacts) -> Iterator[Wait]:
 
 def _admission(facts: PodFacts) -> Iterator[Wait]:
     awaited = facts.awaited_plugins
+    if facts.shutting_down:
+        yield Wait(WaitKind.ADMISSION, "", phrases.SHUTDOWN)
+        return
     if awaited is None:
         yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)
         return

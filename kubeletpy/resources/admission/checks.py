@@ -122,7 +122,6 @@ class NodeState(Struct, frozen=True):
     """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     in_runtime: Collection[str] = ()
     """Uids of pods that have anything in the runtime; known while there is pressure."""
-    shutting_down: bool = False
 
 
 # Resources: whether the node has enough left.

@@ -57,7 +57,7 @@ def judge(
             return checks.Refused(mismatches[0])
     elif shortages or mismatches:
         return checks.Refused(shortages[0].rejection() if shortages else mismatches[0])
-    for late in (_apparmor, _features, _declared, _shutdown):
+    for late in (_apparmor, _features, _declared):
         if rejection := late(pod, state):
             return checks.Refused(rejection)
     return checks.Preempt(tuple(shortages)) if shortages else checks.Admitted()
@@ -176,14 +176,6 @@ def _declared(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
 def missing_features(names: Sequence[str]) -> str:
     """The message about features that the node lacks."""
     return f"Pod requires node features that are not available: {', '.join(names)}"
-
-
-def _shutdown(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
-    if not state.shutting_down:
-        return None
-    return checks.Rejection(
-        AdmissionReason.NODE_SHUTDOWN, "Pod was rejected as the node is shutting down."
-    )
 
 
 # The admission of all pods of a node together, as at the start of its agent.

@@ -32,7 +32,7 @@ from kubeletpy.config.effects import lines
 from kubeletpy.config.load import Check
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
 from kubeletpy.node.certificates.store import CertificateStore, certificate_dir
-from kubeletpy.node.shutdown import shutdown_manager
+from kubeletpy.node.shutdown import record
 from kubeletpy.resources.plugins.plugin_manager import find_sockets
 from kubeletpy.runtime_manager.act.user_namespaces import (
     UnusableIds,
@@ -223,11 +223,11 @@ def _pod_directories(root: Path) -> Iterator[Finding]:
 
 
 def _shutdown_times(root: Path) -> Iterator[Finding]:
-    path = root / shutdown_manager.NAME
+    path = root / record.NAME
     if not path.exists():
         return
     try:
-        shutdown_manager.read_times(root)
+        record.read_record(root)
     except (OSError, ValueError) as error:
         yield _unclear(path, str(error), "the metrics of the last shutdown are missing")
         return

@@ -12,6 +12,8 @@ from kubeletpy.node.shutdown.plan import (
     ended_status,
     grace,
     groups,
+    looks_completed,
+    notice,
     periods,
 )
 from kubeletpy.pods.pod import Pod
@@ -72,8 +74,28 @@ def test_groups(of: list[P], expected: list[tuple[int, str]]) -> None:
 
 
 def test_the_grace_is_the_shorter_of_pod_and_group() -> None:
-    assert grace(make_pod(terminationGracePeriodSeconds=30), P(0, 10)) == 10
-    assert grace(make_pod(terminationGracePeriodSeconds=5), P(0, 10)) == 5
+    assert grace(make_pod(terminationGracePeriodSeconds=30), 10.9) == 10
+    assert grace(make_pod(terminationGracePeriodSeconds=5), 10) == 5
+    assert grace(make_pod(terminationGracePeriodSeconds=5), -1) == 0
+
+
+@pytest.mark.parametrize(("seconds", "each"), [(0, 0), (8, 0.8), (20, 2), (50, 5), (600, 5)])
+def test_the_notice_is_a_share_of_the_first_period(seconds: int, each: float) -> None:
+    times = notice(P(0, seconds))
+    assert (times.deliver, times.spread) == pytest.approx((each, each))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"restartPolicy": "Always"}, False),
+        ({"restartPolicy": "OnFailure"}, True),
+        ({"restartPolicy": "Never"}, True),
+        ({"containers": [{"name": "c", "image": "i", "restartPolicy": "Never"}]}, True),
+    ],
+)
+def test_pods_that_a_start_could_take_for_completed(spec: Any, expected: bool) -> None:
+    assert looks_completed(make_pod(**spec)) is expected
 
 
 @pytest.mark.parametrize(

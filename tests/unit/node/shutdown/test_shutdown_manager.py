@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kubeletpy.base.host.errors import DBusError
-from kubeletpy.node.shutdown import shutdown_manager
 from kubeletpy.node.shutdown.logind import NoLogind
 from kubeletpy.node.shutdown.plan import Period
+from kubeletpy.node.shutdown.record import read_record
 from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import KillOptions
@@ -89,6 +89,12 @@ class Node:
         self.events: list[str] = []
         self.changes: list[bool] = []
         self.times: list[tuple[str, float]] = []
+        self.ready: set[str] = set()
+        self.api_takes = 0.0
+        """Seconds until the API has a status."""
+        self.asked: list[tuple[float, list[str]]] = []
+        self.volumes: set[str] = set()
+        self.unstaged = asyncio.Event()
         self.manager = ShutdownManager(
             PERIODS,
             connect=self.connect,
@@ -101,11 +107,24 @@ class Node:
             clock=LoopClock(),
             node_name="n",
             root_dir=root,
+            is_ready=lambda uid: uid in self.ready,
+            reported=self.reported,
+            unused_volumes=lambda: set(self.volumes),
+            torn_down=self.torn_down,
         )
 
     async def connect(self) -> Any:
         self.logind.connections += 1
         return self.logind
+
+    async def reported(self, uids: Collection[str]) -> None:
+        self.asked.append((now(), sorted(uids)))
+        await asyncio.sleep(self.api_takes)
+
+    async def torn_down(self, but: Collection[str]) -> None:
+        while not self.volumes <= set(but):
+            self.unstaged.clear()
+            await self.unstaged.wait()
 
     async def kill(self, pod: Pod, options: KillOptions) -> None:
         self.killed.append((now(), pod.name, options.grace_override))
@@ -152,13 +171,148 @@ async def test_groups_end_in_order_and_the_lock_is_released_last(tmp_path: Path)
     assert node.changes == [True]
     assert node.times == [("start", 0), ("end", 6)]
 
-    async def nothing() -> None:
-        pass
-
     booted = Node(tmp_path, {})
-    await during(booted, nothing)
+    await booted.manager.recall()
     assert [what for what, _ in booted.times] == ["start", "end"]
     assert [at for _, at in booted.times] == pytest.approx([0, 6], abs=0.01)
+
+
+async def test_services_are_given_notice_before_the_first_pod_ends(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3), "critical": (2000, 1)})
+    node.ready, node.api_takes = {"uid-a"}, 0.5
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+
+    await during(node, work)
+    # half a second until the API has it, and two for the other nodes: a tenth of the period
+    assert node.killed == [(2.5, "a", 15), (5.5, "critical", 10)]
+    assert node.asked == [(0, ["uid-a"]), (6.5, ["uid-a", "uid-critical"])]
+
+
+@pytest.mark.parametrize(("ready", "first"), [({"uid-a"}, 2), (set(), 0)])
+async def test_an_api_that_does_not_answer_takes_a_bounded_time(
+    tmp_path: Path, ready: set[str], first: float
+) -> None:
+    node = Node(tmp_path, {"a": (0, 100)})
+    node.ready, node.api_takes = ready, 1e6
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+        assert now() == 25, "the group's period and five seconds for its status"
+
+    await during(node, work)
+    assert [(at, name) for at, name, _ in node.killed] == [(first, "a")]
+
+
+async def test_the_notice_is_part_of_the_grace(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 100)})
+    node.ready, node.api_takes = {"uid-a"}, 1.5
+    node.pods[0] = make_pod("a", terminationGracePeriodSeconds=600)
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: bool(node.killed))
+
+    await during(node, work)
+    assert node.killed == [(3.5, "a", 16)]
+
+
+async def test_volumes_are_unstaged_before_the_next_group_ends(tmp_path: Path) -> None:
+    """The next group may have the driver. What nobody could unstage before is not waited for."""
+    node = Node(tmp_path, {"a": (0, 3), "critical": (2000, 1)})
+    node.volumes = {"left-by-a-driver-that-is-gone"}
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await asyncio.sleep(1)
+        node.volumes.add("data")
+        await asyncio.sleep(6)
+        node.volumes.discard("data")
+        node.unstaged.set()
+        await eventually(lambda: not node.logind.held())
+        assert now() == 8
+
+    await during(node, work)
+    assert [(at, name) for at, name, _ in node.killed] == [(0, "a"), (7, "critical")]
+
+
+async def test_the_machine_waits_for_the_last_volume(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3)})
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await asyncio.sleep(1)
+        node.volumes.add("data")
+        await eventually(lambda: not node.logind.held())
+        assert now() == 30, "no longer than all periods together"
+
+    await during(node, work)
+
+
+async def test_a_shutdown_canceled_during_the_notice_ends_no_pod(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3)})
+    node.ready = {"uid-a"}
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await asyncio.sleep(1)
+        over = node.manager.over()
+        assert over is not None
+        node.logind.parts.put_nowait(False)
+        await over
+        await asyncio.sleep(100)
+        assert node.manager.over() is None
+
+    await during(node, work)
+    assert node.killed == []
+
+
+async def test_a_shutdown_canceled_while_the_bus_was_lost_is_over(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 8)})
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: bool(node.killed))
+        node.logind.parts.put_nowait(None)
+        await eventually(lambda: node.logind.connections == 2)
+        await eventually(lambda: not node.manager.shutting_down)
+        assert node.logind.held()
+
+    await during(node, work)
+
+
+async def test_pods_that_could_look_completed_are_recorded_before_they_end(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"always": (0, 3)})
+    node.pods += [
+        make_pod("job", restartPolicy="Never"),
+        make_pod("other", restartPolicy="OnFailure"),
+    ]
+    recorded: list[set[str]] = []
+
+    async def kill(pod: Pod, options: KillOptions) -> None:
+        recorded.append(set(read_record(tmp_path).ended))
+        node.end(pod.uid)
+
+    node.manager.kill = kill
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: not node.logind.held())
+
+    await during(node, work)
+    assert recorded == [{"uid-job", "uid-other"}] * 3
+    booted = Node(tmp_path, {})
+    await booted.manager.recall()
+    running: Any = {"phase": "Running"}
+    told = [booted.manager.with_earlier_end(each, running) for each in node.pods]
+    assert [each["phase"] for each in told] == ["Running", "Failed", "Failed"]
+    assert told[1]["reason"] == "Terminated"
+    assert told[1]["conditions"][0]["type"] == "DisruptionTarget"
+    done: Any = {"phase": "Succeeded"}
+    assert booted.manager.with_earlier_end(node.pods[1], done) is done
 
 
 async def test_a_stop_waits_until_no_pod_is_being_ended(tmp_path: Path) -> None:
@@ -264,52 +418,28 @@ async def test_without_logind_it_is_off_and_logs_that_once(tmp_path: Path, caplo
     assert caplog.text.count("graceful node shutdown is off") == 1
 
 
+async def test_a_bus_that_is_replaced_is_found_again(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3)})
+    missing = iter((False, True, True, False))
+
+    async def connect() -> Any:
+        if next(missing):
+            raise NoLogind("there is no system bus")
+        return await node.connect()
+
+    node.manager.connect = connect
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(None)
+        await eventually(lambda: node.logind.connections == 2)
+        assert now() == 3
+
+    await during(node, work)
+
+
 async def test_without_periods_logind_is_not_contacted(tmp_path: Path) -> None:
     node = Node(tmp_path, {})
     node.manager._periods = ()
     assert not node.manager.enabled
     await node.manager.run()
     assert node.logind.connections == 0
-
-
-# Times of the last shutdown, kept across the reboot.
-
-WHEN = 1_700_000_000.25
-
-
-@pytest.mark.parametrize("times", [{"start": WHEN}, {"start": WHEN, "end": WHEN + 9}])
-def test_times_survive_a_round_trip(tmp_path: Path, times: dict[str, float]) -> None:
-    shutdown_manager.write_times(tmp_path, {"start": 1.0, "end": 2.0})
-    shutdown_manager.write_times(tmp_path, times)
-    assert shutdown_manager.read_times(tmp_path) == times
-
-
-def test_no_file_means_no_times(tmp_path: Path) -> None:
-    assert shutdown_manager.read_times(tmp_path) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "times"),
-    [
-        # as the kubelet writes them
-        (
-            '{"startTime":"2023-11-14T22:13:20.250000000Z","endTime":"2023-11-14T23:13:20.25+01:00"}',
-            {"start": WHEN, "end": WHEN},
-        ),
-        ('{"startTime":"2023-11-14T22:13:20.25Z","endTime":null}', {"start": WHEN}),
-        ('{"startTime":"0001-01-01T00:00:00Z","endTime":"0001-01-01T00:00:00Z"}', {}),
-        ("{}", {}),
-    ],
-)
-def test_a_kubelet_wrote_it(tmp_path: Path, text: str, times: dict[str, float]) -> None:
-    (tmp_path / shutdown_manager.NAME).write_text(text)
-    assert shutdown_manager.read_times(tmp_path) == times
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"startTime":1}', '{"startTime":"soon"}', '{"endTime":"2023-11-14"}']
-)
-def test_a_malformed_file_is_an_error(tmp_path: Path, text: str) -> None:
-    (tmp_path / shutdown_manager.NAME).write_text(text)
-    with pytest.raises(ValueError):
-        shutdown_manager.read_times(tmp_path)

@@ -489,8 +489,6 @@ LATE: list[tuple[dict[str, Any], Any, str]] = [
         pod(hostNetwork=True, hostUsers=False),
         "PodFeatureUnsupported",
     ),
-    ({"shutting_down": True}, pod(), "NodeShutdown"),
-    ({"shutting_down": True}, pod(requests(cpu="9"), **CRITICAL), "NodeShutdown"),
 ]
 
 
