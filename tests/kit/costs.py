@@ -1,4 +1,4 @@
-"""What code costs: memory, instructions, descriptors, turns of the loop, and objects in cycles.
+"""Costs of code: memory, instructions, descriptors, turns of the loop, and objects in cycles.
 
 The agent collects all of its garbage once an hour only (kubeletpy/cli/process.py): what is in
 cycles grows until then.

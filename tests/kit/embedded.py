@@ -17,19 +17,9 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, node_caller
 from kubeletpy_up.storage.store import Store
+from tests.kit.clocks import SetClock
 
-START = 1_700_000_000.0
 NODE = node_caller("n1")
-
-
-class SetClock:
-    """A clock that changes only when a test sets it."""
-
-    def __init__(self, now: float = START) -> None:
-        self.time = now
-
-    def now(self) -> float:
-        return self.time
 
 
 def make_registry(path: str = ":memory:", **options: Any) -> Registry:

@@ -27,7 +27,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import is_critical
 from kubeletpy.podworkers.records import KillOptions
 from tests.kit.pods import make_pod
-from tests.kit.virtual_time import EPOCH
+from tests.kit.virtual_time import EPOCH, LoopClock
 
 GI = 1 << 30
 MEMORY, DISK, INODES, TASKS = 16 * GI, 100 * GI, 1_000_000, 30_000
@@ -137,7 +137,7 @@ class Machine:
             clear=self.clear,
             changed=lambda: self.notified.append((self.now(), self.keeper.conditions)),
             recorder=self,
-            clock=_Clock(),
+            clock=LoopClock(),
             node_name="n1",
         )
         return self.keeper
@@ -254,11 +254,6 @@ class Machine:
     @property
     def evicted(self) -> list[str]:
         return [each.name for each in self.evictions]
-
-
-class _Clock:
-    def now(self) -> float:
-        return EPOCH + asyncio.get_running_loop().time()
 
 
 def _requests(pod: Pod) -> dict[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from kubeletpy.metrics.resources import ImageMetrics
 from kubeletpy.remote.errors import CRIError, Unauthenticated
@@ -86,18 +85,6 @@ class FakeImages:
     async def image_fs_info(self) -> cri.ImageFsInfoResponse:
         usage = cri.FilesystemUsage(fs_id=cri.FilesystemIdentifier(mountpoint=self.filesystem))
         return cri.ImageFsInfoResponse(image_filesystems=[usage])
-
-
-class Events:
-    """Records events as text: ``reason: message``."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-        self.paths: list[str] = []
-
-    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
-        self.seen.append(f"{kind} {reason}: {text}")
-        self.paths.append(ref.get("fieldPath", ""))
 
 
 class Counts(ImageMetrics):

@@ -24,7 +24,8 @@ from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
-from tests.kit.images import Events, FakeImages
+from tests.kit.events import Recorder
+from tests.kit.images import FakeImages
 from tests.kit.records import IMAGE
 from tests.kit.virtual_time import EPOCH, LoopClock
 
@@ -262,7 +263,7 @@ class FakeNode:
     directory: Path
     runtime: FakeRuntime = field(default_factory=FakeRuntime)
     images: FakeImages = field(default_factory=FakeImages)
-    events: Events = field(default_factory=Events)
+    events: Recorder = field(default_factory=Recorder)
     metrics: Metrics = field(default_factory=Metrics)
     options: dict[str, Any] = field(default_factory=dict)
     known: PodRuntimeStatus | None = None

@@ -22,16 +22,12 @@ from kubeletpy.agent.takeover.preflight.findings import (
 )
 from kubeletpy.agent.takeover.preflight.unit_command import UnitCommand
 from kubeletpy.base.kubernetes_version import NEWEST
-from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.structs import replace
 from kubeletpy.cli import adopt, adoption, agent_socket, give_back
 from kubeletpy.config.files import read_version_record
 from kubeletpy.config.version_choice import ResolvedVersion, VersionSource
+from tests.kit.clocks import SetClock
 from tests.kit.virtual_time import EPOCH
-
-
-class Clock(Struct):
-    def now(self) -> float:
-        return EPOCH
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +174,7 @@ def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(agent_socket, "get_json", get_json)
     pods = [f"ns/{name}" for name in (*waits, "gone")]
-    assert agent_socket.refused_statuses(Path("/x"), Clock(), pods) == ("pod ns/old: 422",)
+    assert agent_socket.refused_statuses(Path("/x"), SetClock(EPOCH), pods) == ("pod ns/old: 422",)
 
 
 def test_give_back_on_a_node_of_the_kubelet(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from kubeletpy.cli.process import EVERYTHING_EVERY_S, FREEZE_AT, SWITCH_S, Collections, importing
+from tests.kit.clocks import SetClock
 from tests.kit.costs import set_aside
 
 
@@ -20,17 +21,9 @@ class Knot:
         self.itself = self
 
 
-class Time:
-    def __init__(self) -> None:
-        self.seconds = 5.0
-
-    def now(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
-def clock() -> Iterator[Time]:
-    clock = Time()
+def clock() -> Iterator[SetClock]:
+    clock = SetClock(5.0)
     collections = Collections(clock.now)
     collections.begin()
     yield clock
@@ -39,7 +32,7 @@ def clock() -> Iterator[Time]:
     set_aside()
 
 
-def test_garbage_since_the_last_collection_is_freed(clock: Time) -> None:
+def test_garbage_since_the_last_collection_is_freed(clock: SetClock) -> None:
     gc.collect()
     removed = weakref.ref(Knot())
     gc.collect()
@@ -56,19 +49,19 @@ def test_garbage_since_the_last_collection_is_freed(clock: Time) -> None:
     ],
 )
 def test_frozen_cycles_are_found_once_an_hour(
-    clock: Time, generation: int, later: float, examined: bool
+    clock: SetClock, generation: int, later: float, examined: bool
 ) -> None:
     many = [Knot() for _ in range(FREEZE_AT)]
     removed = weakref.ref(many[0])
     gc.collect()
     del many
-    clock.seconds += later
+    clock.time += later
     gc.collect(generation)
     gc.collect()
     assert (removed() is None) is examined
 
 
-def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: Time) -> None:
+def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: SetClock) -> None:
     frozen = gc.get_freeze_count()
     for _ in range(10):  # connections open, survive a collection, and close
         few = [Knot() for _ in range(FREEZE_AT // 8)]
@@ -80,17 +73,17 @@ def test_few_objects_are_not_frozen_and_go_with_the_next_collection(clock: Time)
     assert gc.get_freeze_count() <= frozen
 
 
-def test_many_objects_are_frozen_again_after_everything_was_examined(clock: Time) -> None:
+def test_many_objects_are_frozen_again_after_everything_was_examined(clock: SetClock) -> None:
     many = [Knot() for _ in range(FREEZE_AT)]
     gc.collect()
-    clock.seconds += EVERYTHING_EVERY_S
+    clock.time += EVERYTHING_EVERY_S
     gc.collect()
     assert gc.get_freeze_count() == 0
     gc.collect()
     assert gc.get_freeze_count() > len(many)
 
 
-def test_younger_collections_freeze_nothing(clock: Time) -> None:
+def test_younger_collections_freeze_nothing(clock: SetClock) -> None:
     gc.collect()
     before = gc.get_freeze_count()
     kept = [Knot() for _ in range(FREEZE_AT)]

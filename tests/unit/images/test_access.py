@@ -21,7 +21,8 @@ from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Internal, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.events import Recorder
+from tests.kit.images import Counts, FakeImages
 from tests.kit.virtual_time import LoopClock
 from tests.unit.images.records.test_ledger import Counts as RecordCounts
 
@@ -71,7 +72,7 @@ class Node:
     policy: str = "NeverVerifyPreloadedImages"
     providers: Providers | None = None
     images: FakeImages = field(default_factory=FakeImages)
-    events: Events = field(default_factory=Events)
+    events: Recorder = field(default_factory=Recorder)
     counts: Counts = field(default_factory=Counts)
     records: Any = None
 

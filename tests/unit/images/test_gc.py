@@ -37,7 +37,8 @@ from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.remote.errors import Internal
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.events import Recorder
+from tests.kit.images import Counts, FakeImages
 from tests.kit.pods import make_pod
 from tests.kit.traces import Recording
 from tests.kit.virtual_time import LoopClock, step_wall_clock
@@ -94,7 +95,7 @@ def test_in_use_by_id_digest_or_tag() -> None:
 @dataclass
 class Node:
     images: FakeImages = field(default_factory=FakeImages)
-    events: Events = field(default_factory=Events)
+    events: Recorder = field(default_factory=Recorder)
     counts: Counts = field(default_factory=Counts)
     containers: list[cri.Container] = field(default_factory=list)
     available: int = 100

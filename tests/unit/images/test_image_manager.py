@@ -15,7 +15,8 @@ from kubeletpy.images.reference import LocalImage
 from kubeletpy.pods.pod import ContainerKind, Pod, PullSecret
 from kubeletpy.remote.errors import CRIError, Unavailable
 from tests.kit.costs import no_collections
-from tests.kit.images import Counts, Events, FakeImages
+from tests.kit.events import Recorder
+from tests.kit.images import Counts, FakeImages
 from tests.kit.virtual_time import LoopClock
 
 pytestmark = pytest.mark.virtual_time
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.virtual_time
 @dataclass
 class Node:
     images: FakeImages = field(default_factory=FakeImages)
-    events: Events = field(default_factory=Events)
+    events: Recorder = field(default_factory=Recorder)
     counts: Counts = field(default_factory=Counts)
 
     def manager(self, **settings: Any) -> ImageManager:

@@ -19,6 +19,7 @@ from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
 from kubeletpy.node.own_node import OwnNode
+from tests.kit.events import Recorder
 from tests.kit.virtual_time import LoopClock
 
 from .test_build import FACTS
@@ -82,14 +83,6 @@ class NodeApi:
         if "status" in patch:
             self.node = strategic_merge(SCHEMA, self.node, {"status": patch["status"]})
         return self.node
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
-        self.reasons.append(reason)
 
 
 def manager(

@@ -11,6 +11,7 @@ from kubeletpy.kubeapi.errors import Unavailable
 from kubeletpy.kubeapi.protocol import WatchEvent
 from kubeletpy.node.own_node import OwnNode
 from tests.kit.api import ScriptedApi
+from tests.kit.events import Recorder
 from tests.kit.virtual_time import LoopClock, settle
 
 pytestmark = pytest.mark.virtual_time
@@ -30,14 +31,6 @@ INITIAL: Any = {
 }
 
 
-class Events:
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
-        self.seen.append(f"{reason}: {text}")
-
-
 class Api(ScriptedApi):
     live: Any = None
 
@@ -52,7 +45,7 @@ def listed(*nodes: Any) -> Any:
 
 
 async def test_the_watch_keeps_up_with_an_administrator() -> None:
-    events = Events()
+    events = Recorder()
     api = Api(
         [listed(node("3"))],
         [
@@ -78,8 +71,8 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
     await asyncio.sleep(3)
     assert own.current()["metadata"]["labels"] == {"v": "5"}
     assert events.seen == [
-        "NodeNotSchedulable: Node n status is now: NodeNotSchedulable",
-        "NodeSchedulable: Node n status is now: NodeSchedulable",
+        "Normal NodeNotSchedulable: Node n status is now: NodeNotSchedulable",
+        "Normal NodeSchedulable: Node n status is now: NodeSchedulable",
     ]
     task.cancel()
     await settle()
@@ -88,7 +81,7 @@ async def test_the_watch_keeps_up_with_an_administrator() -> None:
 async def test_the_newest_known_object_counts() -> None:
     written: list[Any] = [node("7")]
     api = Api()
-    own = OwnNode("n", api, Events(), LoopClock(), initial=INITIAL, written=lambda: written[0])
+    own = OwnNode("n", api, Recorder(), LoopClock(), initial=INITIAL, written=lambda: written[0])
     assert own.current()["metadata"]["labels"] == {"v": "7"}
     assert await own.newest() is None
     api.live = node("8")
@@ -101,12 +94,12 @@ async def test_the_newest_known_object_counts() -> None:
 
 
 async def test_without_an_api_or_an_answer() -> None:
-    alone = OwnNode("n", None, Events(), LoopClock(), initial=INITIAL)
+    alone = OwnNode("n", None, Recorder(), LoopClock(), initial=INITIAL)
     await alone.wait_synced(within=5)
     await alone.run()
     assert await alone.newest() is None
     assert alone.current() is INITIAL
-    deaf = OwnNode("n", Api(), Events(), LoopClock(), initial=INITIAL)
+    deaf = OwnNode("n", Api(), Recorder(), LoopClock(), initial=INITIAL)
     loop = asyncio.get_running_loop()
     before = loop.time()
     await deaf.wait_synced(within=5)
@@ -138,7 +131,7 @@ async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
     own = OwnNode(
         "n",
         api,
-        Events(),
+        Recorder(),
         LoopClock(),
         initial=INITIAL,
         written=lambda: written[0],
@@ -166,7 +159,7 @@ async def test_a_deleted_node_is_reported_until_it_is_shown_again() -> None:
 
 async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
     written: list[Any] = [None]
-    own = OwnNode("n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: written[0])
+    own = OwnNode("n", Api(), Recorder(), LoopClock(), initial=INITIAL, written=lambda: written[0])
     own._replace([])
     assert not own.deleted(), "it has not been registered yet"
     written[0] = of_uid("a", "3")
@@ -183,7 +176,7 @@ async def test_a_list_without_the_node_means_that_it_was_deleted() -> None:
 
 async def test_the_node_of_a_restored_cluster_counts_although_its_revision_is_older() -> None:
     own = OwnNode(
-        "n", Api(), Events(), LoopClock(), initial=INITIAL, written=lambda: of_uid("a", "900")
+        "n", Api(), Recorder(), LoopClock(), initial=INITIAL, written=lambda: of_uid("a", "900")
     )
     own._replace([of_uid("a", "900")])
     own._replace([of_uid("b", "7")])

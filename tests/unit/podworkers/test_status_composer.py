@@ -26,9 +26,9 @@ from kubeletpy.podworkers.syncer import PodSync
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.resources.dra.model import ClaimProblem
+from tests.kit.events import Recorder
 from tests.kit.pods import make_pod, make_static, pod_object, runtime_status
 from tests.kit.virtual_time import LoopClock
-from tests.unit.podworkers.test_workers import Recorder
 
 pytestmark = pytest.mark.virtual_time
 

@@ -42,9 +42,9 @@ from kubeletpy.resources.allocation.checkpoint import ResourceState
 from kubeletpy.runtime_manager.protocol import SyncPodRequest
 from kubeletpy.volumes.claims.model import VolumeError
 from tests.kit.costs import leaves_when_cancelled
+from tests.kit.events import Recorder
 from tests.kit.pods import make_pod, make_static, runtime_status
 from tests.kit.virtual_time import LoopClock
-from tests.unit.podworkers.test_workers import Recorder
 
 pytestmark = pytest.mark.virtual_time
 

@@ -31,6 +31,7 @@ from kubeletpy.podworkers.syncer import KubePodSyncer
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.remote.errors import Unavailable
 from kubeletpy.resources.admission.checks import Rejection
+from tests.kit.events import Recorder
 from tests.kit.pods import make_pod, runtime_status
 from tests.kit.virtual_time import LoopClock, eventually, settle
 
@@ -51,14 +52,6 @@ class FakeRuntime:
         if self.error is not None:
             raise self.error
         return PodRuntimeStatus(uid, name, namespace)
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str]] = []
-
-    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
-        self.events.append((reason, text))
 
 
 class RecordingSyncer(KubePodSyncer):

@@ -16,7 +16,7 @@ from kubeletpy.probes.prober import TRIES, Prober, Target
 from kubeletpy.probes.schedule import FIELDS, KEPT_MESSAGE, ProbeKind, ProbeSpec
 from kubeletpy.remote.errors import DeadlineExceeded, NotFound, Unavailable
 from kubeletpy.remote.generated import api_pb2 as cri
-from tests.kit.images import Events
+from tests.kit.events import Recorder
 from tests.kit.pods import make_pod
 from tests.kit.probes import answering, redirecting, serving
 from tests.kit.virtual_time import on_virtual_time
@@ -69,7 +69,7 @@ def target(probe: Any, kind: ProbeKind = ProbeKind.LIVENESS, **container: Any) -
 async def run(
     what: Target, *answers: Any, quietly: bool = False
 ) -> tuple[ProbeOutcome | None, list[str], Runtime]:
-    runtime, events = Runtime(*answers or (cri.ExecSyncResponse(),)), Events()
+    runtime, events = Runtime(*answers or (cri.ExecSyncResponse(),)), Recorder()
     prober = Prober(runtime, events)  # type: ignore[arg-type]
     outcome, parts = await prober.run(what, quietly=quietly)
     assert len(parts) <= KEPT_MESSAGE
@@ -117,7 +117,7 @@ HANGS = {**COMMAND, "timeoutSeconds": 1}
 @on_virtual_time
 async def test_a_call_that_hangs_is_a_failure_when_its_time_is_over() -> None:
     """The command ends, but a process holds its output open: ``sh -c "sleep 100; true"``."""
-    runtime, events = Runtime(cri.ExecSyncResponse()), Events()
+    runtime, events = Runtime(cri.ExecSyncResponse()), Recorder()
     runtime.takes = 100
     prober = Prober(runtime, events)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ async def test_a_call_that_hangs_is_a_failure_when_its_time_is_over() -> None:
 async def test_a_slow_answer_within_the_slack_counts() -> None:
     runtime = Runtime(cri.ExecSyncResponse())
     runtime.takes = 2.9
-    prober = Prober(runtime, Events())  # type: ignore[arg-type]
+    prober = Prober(runtime, Recorder())  # type: ignore[arg-type]
     outcome, _ = await prober.run(target(HANGS), quietly=False)
     assert outcome is OK
 
@@ -160,7 +160,7 @@ async def test_a_slow_answer_within_the_slack_counts() -> None:
 async def test_a_probe_without_an_answer_of_the_runtime_has_no_outcome(
     answer: Any, outcome: ProbeOutcome | None
 ) -> None:
-    runtime, events = Runtime(cri.ExecSyncResponse()), Events()
+    runtime, events = Runtime(cri.ExecSyncResponse()), Recorder()
     runtime.takes, runtime.status = 100, answer
     prober = Prober(runtime, events)  # type: ignore[arg-type]
     found = await prober.run(target(HANGS), quietly=False)
@@ -192,7 +192,7 @@ class Paused(Runtime):
 @pytest.mark.parametrize("takes", [0.1, 0.9])
 async def test_a_pause_of_the_runtime_is_no_failure(resumes_at: float, takes: float) -> None:
     """A command that works, of a probe with a period of one second."""
-    prober = Prober(Paused(resumes_at, takes), Events())  # type: ignore[arg-type]
+    prober = Prober(Paused(resumes_at, takes), Recorder())  # type: ignore[arg-type]
     loop, found = asyncio.get_running_loop(), []
     while loop.time() < resumes_at + 20:
         found.append((await prober.run(target(HANGS), quietly=False)).outcome)
@@ -203,7 +203,7 @@ async def test_a_pause_of_the_runtime_is_no_failure(resumes_at: float, takes: fl
 
 @on_virtual_time
 async def test_a_command_that_hangs_after_a_pause_of_the_runtime_is_a_failure() -> None:
-    prober = Prober(Paused(10.0, takes=1000), Events())  # type: ignore[arg-type]
+    prober = Prober(Paused(10.0, takes=1000), Recorder())  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     while (await prober.run(target(HANGS), quietly=False)).outcome is None:
         assert loop.time() < 15
@@ -217,7 +217,7 @@ async def test_a_command_that_hangs_after_a_pause_of_the_runtime_is_a_failure() 
 async def test_commands_that_hang_end_with_their_probe() -> None:
     runtime = Runtime(cri.ExecSyncResponse())
     runtime.takes = 100
-    prober = Prober(runtime, Events())  # type: ignore[arg-type]
+    prober = Prober(runtime, Recorder())  # type: ignore[arg-type]
     for kind in (ProbeKind.LIVENESS, ProbeKind.READINESS):
         await prober.run(target(HANGS, kind), quietly=False)
     assert len(prober._commands) == 2
@@ -320,7 +320,7 @@ async def test_the_gates_decide_whether_protocols_of_probes_are_obeyed(
     gate: bool, outcome: ProbeOutcome, tmp_path: Path
 ) -> None:
     async def find(probe: Any) -> ProbeOutcome | None:
-        prober = Prober(Runtime(), Events(), http2=gate, grpc_tls=gate)  # type: ignore[arg-type]
+        prober = Prober(Runtime(), Recorder(), http2=gate, grpc_tls=gate)  # type: ignore[arg-type]
         return (await prober.run(target(probe), quietly=False)).outcome
 
     async with speaking(always(200)) as port:

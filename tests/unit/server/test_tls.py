@@ -20,6 +20,7 @@ from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.settings import AccessSettings, ServerSettings
 from kubeletpy.server.tls import ServingTls, files_problem, self_signed
+from tests.kit.clocks import SetClock
 from tests.kit.server import PROGRAM, Pki, make_view, serving
 from tests.unit.base.wire.echo import Echo
 
@@ -310,16 +311,6 @@ def test_problems_of_a_certificate_that_somebody_else_made(
     assert files_problem(pair, "node-1", [], now) == ""
 
 
-class SetClock:
-    """A wall clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> float:
-        return self.time
-
-
 def kubelet_server(root: Path, clock: SetClock, **settings: Any) -> tuple[Ports, KubeletServer]:
     bound = Ports(ServerSettings(address="127.0.0.1", port=0, **settings))
     node: Any = {"status": {"addresses": [{"type": "InternalIP", "address": "203.0.113.7"}]}}
@@ -354,7 +345,7 @@ async def after_a_check(server: KubeletServer) -> None:
 
 
 async def test_a_certificate_that_ends_under_a_running_agent_is_replaced(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = SetClock(NOW)
     bound, server = kubelet_server(tmp_path, clock, certificate_dir=tmp_path / "pki")
     try:
         await server.start()
@@ -373,7 +364,7 @@ async def test_a_certificate_that_ends_under_a_running_agent_is_replaced(tmp_pat
 async def test_a_certificate_of_the_owner_is_reported_and_stays(
     tmp_path: Path, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock = SetClock()
+    clock = SetClock(NOW)
     files = {"certificate": str(pki.server.certificate), "key": str(pki.server.key)}
     bound, server = kubelet_server(tmp_path, clock, **files)
     before = pki.server.certificate.read_bytes()

@@ -28,9 +28,10 @@ from kubeletpy.syncloop.lifecycle import ActivePods, LifecycleEvent, LifecycleTy
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS, Merge
 from kubeletpy.syncloop.sources.manifest import ReadySources
+from tests.kit.events import Recorder
 from tests.kit.pods import pod_object, runtime_status
 from tests.kit.virtual_time import LoopClock, settle
-from tests.unit.podworkers.test_workers import FakeRuntime, Recorder, make_workers, recording_syncer
+from tests.unit.podworkers.test_workers import FakeRuntime, make_workers, recording_syncer
 
 pytestmark = pytest.mark.virtual_time
 

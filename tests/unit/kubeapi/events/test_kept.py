@@ -8,6 +8,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, node_reference
 from kubeletpy.kubeapi.events.writer import MAX_EVENTS, MAX_MESSAGE, MAX_PODS, KeptEvents
+from tests.kit.clocks import SetClock
 
 
 class Handed:
@@ -20,17 +21,6 @@ class Handed:
         self.seen.append((*event, more))
 
 
-class Ticks:
-    """A clock that advances by a second with each reading."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def now(self) -> float:
-        self.at += 1
-        return self.at
-
-
 def pod(uid: str = "uid", path: str = "") -> api.ObjectReference:
     made: api.ObjectReference = {"kind": "Pod", "namespace": "default", "name": "web", "uid": uid}
     if path:
@@ -40,7 +30,7 @@ def pod(uid: str = "uid", path: str = "") -> api.ObjectReference:
 
 def kept() -> tuple[KeptEvents, Handed]:
     to = Handed()
-    return KeptEvents(to, Ticks()), to
+    return KeptEvents(to, SetClock(0.0, tick=1.0)), to
 
 
 def test_kept_events_are_forwarded_unchanged() -> None:

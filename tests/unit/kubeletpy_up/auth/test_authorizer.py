@@ -10,7 +10,8 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.registry.registry import Registry
 from kubeletpy_up.requests import ADMIN, Caller, DeleteOptions, node_caller
-from tests.kit.embedded import NODE, START, SetClock, bound_pod, make_registry, node, pod, refusal
+from tests.kit.clocks import START, SetClock
+from tests.kit.embedded import NODE, bound_pod, make_registry, node, pod, refusal
 
 MINE, OTHERS = "mine", "theirs"
 

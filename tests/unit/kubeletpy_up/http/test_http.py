@@ -26,7 +26,8 @@ from kubeletpy_up.http.server import check_loopback
 from kubeletpy_up.pki import certificates
 from kubeletpy_up.requests import ADMIN
 from kubeletpy_up.storage.watch import Subscription
-from tests.kit.embedded import Client, SetClock, pod, serving
+from tests.kit.clocks import SetClock
+from tests.kit.embedded import Client, pod, serving
 
 PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"

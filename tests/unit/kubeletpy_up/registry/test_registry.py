@@ -12,7 +12,8 @@ from kubeletpy_up.errors import ApiError
 from kubeletpy_up.registry import deletion
 from kubeletpy_up.registry.reading import ListOptions
 from kubeletpy_up.requests import ADMIN, DeleteOptions, WriteOptions
-from tests.kit.embedded import NODE, START, SetClock, bound_pod, make_registry, node, pod, refusal
+from tests.kit.clocks import START, SetClock
+from tests.kit.embedded import NODE, bound_pod, make_registry, node, pod, refusal
 
 
 def _named(name: str, **fields: Any) -> dict[str, Any]:

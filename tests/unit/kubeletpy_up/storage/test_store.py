@@ -13,7 +13,7 @@ import pytest
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.storage.history import Change
 from kubeletpy_up.storage.store import Store, StoreError
-from tests.kit.embedded import SetClock
+from tests.kit.clocks import SetClock
 
 
 def _obj(name: str, **fields: object) -> dict[str, object]:

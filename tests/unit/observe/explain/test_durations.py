@@ -21,6 +21,7 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.podworkers.history import HistoryEntry
 from kubeletpy.status.store import NO_ANSWER, WriteProblem
 from kubeletpy.volumes.claims.model import VolumeWait, WaitCause, Waits
+from tests.kit.events import Recorder
 from tests.kit.observe import NOW, OFFSET, doing, exited, facts, failed, not_ready, running, waiting
 from tests.kit.pods import make_pod
 from tests.unit.observe.explain.test_since import ago, condition
@@ -212,21 +213,15 @@ def test_a_moment_has_its_date_on_another_day() -> None:
 
 
 def test_the_event_counts_from_the_requested_end_of_the_pod() -> None:
-    notified: list[str] = []
-
-    class Events:
-        def event(
-            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
-        ) -> None:
-            notified.append(text)
+    recorder = Recorder()
 
     def late(_uid: str) -> PodFacts:
         worker = {**RESTARTED, "grace": 30}
         trace = doing(TraceCall.STOP_CONTAINER, "main", 79.0)
         return facts(deleted(600), worker=worker, trace=trace)
 
-    StuckPods(lambda: ["uid-web"], late, Events()).report_stuck()
-    assert notified == ["Still terminating after 10m: grace period main: StopContainer"]
+    StuckPods(lambda: ["uid-web"], late, recorder).report_stuck()
+    assert recorder.texts == ["Still terminating after 10m: grace period main: StopContainer"]
 
 
 # Hints for problems with volumes, images, runtimes and ended containers.

@@ -28,6 +28,7 @@ from kubeletpy.observe.explain.stuck import (
 from kubeletpy.podworkers.history import OVER_S, Troubles
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.status.store import WriteProblem
+from tests.kit.events import Recorder
 from tests.kit.observe import NOW, doing, facts, failed
 from tests.kit.pods import make_pod
 from tests.kit.virtual_time import on_virtual_time
@@ -94,43 +95,33 @@ def test_the_blocker_of_a_termination(changes: dict[str, Any], what: str | None)
 
 
 def test_the_event_names_the_blocker_and_is_not_always_repeated() -> None:
-    notified: list[str] = []
+    recorder = Recorder()
     now: list[PodFacts] = []
 
-    class Events:
-        def event(
-            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
-        ) -> None:
-            assert reason == Reason.STILL_TERMINATING
-            notified.append(text)
-
-    stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], Events())
+    stuck = StuckPods(lambda: ["uid"] if now else [], lambda uid: now[0], recorder)
     stuck.report_stuck()
     problem = WriteProblem(NOW - 60, "forbidden", 9)
     now.append(facts(DELETED, worker=DONE, write_problem=problem))
     stuck.report_stuck()
     now[0] = replace(now[0], write_problem=replace(problem, count=10))
     stuck.report_stuck()
-    assert notified == [
-        "Still terminating after 41s: API write pod status: forbidden (tried 9 times)"
+    assert recorder.events == [
+        (
+            Reason.STILL_TERMINATING,
+            "Still terminating after 41s: API write pod status: forbidden (tried 9 times)",
+        )
     ]
     now[0] = replace(now[0], now=NOW + REPEAT_S)
     stuck.report_stuck()
     now[0] = replace(now[0], write_problem=None)
     stuck.report_stuck()
-    assert [text.split(": ")[1] for text in notified[1:]] == ["API write pod status", "API"]
-    assert len(notified) == 3
+    assert [text.split(": ")[1] for text in recorder.texts[1:]] == ["API write pod status", "API"]
+    assert recorder.reasons == [Reason.STILL_TERMINATING] * 3
 
 
 @on_virtual_time
 async def test_it_continues_without_free_file_descriptors(caplog: pytest.LogCaptureFixture) -> None:
-    notified: list[str] = []
-
-    class Events:
-        def event(
-            self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None
-        ) -> None:
-            notified.append(text)
+    recorder = Recorder()
 
     tries = 0
 
@@ -141,12 +132,14 @@ async def test_it_continues_without_free_file_descriptors(caplog: pytest.LogCapt
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return facts(DELETED, worker=DONE)
 
-    stuck = StuckPods(lambda: ["uid"], read, Events())
+    stuck = StuckPods(lambda: ["uid"], read, recorder)
     with suppress(TimeoutError):
         async with asyncio.timeout(3 * CHECK_S + 1):
             await stuck.run()
     assert tries == 3
-    assert notified == ["Still terminating after 41s: API: the removal of the pod was requested"]
+    assert recorder.texts == [
+        "Still terminating after 41s: API: the removal of the pod was requested"
+    ]
     assert [record.message for record in caplog.records] == [
         "terminating pods could not be checked"
     ]

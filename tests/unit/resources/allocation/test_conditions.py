@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,6 +12,8 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.allocation import conditions
 from kubeletpy.resources.allocation.conditions import DEFERRED, ResizeConditions, from_status
 from kubeletpy.resources.allocation.reports import ResizeReports
+from tests.kit.clocks import SetClock
+from tests.kit.events import Recorder
 from tests.kit.records import make_pod
 
 NOW = 1_767_225_600.0
@@ -122,24 +124,11 @@ def test_in_progress(before: Any, supplied: tuple[str, str], kept: bool, reporte
 NAME = "kubelet_pod_deferred_resize_duration_seconds"
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.at = 1_800_000_000.0
-
-    def now(self) -> float:
-        return self.at
-
-
-class _Silent:
-    def event(self, *_: Any) -> None:
-        return
-
-
 class Setup:
     def __init__(self) -> None:
-        self.families, self.clock = Families(), _Clock()
+        self.families, self.clock = Families(), SetClock(1_800_000_000.0)
         metrics = ResizeMetrics(self.families)
-        recorder, clock = cast(Any, _Silent()), cast(Any, self.clock)
+        recorder, clock = Recorder(), self.clock
         self.reports = ResizeReports(recorder, clock, metrics, lambda uid, decisions: None)
 
     def measured(self, resolution: str, priority: str) -> tuple[float, float]:
@@ -150,9 +139,9 @@ class Setup:
     def defer(self, **spec: Any) -> Pod:
         pod = make_pod(**spec)
         self.reports.deferred(pod, DEFERRED, "Node didn't have enough resource: cpu")
-        self.clock.at += 40
+        self.clock.time += 40
         self.reports.deferred(pod, DEFERRED, "Node didn't have enough resource: memory")
-        self.clock.at += 2
+        self.clock.time += 2
         return pod
 
 
@@ -172,7 +161,7 @@ def test_resizes_never_deferred_are_not_measured() -> None:
     s = Setup()
     pod = make_pod()
     s.reports.infeasible(pod, "too much")
-    s.clock.at += 5
+    s.clock.time += 5
     s.reports.not_pending(pod.uid)
     s.reports.forget(pod.uid)
     assert not any(s.measured(end, "normal")[0] for end in ("accepted", "reverted", "terminated"))

@@ -16,7 +16,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.names import PORTS
 from kubeletpy.runtime_manager.protocol import HookFailed
-from tests.kit.images import Events
+from tests.kit.events import Recorder
 from tests.kit.probes import answering, redirecting, serving
 from tests.kit.records import container, make_pod
 from tests.kit.virtual_time import on_virtual_time, timed
@@ -57,7 +57,7 @@ class Bench:
 
     def __init__(self, ports: Any = ()) -> None:
         self.runtime = Runtime()
-        self.events = Events()
+        self.events = Recorder()
         self.metrics = Metrics()
         self.pod = make_pod(container("app", ports=list(ports)))
         self.addresses = NodeAddresses(["192.0.2.1"])

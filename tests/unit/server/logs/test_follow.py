@@ -28,6 +28,7 @@ from kubeletpy.server.logs.follow import (
 )
 from kubeletpy.server.logs.records import LogOptions
 from kubeletpy.server.logs.rotate import LogRotator, RotationSettings
+from tests.kit.clocks import SetClock
 from tests.kit.costs import open_descriptors
 
 LINE = "2026-01-02T03:04:05.1Z stdout F %s\n"
@@ -435,17 +436,6 @@ class Runtime:
         self.log.write_bytes(b"x" * 2000)
 
 
-class Clock:
-    """A clock that advances by a second with each reading."""
-
-    def __init__(self) -> None:
-        self.seconds = 1e9
-
-    def now(self) -> float:
-        self.seconds += 1
-        return self.seconds
-
-
 class Cache(dict[str, Any]):
     def status(self, uid: str) -> Any:
         return self[uid]
@@ -523,7 +513,7 @@ async def test_a_log_rotates_whatever_lies_beside_it(
         cast(Any, cache),
         str(root),
         RotationSettings(max_size=1000, max_files=3),
-        cast(Any, Clock()),
+        SetClock(1e9, tick=1.0),
     )
     for _ in range(3):
         await rotator.rotate_due()

@@ -36,7 +36,7 @@ from kubeletpy.volumes.csi.objects import (
 )
 from kubeletpy.volumes.csi.registration import StorageHealthMonitor
 from kubeletpy.volumes.files.paths import UnsafePath
-from tests.kit.embedded import SetClock
+from tests.kit.clocks import SetClock
 from tests.kit.volumes import Cluster
 
 PATHS = CsiPaths("/k")

@@ -25,6 +25,7 @@ from kubeletpy.volumes.operations import acts
 from kubeletpy.volumes.operations.acts import CLAIM_READINGS, Expander, VolumeActs, pod_use
 from kubeletpy.volumes.operations.model import Operation, OperationKind
 from kubeletpy.volumes.operations.reporter import Reporter
+from tests.kit.events import Recorder
 from tests.kit.virtual_time import on_virtual_time
 from tests.kit.volumes import claim, pod, pv, spec
 
@@ -72,11 +73,6 @@ class Grower:
         return size
 
 
-class Events:
-    def event(self, ref: Any, kind: str, reason: str, text: str, annotations: Any = None) -> None:
-        pass
-
-
 def pending(size: str = "2Gi") -> dict[str, Any]:
     status = {
         "allocatedResources": {"storage": size},
@@ -87,7 +83,7 @@ def pending(size: str = "2Gi") -> dict[str, Any]:
 
 async def grow(stored: dict[str, Any], *others: dict[str, Any]) -> tuple[int, ClaimApi, Grower]:
     api, grower = ClaimApi(stored, list(others)), Grower()
-    expander = Expander(cast(Any, api), cast(Any, Events()), SystemClock(), "n")
+    expander = Expander(cast(Any, api), Recorder(), SystemClock(), "n")
     volume = spec(claim=api.claim, pv=pv(capacity={"storage": "2Gi"}))
     done = await expander.expand(cast(Any, grower), volume, pod_use(pod()))
     return done.size, api, grower
@@ -135,7 +131,7 @@ async def test_a_refused_size_that_is_no_longer_requested_is_given_up() -> None:
     """docs/reference/behaviour-storage.md, so3: its controller then expands to the new size."""
     api = ClaimApi(pending(), [])
     api.claim["spec"] = {**api.claim["spec"], "resources": {"requests": {"storage": "2Gi"}}}
-    expander = Expander(cast(Any, api), cast(Any, Events()), SystemClock(), "n")
+    expander = Expander(cast(Any, api), Recorder(), SystemClock(), "n")
 
     async def tried() -> str:
         volume = spec(claim=api.claim, pv=pv(capacity={"storage": "2Gi"}))
@@ -153,7 +149,7 @@ async def test_a_refused_size_that_is_no_longer_requested_is_given_up() -> None:
 HUGE = "/k/pods/u1/volumes/kubernetes.io~csi/pv1/mount"
 
 
-class Recorder:
+class TimedRecorder:
     def __init__(self) -> None:
         self.events: list[tuple[float, str, str, str]] = []
 
@@ -193,7 +189,7 @@ async def published(
     patient: Any = None,
     **changes: Any,
 ) -> list[tuple[float, str, str, str]]:
-    recorder = Recorder()
+    recorder = TimedRecorder()
     no = cast(Any, None)
     made = VolumeActs(Expander(no, no, no, "n"), Reporter(recorder, VolumeMetrics(Families())))
     if patient is not None:
@@ -253,7 +249,7 @@ async def test_devices_are_reported_once() -> None:
 
 
 async def test_a_different_file_system_is_reported_on_the_volume() -> None:
-    recorder, plugin = Recorder(), cast(Any, Plugin(Published(HUGE)))
+    recorder, plugin = TimedRecorder(), cast(Any, Plugin(Published(HUGE)))
     reporter = Reporter(recorder, VolumeMetrics(Families()))
     desired = spec(pv=pv())
     operation = Operation(OperationKind.STAGE, desired.unique_name, plugin.name, "", "u1", desired)

@@ -24,7 +24,7 @@ from kubeletpy.volumes.claims.model import (
 from kubeletpy.volumes.csi import messages
 from kubeletpy.volumes.csi.client import NodeClient
 from kubeletpy.volumes.usage import AT_ONCE, VolumeHealthMonitor, VolumeMeter
-from tests.kit.embedded import SetClock
+from tests.kit.clocks import SetClock
 from tests.kit.virtual_time import LoopClock, on_virtual_time, settle
 
 TYPE = csi.VolumeHealthErrorType
