@@ -7,6 +7,7 @@ created in the order of ``components``, and closed in reverse order.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,10 +19,11 @@ from kubeletpy.agent.context import Component, Outside, Task
 from kubeletpy.agent.core import Core
 from kubeletpy.agent.eviction import Eviction, Upkeep, build_eviction
 from kubeletpy.agent.served import Endpoints, serving_certificate
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.config.flags import OfflineStart
 from kubeletpy.node.build import RuntimeStart
-from kubeletpy.node.facts import NodeAddresses, host_addresses
+from kubeletpy.node.facts import NodeAddresses, host_addresses, node_name
 from kubeletpy.observe.explain.snapshot import RemovedPods, Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.foresee.model import NodeQueries
@@ -31,6 +33,7 @@ from kubeletpy.server.pod_resources.server import PodResourcesServer
 from kubeletpy.server.tls import ServingCertificate
 
 if TYPE_CHECKING:
+    from kubeletpy.agent.offline import Offline
     from kubeletpy.base.api.types import JSON
     from kubeletpy.observe.foresee.model import Foreseen
     from kubeletpy.server.pod_resources.answers import NodeAllocations
@@ -79,6 +82,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         awaits_admission=loop.awaits_admission,
         shutting_down=lambda: core.admission.shutdown.shutting_down,
         awaited_plugins=devices.awaited,
+        offline=starts.verdict if (starts := core.offline_starts) is not None else None,
         volume_waits=core.storage.claims.reports,
         claim_waits=claims.manager.waits,
         failing_watches=core.storage.failing_watches,
@@ -243,6 +247,18 @@ class _WholeCore(Core, frozen=True, dict=True, eq=False):
         return pressure.conditions if pressure is not None else ()
 
 
+def _offline(flags: NodeFlags, outside: Outside) -> Offline | None:
+    """Build the parts for starts without an API server; None, and no former record, if off."""
+    if flags.offline_start == OfflineStart.NEVER:
+        for left in Path(flags.root_dir).glob("offline_*"):  # it holds secrets
+            with suppress(OSError):
+                left.unlink()
+        return None
+    from kubeletpy.agent.offline import build_offline  # few nodes have it
+
+    return build_offline(flags, outside, node_name(flags, outside.machine.facts.hostname))
+
+
 def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agent:
     """Build one node agent without running it. Call it inside a running event loop.
 
@@ -250,7 +266,10 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
         ConfigError: the credential providers that the flags name can't be used.
         ServerError: the server can't work with these settings.
     """
-    core = _WholeCore(settings, flags, outside)
+    offline = _offline(flags, outside)
+    if offline is not None:
+        outside = replace(outside, api=offline.clients)
+    core = _WholeCore(settings, flags, outside, offline)
     outside.metrics.node.node_name.labels(core.node_name).set(1)
     rotator = LogRotator(
         outside.runtime,
@@ -262,6 +281,7 @@ def build(settings: KubeletSettings, flags: NodeFlags, outside: Outside) -> Agen
     observers = build_observers(core, core.eviction)
     node = core.node
     components = [
+        *(offline.components() if offline is not None else ()),
         *node.components(core.loop.sync_static_pods),  # first: its requests wait for the API
         *core.components,
         core.upkeep.component(),
@@ -286,7 +306,11 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
     storage.objects.on_change(loop.sync_pod)
     signals.pod_reported.connect(core.state.starts.reported, core.state.statuses.reconcile)
     pods_api = observers.pods_api
-    signals.status_changed.connect(*([pods_api.changed] if pods_api is not None else ()))
+    known, get_status = core.offline, core.state.statuses.get_status
+    signals.status_changed.connect(
+        *([pods_api.changed] if pods_api is not None else ()),
+        *([lambda uid: known.keep_status(uid, get_status(uid))] if known is not None else ()),
+    )
     signals.probe_settled.connect(loop.probe_settled)
     signals.pod_finished.connect(
         lambda uid: upkeep.collect_soon(),

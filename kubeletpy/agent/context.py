@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol
 
 from kubeletpy.base.api import types as api
+from kubeletpy.base.api.times import Moment
 from kubeletpy.base.clock import Clock, SteadyClock
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.base.tasks import Backlog
@@ -41,6 +42,7 @@ from kubeletpy.volumes.csi.host import OpenCalls
 from kubeletpy.volumes.files.disk import REQUIRED, MountRights
 
 if TYPE_CHECKING:
+    from kubeletpy.base.host.program import RunProgram
     from kubeletpy.resources.dra.client import OpenDriver
     from kubeletpy.syncloop.sources.file import PodSource
 
@@ -136,6 +138,15 @@ class Machine(Struct, frozen=True):
     """When this process started, in Unix seconds; None: when the agent is built."""
 
 
+class OfflineHost(Struct, frozen=True):
+    """The parts of the machine that starts without an API server need."""
+
+    moment: Callable[[], Moment]
+    """Returns now, comparable over boots."""
+    run: RunProgram | None = None
+    """Runs systemd-creds; None: nothing is encrypted."""
+
+
 class Outside(Struct, frozen=True):
     """Everything that a simulation replaces."""
 
@@ -178,6 +189,8 @@ class Outside(Struct, frozen=True):
     """Whether volumes need mounts, or directories replace them."""
     sockets: bool = True
     """Whether the agent may listen for explain and for health checks."""
+    offline_host: OfflineHost | None = None
+    """None: no pod starts without the API server."""
 
 
 # Circular connections: a component notifies one that takes it in turn. Each is a named value,

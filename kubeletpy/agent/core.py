@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kubeletpy.agent import node as agent_node
 from kubeletpy.agent import resources
@@ -57,12 +58,19 @@ from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import RelistHealth
 from kubeletpy.volumes.containers.container_mounts import NO_OPTIONS, OPTIONS_GATE, ContainerMounts
 
+if TYPE_CHECKING:
+    from kubeletpy.agent.offline import Offline
+    from kubeletpy.syncloop.offline_start import OfflineStarts
+
 DRAIN_S = 1.5
 """How long a stopping agent waits for the runtime to finish the calls under way."""
 
 
 class Core(BuildContext, frozen=True, dict=True, eq=False):
     """The components that run pods. Observers are built from it; it refers to none of them."""
+
+    offline: Offline | None = None
+    """None: no pod starts without the API server."""
 
     # -- shared state: the pods, what runs of them, what is reported about them -----------------
 
@@ -408,6 +416,14 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     # -- what drives the workers ----------------------------------------------------------------
 
     @cached_property
+    def offline_starts(self) -> OfflineStarts | None:
+        """Decides which pods start while no API server has answered; None: none does."""
+        if self.offline is None:
+            return None
+        runs, state = self.state.cache.running, self.state
+        return self.offline.starts(lambda uid: uid in runs(), self.newest_node, state.decided)
+
+    @cached_property
     def admission(self) -> agent_node.Admission:
         """Decides which pods the node runs."""
         return agent_node.build_admission(
@@ -420,6 +436,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             manager=self.node.manager,
             volumes=self.storage.claims,
             awaits_admission=self._awaits_admission,
+            offline=starts.hold if (starts := self.offline_starts) is not None else None,
         )
 
     def _awaits_admission(self, uid: str) -> bool:
@@ -492,6 +509,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             show_held=self.composer.show_held,
             on_updated=self.admission.gate.updated,
             on_admitted=self._admitted,
+            on_merged=starts.merged if (starts := self.offline_starts) is not None else None,
         )
 
     def _admitted(self, pod: Pod) -> None:
@@ -501,7 +519,14 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def sources(self) -> PodSources:
         """The sources of pods."""
-        return build_sources(self, self.loop, self.node.own, self.state.decided)
+        starts = self.offline_starts
+        return build_sources(
+            self,
+            self.loop,
+            self.node.own,
+            self.state.decided,
+            listed=starts.listed if starts is not None else lambda: None,
+        )
 
     # -- the order of starting ------------------------------------------------------------------
 

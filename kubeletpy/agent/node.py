@@ -30,7 +30,7 @@ from kubeletpy.resources.admission.checks import NodeState
 from kubeletpy.resources.cgroups.values import parse_existing
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.status.conditions import is_ready
-from kubeletpy.syncloop.admission_gate import AdmissionGate, Place
+from kubeletpy.syncloop.admission_gate import AdmissionGate, Hold, Place
 from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 from kubeletpy.volumes.volume_manager import VolumeManager
 
@@ -252,6 +252,7 @@ def build_admission(
     manager: NodeManager | None,
     volumes: VolumeManager,
     awaits_admission: Callable[[str], bool],
+    offline: Hold | None,
 ) -> Admission:
     """Build the admission gate and graceful shutdown.
 
@@ -262,6 +263,7 @@ def build_admission(
         manager: keeps the Node in the API up to date; None: there is no API.
         volumes: of claims, which a shutdown waits for.
         awaits_admission: whether it is still undecided if a pod (by uid) may run here.
+        offline: holds pods before the API server has answered.
     """
     settings, outside, options = context.settings, context.outside, context.options
     clock, kernel, gates = outside.clock, outside.machine.kernel, context.gates
@@ -313,6 +315,7 @@ def build_admission(
         shutdown_over=lambda pod: (
             None if pod.status.get("startTime") or state.cache.get(pod.uid) else shutdown.over()
         ),
+        **({"offline": offline} if offline is not None else {}),
         resizes_preempt=not gates.enabled("InPlacePodVerticalScalingSchedulerPreemption"),
     )
     return Admission(gate, shutdown)

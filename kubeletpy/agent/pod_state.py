@@ -49,6 +49,7 @@ from kubeletpy.syncloop.sources.manifest import ReadySources
 
 if TYPE_CHECKING:
     from kubeletpy.base.api import types as api
+    from kubeletpy.base.api.types import JSON
     from kubeletpy.syncloop.sources.file import PodSource
     from kubeletpy.syncloop.sources.static_uids import Decided, StaticUids
 
@@ -91,18 +92,28 @@ class PodSources(NamedTuple):
 
 
 def build_sources(
-    context: BuildContext, loop: SyncLoop, own_node: OwnNode, decided: Decided
+    context: BuildContext,
+    loop: SyncLoop,
+    own_node: OwnNode,
+    decided: Decided,
+    *,
+    listed: Callable[[], None],
 ) -> PodSources:
-    """``decided`` records a decision about a pod (uid)."""
+    """``decided`` records a decision about a pod (uid); ``listed`` is called before each full set
+    of the API is delivered."""
     settings, kube_api, name = context.settings, context.kube_api, own_node.name
     tasks, problems, api_back = sources = PodSources([], [], [])
     if kube_api is not None:
         # the pods that the cluster has bound to this node, and the mirrors; not those of other
         # nodes: the Node authorizer would refuse
+        def deliver_all(pods: list[JSON]) -> None:
+            listed()
+            loop.deliver(SOURCE_API, cast("list[api.Pod]", pods))
+
         reflector = Reflector(
             kube_api,
             PODS,
-            on_replace=lambda pods: loop.deliver(SOURCE_API, cast("list[api.Pod]", pods)),
+            on_replace=deliver_all,
             on_event=lambda event: loop.deliver_event(
                 SOURCE_API, event.type, cast("api.Pod", event.object)
             ),

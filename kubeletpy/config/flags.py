@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -100,6 +101,13 @@ def check_kubernetes_version(text: str) -> list[Problem]:
     return [Problem("--kubernetes-version", show("kubernetes-version", text), allowed)]
 
 
+def check_offline_start(text: str) -> list[Problem]:
+    """``--offline-start``: one of the modes."""
+    if text in tuple(OfflineStart):
+        return []
+    return [Problem("--offline-start", text, f"must be one of {', '.join(OfflineStart)}")]
+
+
 def check_node_labels(labels: Mapping[str, str]) -> list[Problem]:
     """Label syntax, and the kubernetes.io labels that a node may set on itself.
 
@@ -131,6 +139,15 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+class OfflineStart(StrEnum):
+    """Which pods an agent starts that has found no API server since its own start."""
+
+    NEVER = "Never"
+    UNTIL_REPLACED = "UntilReplaced"
+    """Those that the control plane cannot have replaced elsewhere yet."""
+    ALWAYS = "Always"
+
+
 class NodeFlags(Struct, frozen=True):
     """Settings that only flags can set. Paths and names as given; durations in seconds."""
 
@@ -160,6 +177,8 @@ class NodeFlags(Struct, frozen=True):
     """Without cluster DNS, pods that request it get the host's resolvers without a warning."""
     node_ip: str = ""
     node_labels: Mapping[str, str] = _NOTHING
+    offline_start: str = OfflineStart.NEVER
+    """Which pods start after a reboot while the API server does not answer."""
     root_dir: str = "/var/lib/kubelet"
     runtime_cgroups: str = ""
     version: str = ""
@@ -214,6 +233,7 @@ def parse_flags(arguments: Sequence[str]) -> FlagValues:
     problems += check_node_name(node.get("hostname_override", ""))
     problems += check_node_ip(node.get("node_ip", ""))
     problems += check_kubernetes_version(node.get("kubernetes_version", ""))
+    problems += check_offline_start(node.get("offline_start", OfflineStart.NEVER))
     if node.get("exit_on_lock_contention") and not node.get("lock_file"):
         problems.append(Problem("--exit-on-lock-contention", "true", "needs --lock-file"))
     if problems:

@@ -133,6 +133,10 @@ Place = Callable[[Pod], "checks.Rejection | Settle | None"]
 """Places a pod on the machine; None: it is placed."""
 
 
+Hold = Callable[[Pod], Awaitable[None] | None]
+"""Returns what a pod has to wait for before it is judged; None: nothing."""
+
+
 class AdmissionGate(Component):
     """The sync loop's :data:`~kubeletpy.syncloop.admission_gate.Admit`."""
 
@@ -151,12 +155,12 @@ class AdmissionGate(Component):
     place: Place
     # How many devices are in use, by resource, if the pod with this uid has some of them.
     held: Callable[[str], Mapping[str, int]] = lambda uid: checks.NOTHING
-    # Waits for plugins of a pod that come back after the start of the agent, before it is placed;
-    # None: nothing.
-    plugins: Callable[[Pod], Awaitable[None] | None] = lambda pod: None
-    # Waits for the end of a shutdown that may still be canceled, for a pod that has not run here;
-    # None: nothing.
-    shutdown_over: Callable[[Pod], Awaitable[None] | None] = lambda pod: None
+    # Waits for the end of a shutdown that may still be canceled, for a pod that has not run here.
+    shutdown_over: Hold = lambda pod: None
+    # Waits for plugins of a pod that come back after the start of the agent, before it is placed.
+    plugins: Hold = lambda pod: None
+    # Waits for the API server to show a pod that may have been replaced meanwhile.
+    offline: Hold = lambda pod: None
     # Whether others give way for a resize of a critical pod; False: the scheduler preempts for
     # resizes (gate InPlacePodVerticalScalingSchedulerPreemption).
     resizes_preempt: bool = True
@@ -170,6 +174,10 @@ class AdmissionGate(Component):
     def __call__(self, pod: Pod, others: Sequence[Pod]) -> checks.Rejection | Deferred | None:
         """Judge a pod alongside the other active pods."""
         self._forget_all_but(others)
+        if (shown := self.offline(pod)) is not None:
+            return Deferred(
+                lambda of_others: self._wait(pod, of_others, self._until_shown(pod, shown))
+            )
         if (over := self.shutdown_over(pod)) is not None:
             return Deferred(lambda of_others: self._wait(pod, of_others, over))
         if rejection := before_placement(pod, self.state()):
@@ -248,6 +256,12 @@ class AdmissionGate(Component):
             self._preempting[pod.uid] = task
             task.add_done_callback(lambda _: self._preempting.pop(pod.uid, None))
         return shortages[0].rejection()
+
+    async def _until_shown(self, pod: Pod, shown: Awaitable[None]) -> None:
+        await shown
+        for hold in (self.shutdown_over, self.plugins):
+            if (waits := hold(pod)) is not None:
+                await waits
 
     async def _wait(
         self, pod: Pod, others: Others, returned: Awaitable[None]

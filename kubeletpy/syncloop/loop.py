@@ -158,6 +158,8 @@ class SyncLoop(Component):
     on_admitted: Callable[[Pod], None]
     # Why the runtime can't be used now; the inputs wait while there is a reason.
     runtime_error: Callable[[], str]
+    # Called with each source whose pods have been merged.
+    on_merged: Callable[[str], None] | None = None
     # Called with each pod whose admission takes a while.
     show_held: Callable[[Pod], None] = lambda pod: None
 
@@ -313,6 +315,8 @@ class SyncLoop(Component):
         }
         for operation in merged.operations:
             handlers[operation.op](operation.pods)
+        if self.on_merged is not None:
+            self.on_merged(source)
         if self._soon_needed(merged):
             self._soon.set()
 

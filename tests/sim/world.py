@@ -11,7 +11,8 @@ from typing import cast
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
-from kubeletpy.agent.context import ApiClients, Machine, Outside, Task
+from kubeletpy.agent.context import ApiClients, Machine, OfflineHost, Outside, Task
+from kubeletpy.base.api.times import Moment
 from kubeletpy.base.api.types import JSON
 from kubeletpy.config import KubeletSettings, NodeFlags, default_settings
 from kubeletpy.kubeapi.protocol import KubeApi
@@ -160,6 +161,10 @@ class World:
         if devices:
             self.devices = Devices(root, self.rng("devices"), self.history, self.runtime)
             self.runtime.observers.append(self.devices.runtime_changed)
+        self.boots = 1
+        self.clock_trusted = True
+        """Whether a battery-backed clock has set the node's wall clock."""
+        self.booted_at = 0.0
         self.life = 0
         self.alive = False
         self.steps = 0
@@ -302,7 +307,12 @@ class World:
             else None,
             device_plugins=self.devices.open(step) if self.devices is not None else None,
             on_connection=self._listeners.append if self.kernel is not None else None,
+            offline_host=OfflineHost(self._moment),
         )
+
+    def _moment(self) -> Moment:
+        since_boot = self.loop.time() - self.booted_at
+        return Moment(self.clock.now(), f"boot {self.boots}", since_boot, self.clock_trusted)
 
     def _cgroups(self, step: Callable[[str, str], None]) -> CgroupTree | GroupsOfOneLife | None:
         if self.kernel is not None:
@@ -373,6 +383,8 @@ class World:
         """
         self.die()
         self.history.note("world", "reboots")
+        self.boots += 1
+        self.booted_at = self.loop.time()
         for container in self.runtime.running():
             self.runtime.kill_container(container, 255)
         for sandbox in list(self.runtime.sandboxes.values()):

@@ -15,7 +15,7 @@ from typing import Any
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
-from kubeletpy.agent.context import ApiClients, Machine, Outside
+from kubeletpy.agent.context import ApiClients, Machine, OfflineHost, Outside
 from kubeletpy.agent.launch import runtime as launch_runtime
 from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
@@ -23,8 +23,9 @@ from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.files import remove_unfinished
 from kubeletpy.base.host.inotify import DirectoryWatch
-from kubeletpy.base.host.machine import booted_at, process_started_at
+from kubeletpy.base.host.machine import booted_at, moment, process_started_at
 from kubeletpy.base.host.patient_threads import SteadyThreads
+from kubeletpy.base.host.program import run_program
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import background, cancel_tasks, until_one_ends
 from kubeletpy.config import KubeletSettings, LoadedConfig, NodeFlags
@@ -182,6 +183,7 @@ async def _create_agent(
         notices=(*loaded.notices, *untraced),
         kubernetes=resolved,
         tracer=tracer,
+        offline_host=OfflineHost(partial(moment, facts.boot_id), run_program),
     )
     if isinstance(loop := asyncio.get_running_loop(), WatchedLoop):
         metrics.process.longest_turn.set_function(loop.turns.take_longest)

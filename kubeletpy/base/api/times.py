@@ -10,6 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from kubeletpy.base.structs import Struct
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -54,6 +56,23 @@ def _moment(text: str) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"time without an offset: {text!r}")
     return moment
+
+
+class Moment(Struct, frozen=True):
+    """A point in time by both clocks of a machine, comparable over boots.
+
+    Attributes:
+        at: Unix seconds by the wall clock.
+        boot_id: the kernel's id of the boot.
+        since_boot: seconds after that boot, which no setting of the wall clock changes.
+        trusted: the network or a battery-backed clock has set the wall clock. A machine without
+            either continues from a time that it saved before it lost power.
+    """
+
+    at: float
+    boot_id: str
+    since_boot: float
+    trusted: bool = True
 
 
 # Durations: whatever Go's ``time.ParseDuration`` rejects is rejected here.

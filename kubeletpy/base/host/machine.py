@@ -7,6 +7,7 @@ loop(4).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from kubeletpy.base import text
+from kubeletpy.base.api.times import Moment
 
 _LOOP_SET_FD, _LOOP_CLR_FD, _LOOP_CTL_GET_FREE = 0x4C00, 0x4C01, 0x4C82
 _CONTROL = Path("/dev/loop-control")
@@ -125,6 +127,39 @@ _START_TICKS = 22
 def booted_at(now: float) -> float:
     """When the machine was booted; ``now`` and the answer in Unix seconds."""
     return now - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def moment(boot_id: str, clocks: Path = Path("/sys/class/rtc")) -> Moment:
+    """Now, by both clocks. The wall clock is trusted if the network has set it, or a battery-backed
+    clock agrees with it."""
+    now = time.time()
+    trusted = _set_by_network() or any(
+        abs(read - now) <= _AGREES_S for read in _hardware_clocks(clocks)
+    )
+    return Moment(now, boot_id, time.clock_gettime(time.CLOCK_BOOTTIME), trusted)
+
+
+_AGREES_S = 60.0
+_TIME_ERROR = 5
+"""What adjtimex(2) returns while nothing synchronizes the clock."""
+_TIMEX_BYTES = 512
+"""More than its structure has on any architecture; only zeros are passed: nothing is set."""
+
+
+def _set_by_network() -> bool:
+    try:
+        state: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    except (AttributeError, OSError):
+        return False
+    return 0 <= state < _TIME_ERROR
+
+
+def _hardware_clocks(clocks: Path) -> list[float]:
+    found = []
+    for each in clocks.glob("*/since_epoch"):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(float(each.read_text()))
+    return found
 
 
 def process_started_at(now: float, stat: Path = Path("/proc/self/stat")) -> float:

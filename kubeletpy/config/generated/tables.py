@@ -750,6 +750,7 @@ minimum-container-ttl-duration duration - deprecated - -
 no-cluster-dns bool - - - -
 node-ip text - - - -
 node-labels map - - - -
+offline-start text - - - -
 root-dir text - - - -
 runtime-cgroups text - - - -
 version version - - - -

@@ -20,6 +20,7 @@ from kubeletpy.podworkers.history import HistoryEntry, LastSync
 from kubeletpy.podworkers.records import SyncOutcome, WorkerRecord
 from kubeletpy.probes.schedule import ProbeReport
 from kubeletpy.resources.admission.checks import tolerates, untolerated
+from kubeletpy.resources.admission.offline import OfflineVerdict
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.conditions import is_ready
@@ -73,6 +74,8 @@ class PodFacts(Struct, frozen=True):
     """The pod's admission is still undecided."""
     awaited_plugins: AwaitedPlugins | None = None
     """Device plugins that its admission waits for."""
+    offline: OfflineVerdict | None = None
+    """Why it waits for the API server, which has not answered since the agent's start."""
     volumes: tuple[VolumeWait, ...] = ()
     """Volumes of claims and drivers that wait, and for what; times are on the event loop's
     clock."""

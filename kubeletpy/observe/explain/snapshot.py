@@ -27,6 +27,7 @@ from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.checks import holders
+from kubeletpy.resources.admission.offline import OfflineVerdict
 from kubeletpy.resources.devices.model import AwaitedPlugins
 from kubeletpy.resources.dra.model import ClaimWait
 from kubeletpy.status.status_manager import ApiStatusManager
@@ -79,6 +80,8 @@ class Snapshots(Struct, frozen=True):
     """When the runtime was last well, on the event loop's clock."""
     runtime_start: RuntimeStart
     node_name: str
+    offline: Callable[[str], OfflineVerdict | None] | None
+    """Why a pod waits for the API server; None: none does."""
     excluded: Callable[[str], Excluded | None]
     """How a critical pod exceeds a limit of its own storage."""
 
@@ -157,6 +160,7 @@ class Snapshots(Struct, frozen=True):
             awaits_admission=self.awaits_admission(uid),
             shutting_down=self.shutting_down(),
             awaited_plugins=self.awaited_plugins(pod) if pod is not None else None,
+            offline=self.offline(uid) if self.offline is not None else None,
             volumes=tuple(self.volume_waits(uid)),
             claims=tuple(self.claim_waits(uid)),
             failing_watches=tuple(self.failing_watches(uid)),

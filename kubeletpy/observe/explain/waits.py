@@ -35,6 +35,7 @@ from kubeletpy.pods.runtime_status import ProbeOutcome, StartError
 from kubeletpy.podworkers.history import CRASH_LOOP
 from kubeletpy.podworkers.records import Stage
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.resources.admission.offline import offline_text
 from kubeletpy.resources.allocation.conditions import (
     DEFERRED,
     ERROR,
@@ -136,6 +137,10 @@ def _admission(facts: PodFacts) -> Iterator[Wait]:
     awaited = facts.awaited_plugins
     if facts.shutting_down:
         yield Wait(WaitKind.ADMISSION, "", phrases.SHUTDOWN)
+        return
+    if facts.offline is not None:
+        why = offline_text(facts.offline)
+        yield Wait(WaitKind.ADMISSION, "API server", why, since=facts.offline.since)
         return
     if awaited is None:
         yield Wait(WaitKind.ADMISSION, "", phrases.ADMISSION)

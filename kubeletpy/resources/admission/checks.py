@@ -353,8 +353,13 @@ def untolerated(
 
 def tolerates(pod: Pod, taint: Mapping[str, Any]) -> bool:
     """Whether one of the pod's tolerations matches a taint; for how long does not matter."""
+    return bool(tolerations_of(pod, taint))
+
+
+def tolerations_of(pod: Pod, taint: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The pod's tolerations that match a taint."""
     tolerations: Iterable[Mapping[str, Any]] = pod.spec.get("tolerations") or ()
-    return any(_matches_taint(toleration, taint) for toleration in tolerations)
+    return [each for each in tolerations if _matches_taint(each, taint)]
 
 
 def _matches_taint(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

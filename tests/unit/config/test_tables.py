@@ -86,7 +86,8 @@ EXAMPLE = {
 @pytest.mark.parametrize("row", rows("flags.csv"), ids=lambda row: row["flag"])
 def test_every_flag_is_accepted(row: dict[str, str]) -> None:
     text = EXAMPLE.get(row["type"], "x")
-    text = {"node-ip": "1.2.3.4", "kubernetes-version": "1.37"}.get(row["flag"], text)
+    checked = {"node-ip": "1.2.3.4", "kubernetes-version": "1.37", "offline-start": "Always"}
+    text = checked.get(row["flag"], text)
     supplied = [f"--{row['flag']}={text}"]
     if row["flag"] == "exit-on-lock-contention":
         supplied.append("--lock-file=/run/lock/kubelet")
