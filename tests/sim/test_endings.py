@@ -86,17 +86,22 @@ def test_sidecars_end_after_the_others_the_last_first(tmp_path: Path, events: bo
 
 
 @both
-def test_a_job_is_done_when_its_main_container_is(tmp_path: Path, events: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code", "phase"), [("doneslow", 0, "Succeeded"), ("failslow", 7, "Failed")]
+)
+def test_a_job_is_done_when_its_main_container_is(
+    tmp_path: Path, events: bool, kind: str, code: int, phase: str
+) -> None:
     """Sidecars, which would run on, are stopped; their exit codes do not fail the job."""
 
     async def scenario(world: World) -> None:
         init = [sidecar("first", "run143"), sidecar("second", "stubborn")]
-        main = container("main", "doneslow")
+        main = container("main", kind)
         world.user.create(pod("a", [main], init=init, restart="Never", grace=2))
-        await until(world, lambda: status(world, "a").get("phase") == "Succeeded", 30)
+        await until(world, lambda: status(world, "a").get("phase") == phase, 30)
         codes = {name: state(world, "a", name)["terminated"]["exitCode"] for name in NAMES}
         # the deaf one takes the whole grace period: the other is ended by force at once
-        assert codes == {"main": 0, "second": 137, "first": 143}
+        assert codes == {"main": code, "second": 137, "first": 143}
         assert all(entry["restartCount"] == 0 for entry in entries(status(world, "a")).values())
 
     play(scenario, tmp_path, events=events)

@@ -31,24 +31,6 @@ REFUSED = [
         r"Node didn't have enough resource: cpu, requested: 99000, used: \d+, capacity: \d+",
     ),
     (
-        "memory",
-        bound("p", requesting(memory="9Ti")),
-        "OutOfmemory",
-        r"Node didn't have enough resource: memory, requested: 9895604649984, .*",
-    ),
-    (
-        "affinity",
-        bound("p", nodeSelector={"disk": "none"}),
-        "NodeAffinity",
-        r"Predicate NodeAffinity failed: node\(s\) didn't match Pod's node affinity/selector",
-    ),
-    (
-        "sysctl",
-        bound("p", securityContext={"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}),
-        "SysctlForbidden",
-        r'forbidden sysctl: "net.core.somaxconn" not allowlisted',
-    ),
-    (
         "apparmor",
         bound("p", securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}),
         "AppArmor",
@@ -75,13 +57,6 @@ def test_a_refused_pod_has_the_reason(
     node2.api.delete("pods", namespace, "p", grace=1)
     node2.wait_removed(namespace, "p")
     assert not node2.sandboxes(namespace)
-
-
-def test_a_cordoned_node_has_an_event(node2: Node) -> None:
-    node2.kubectl("cordon", node2.name)
-    node2.wait_event("default", node2.name, "NodeNotSchedulable: Node test-node status is now")
-    node2.kubectl("uncordon", node2.name)
-    node2.wait_event("default", node2.name, "NodeSchedulable: Node test-node status is now")
 
 
 def test_a_feature_that_the_node_has_not(node2: Node, namespace: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import DEAF, FOREVER, container, pod, serving
 from tests.integration.node.seen import container_status, running, status
@@ -95,27 +93,6 @@ def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
     node.apply(pod("hooked", container(lifecycle={"postStart": hook})), namespace=namespace)
     ready = container_status(node.wait_running(namespace, "hooked"))
     assert node.exec(ready["containerID"], "ls", "/tmp/hooked")[0] == 0
-
-
-@pytest.mark.parametrize("kind", ["exec", "sleep"])
-def test_pre_stop_is_part_of_the_grace_period(node: Node, namespace: str, kind: str) -> None:
-    """The hook holds the stop up for its time, and no longer than the grace period."""
-    long = {"exec": {"command": ["sleep", "600"]}, "sleep": {"seconds": 6}}[kind]
-    short = {"exec": {"command": ["sleep", "3"]}, "sleep": {"seconds": 3}}[kind]
-    for name, handler in (("short", short), ("long", long)):
-        node.apply(
-            pod(
-                name,
-                container(lifecycle={"preStop": {kind: handler}}),
-                terminationGracePeriodSeconds=6,
-            ),
-            namespace=namespace,
-        )
-    node.wait_running(namespace, "short")
-    node.wait_running(namespace, "long")
-    of_short, of_long = gone_after(node, namespace, "short", "long")
-    assert 3 <= of_short < 6
-    assert 6 <= of_long < 14
 
 
 def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-from kubeletpy.base.api.types import JSON
 from kubeletpy.cli import explain
 from tests.integration.lifecycle.command import command_output
 from tests.integration.node.machine import Node
-from tests.integration.node.pods import FOREVER, container, pod, serving
-from tests.integration.node.seen import container_status, is_ready, running, terminated
+from tests.integration.node.pods import container, pod, serving
+from tests.integration.node.seen import container_status, is_ready
 
 SERVE = serving("fine")
 
@@ -25,44 +24,6 @@ def successes(node: Node, namespace: str) -> list[str]:
     """The counts of probes that succeeded."""
     desired = ("prober_probe_total{", 'result="successful"')
     return [line for line in series(node, namespace) if all(word in line for word in desired)]
-
-
-def test_startup_then_liveness_then_restart(node: Node, namespace: str) -> None:
-    """Liveness waits for startup; its failure restarts the container, and startup begins anew."""
-    probe: JSON = {"periodSeconds": 1, "failureThreshold": 30}
-    node.apply(
-        pod(
-            "life",
-            container(
-                script=f"sleep 2; touch /tmp/started; {FOREVER}",
-                startupProbe={"exec": {"command": ["cat", "/tmp/started"]}, **probe},
-                livenessProbe={
-                    "exec": {"command": ["sh", "-c", "! test -e /tmp/broken"]},
-                    "periodSeconds": 1,
-                    "failureThreshold": 1,
-                    "terminationGracePeriodSeconds": 1,
-                },
-            ),
-        ),
-        namespace=namespace,
-    )
-    first = node.wait_pod(namespace, "life", lambda p: running(container_status(p)), "running")
-    assert container_status(first)["started"] is False
-    assert not is_ready(first)
-    ready = container_status(node.wait_running(namespace, "life"))
-    assert ready["started"] is True
-    node.exec(ready["containerID"], "touch", "/tmp/broken")
-    node.wait_event(namespace, "life", r"Unhealthy: Liveness probe failed: ")
-    node.wait_event(
-        namespace, "life", "Killing: Container main failed liveness probe, will be restarted"
-    )
-    again = container_status(
-        node.wait_pod(
-            namespace, "life", lambda p: container_status(p).get("restartCount") == 1, "restarted"
-        )
-    )
-    assert terminated(again, "lastState")["exitCode"] in (0, 137, 143)
-    assert container_status(node.wait_running(namespace, "life"))["restartCount"] == 1
 
 
 def test_readiness_by_http_follows_the_server(node: Node, namespace: str) -> None:

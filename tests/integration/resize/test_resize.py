@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-from tests.integration.lifecycle.command import run
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import FOREVER, container, pod
 from tests.integration.node.seen import container_status, status
 from tools.env import kernel_limits as kernel
 
-CPUS = os.cpu_count() or 1
 MI = 1 << 20
 
 
@@ -138,37 +135,6 @@ def test_memory_that_requires_a_restart(node: Node, namespace: str) -> None:
     assert kernel.memory_limit(container_group(node, after)) == 128 * MI
     assert kernel.memory_limit(pod_group(node, after)) == 128 * MI
     node.wait_event(namespace, "a", "Killing: Container main resize requires restart")
-
-
-def test_a_resize_that_does_not_fit_waits_until_another_pod_ends(
-    node: Node, namespace: str
-) -> None:
-    small, other, large = 300 * CPUS, 350 * CPUS, 750 * CPUS
-    pods = pod("a", sized(f"cpu={small}m")), pod("b", sized(f"cpu={other}m"))
-    node.apply(*pods, namespace=namespace)
-    first = node.wait_running(namespace, "a")
-    node.wait_running(namespace, "b")
-    resize(node, namespace, "a", main=resources(f"cpu={large}m"))
-    waits = node.wait_pod(
-        namespace, "a", lambda made: "PodResizePending" in conditions(made), "deferred"
-    )
-    pending = conditions(waits)["PodResizePending"]
-    assert pending["status"] == "True"
-    assert pending["reason"] == "Deferred"
-    begin = f"Node didn't have enough resource: cpu, requested: {large}, "
-    assert pending["message"].startswith(begin)
-    assert pending["observedGeneration"] == 2
-    assert container_status(waits)["allocatedResources"] == {"cpu": f"{small}m"}
-    assert container_status(waits)["resources"] == resources(f"cpu={small}m")
-    node.wait_event(namespace, "a", "ResizeDeferred: Pod resize OutOfcpu: ")
-    stated = run(node, "explain", f"{namespace}/a")
-    assert "but its resize is deferred" in stated
-    assert "Node didn't have enough resource: cpu" in stated
-    node.api.delete("pods", namespace, "b", grace=1)
-    after = node.wait_pod(namespace, "a", has(resources(f"cpu={large}m")), "resized")
-    assert container_status(after)["restartCount"] == 0
-    assert container_status(after)["containerID"] == container_status(first)["containerID"]
-    assert kernel.shares(pod_group(node, after)) == kernel.kept_shares(large * 1024 // 1000)
 
 
 def test_an_editor_resizes_too(node: Node, namespace: str) -> None:
