@@ -6,7 +6,7 @@ test uses a fixture: it is apart from kubeletpy.library for that.
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,13 +64,13 @@ def cluster(
 @pytest.fixture(scope="session")
 def kubeconfig(cluster: Cluster) -> Iterator[Path]:
     """The path of an administrator's kubeconfig, which is in KUBECONFIG as well."""
-    former = os.environ.get("KUBECONFIG")
-    os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
-    yield cluster.kubeconfig
-    if former is None:
-        del os.environ["KUBECONFIG"]
-    else:
-        os.environ["KUBECONFIG"] = former
+    path, constant = str(cluster.kubeconfig), "KUBE_CONFIG_DEFAULT_LOCATION"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", path)
+        for name, module in list(sys.modules.items()):
+            if name.startswith("kubernetes") and constant in vars(module):
+                patch.setattr(module, constant, path)  # clients read the variable on import
+        yield cluster.kubeconfig
 
 
 @pytest.fixture
@@ -87,6 +87,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     supplied = getattr(item, "funcargs", {})
     if report.failed and call.when == "call" and {"cluster", "namespace"} <= set(supplied):
         running, name = supplied["cluster"], supplied["namespace"]
-        lines = [*running.lacks, running.report(name)]
+        lines = list(running.lacks)
+        error = call.excinfo.value if call.excinfo is not None else None
+        if getattr(error, "namespace", None) != name:  # its own text has the report otherwise
+            lines.append(running.report(name))
         report.sections.append((f"namespace {name} ({running.engine})", "\n".join(lines)))
     return report

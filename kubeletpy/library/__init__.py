@@ -41,6 +41,7 @@ from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.remote.simple import Container, PartialRuntime, Sandbox, SimpleRuntime, log_line
 from kubeletpy.remote.streams import ForwardSession, ProcessSession, ProcessStreams, StreamOutput
 from kubeletpy.remote.verify import lets_through
+from kubeletpy.server.build import KubeletServer
 from kubeletpy.syncloop.sources.file import PodSource, Show
 
 __all__ = [
@@ -166,6 +167,19 @@ class NodeAgent:
             await until_one_ends(waiting, self._running)
         if not manager.registered.is_set():
             await self.wait()
+
+    def explain(self, namespace: str, name: str) -> str | None:
+        """Return what ``kubeletpy explain`` prints about a pod; None: the node has no such pod.
+
+        Raises RuntimeError: the agent does not run, or has no server (``guest_config``).
+        """
+        from kubeletpy.observe.explain import render  # the first use loads it, no start
+
+        server = self._agent.find(KubeletServer) if self._agent is not None else None
+        if server is None or server.explained is None:
+            raise RuntimeError("this agent does not run, or has no server")
+        found = server.explained.pod(namespace, name)
+        return render.pod(found) if found is not None else None
 
     async def wait(self) -> None:
         """Wait until it ends, by :meth:`stop` or by itself.

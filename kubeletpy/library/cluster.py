@@ -47,6 +47,7 @@ from kubeletpy.library.control_plane import (
     write_kubeconfig,
 )
 from kubeletpy.library.images import Image, ImageRuntime, Images
+from kubeletpy.library.report import namespace_report
 from kubeletpy.status.conditions import is_ready
 from kubeletpy.volumes.files.disk import mounts_below, unmount
 
@@ -60,11 +61,21 @@ EMBEDDED_LACKS = (
 START_S = 60.0
 """Seconds until all nodes are Ready, after the API serves."""
 WAIT_S = 30.0
+LOG_LINES = 10
+"""Last lines of a container's log in a report."""
 _WATCH_S = 300
 
 
 class ClusterError(Exception):
-    """A cluster can't be started, or something a test waits for does not happen."""
+    """A cluster can't be started, or something a test waits for does not happen.
+
+    Attributes:
+        namespace: the one that the text reports.
+    """
+
+    def __init__(self, text: str, namespace: str | None = None) -> None:
+        super().__init__(text)
+        self.namespace = namespace
 
 
 class Cluster:
@@ -120,6 +131,7 @@ class Cluster:
         self._thread = threading.Thread(target=self._run, name="kubeletpy cluster", daemon=True)
         self._stack = AsyncExitStack()
         self._numbers = itertools.count(1)
+        self._agents: dict[str, NodeAgent] = {}
         self._client: KubeClient
 
     # -- start and end -------------------------------------------------------------------------
@@ -193,11 +205,9 @@ class Cluster:
         if self.engine == "real" and self._programs and self._programs.scheduler is None:
             binder = asyncio.create_task(_bind_in_turn(self._client, self.nodes))
             self._stack.callback(binder.cancel)
-        agents = [
-            await self._start_node(name, kubeconfig)
-            for name, kubeconfig in zip(self.nodes, node_kubeconfigs, strict=True)
-        ]
-        for agent in agents:
+        for name, kubeconfig in zip(self.nodes, node_kubeconfigs, strict=True):
+            self._agents[name] = await self._start_node(name, kubeconfig)
+        for agent in self._agents.values():
             await agent.registered(START_S)
         for name in self.nodes:
             await self._until(NODES, name, None, _shows_ready, START_S)
@@ -289,7 +299,11 @@ class Cluster:
             ClusterError: it is not so in time; the text has the object's state and its events.
         """
         found = _resource(resource, namespace)
-        return self._call(self._until(found, name, namespace, until, timeout))
+        try:
+            return self._call(self._until(found, name, namespace, until, timeout))
+        except ClusterError as error:
+            __tracebackhide__ = True
+            raise error.with_traceback(None) from None  # pytest then shows the test's own line
 
     async def reached(
         self,
@@ -303,10 +317,14 @@ class Cluster:
         """The same as :meth:`wait` for an async test."""
         found = _resource(resource, namespace)
         work = self._submit(self._until(found, name, namespace, until, timeout))
-        return await asyncio.wrap_future(work)
+        try:
+            return await asyncio.wrap_future(work)
+        except ClusterError as error:
+            __tracebackhide__ = True
+            raise error.with_traceback(None) from None
 
     def report(self, namespace: str) -> str:
-        """The pods of a namespace with the states of their containers, and its events."""
+        """The pods of a namespace, explained where they are not well, and its events."""
         return self._call(self._report(namespace))
 
     async def _until(
@@ -330,19 +348,33 @@ class Cluster:
         state = "it does not exist" if last is not None else "the API has not answered"
         state = last.get("status", {}).get("phase", "") if last else state
         about = await self._report(namespace) if namespace else ""
-        raise ClusterError(f"{where} is not as desired within {timeout:g} s ({state})\n{about}")
+        text = f"{where} is not as desired within {timeout:g} s ({state})"
+        raise ClusterError(f"{text}\n{about}".rstrip(), namespace)
 
     async def _report(self, namespace: str) -> str:
-        lines: list[str] = []
-        for pod in (await self._client.list(PODS, namespace))["items"]:
-            lines += _pod_lines(pod)
-        for event in (await self._client.list(EVENTS, namespace))["items"]:
-            about = event.get("involvedObject", {})
-            lines.append(
-                f"event {about.get('kind', '')} {about.get('name', '')}: "
-                f"{event.get('reason', '')}: {event.get('message', '')}"
+        pods = (await self._client.list(PODS, namespace))["items"]
+        events = (await self._client.list(EVENTS, namespace))["items"]
+        return namespace_report(pods, events, dict(self._explained(pods)))
+
+    def _explained(self, pods: Iterable[JSON]) -> Iterator[tuple[str, str]]:
+        for pod in pods:
+            about, agent = pod["metadata"], self._agents.get(pod["spec"].get("nodeName", ""))
+            if agent is not None and (text := agent.explain(about["namespace"], about["name"])):
+                yield about["uid"], "\n".join((text, *self._log_ends(pod)))
+
+    def _log_ends(self, pod: JSON) -> Iterator[str]:
+        """The last lines of the newest logs of a pod's containers."""
+        about = pod["metadata"]
+        name = f"{about['namespace']}_{about['name']}_{about['uid']}"
+        logs = self._directory / "nodes" / pod["spec"]["nodeName"] / "log" / "pods" / name
+        for container in sorted(logs.glob("*")):
+            newest = max(
+                container.glob("[0-9]*.log"), default=None, key=lambda each: each.stat().st_mtime
             )
-        return "\n".join(lines)
+            text = newest.read_text(errors="replace") if newest is not None else ""
+            if lines := text.splitlines()[-LOG_LINES:]:
+                yield f"Log of {container.name}"
+                yield from (f"  {line.split(' ', 3)[-1]}" for line in lines)
 
 
 def _resource(found: Resource | str, namespace: str | None) -> Resource:
@@ -425,14 +457,3 @@ def _node_kubeconfig(directory: Path, url: str, name: str) -> Path:
     path = directory / f"node-{name}.kubeconfig"
     write_kubeconfig(path, url, authority.certificate, name, pair)
     return path
-
-
-def _pod_lines(pod: JSON) -> Iterable[str]:
-    status = pod.get("status", {})
-    yield f"pod {pod['metadata']['name']}: {status.get('phase', '')} {status.get('message', '')}"
-    for each in status.get("containerStatuses", ()):
-        for kind, state in each.get("state", {}).items():
-            shown = ", ".join(
-                f"{key} {value}" for key, value in state.items() if key != "containerID"
-            )
-            yield f"  {each['name']}: {kind} {shown}, restarts {each['restartCount']}"

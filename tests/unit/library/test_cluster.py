@@ -215,13 +215,16 @@ def test_an_image_without_a_name_runs_nothing(cluster: Cluster, namespace: str, 
     assert {each["spec"]["nodeName"] for each in found} == {"n1", "n2"}
 
 
+FAILED = r"(?s)within 1 s \(Failed\)\n\S+/p: it has ended.*with 7.*\nLog of c\n  sorry\n.*Started"
+
+
 def test_waiting_in_vain_shows_the_pods_and_events(
     cluster: Cluster, namespace: str, core: Any
 ) -> None:
     cluster.image("shell", ("sh", "-c"))
-    core.create_namespaced_pod(namespace, pod("p", "shell", args=["exit 7"]))
+    core.create_namespaced_pod(namespace, pod("p", "shell", args=["echo sorry; exit 7"]))
     cluster.wait(PODS, "p", namespace, until=in_phase("Failed"))
-    with pytest.raises(ClusterError, match=r"(?s)within 1 s \(Failed\).*exitCode 7.*Started"):
+    with pytest.raises(ClusterError, match=FAILED):
         cluster.wait(PODS, "p", namespace, until=in_phase("Succeeded"), timeout=1)
     with pytest.raises(ClusterError, match="it does not exist"):
         cluster.wait(PODS, "other", namespace, timeout=1)
@@ -271,14 +274,20 @@ def test_an_engine_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 SUITE = """
 import os, pytest
+from kubernetes import client, config
 
 def test_passes(cluster, namespace, kubeconfig):
+    config.load_config()
+    assert client.CoreV1Api().read_namespace(namespace)
     assert os.environ["KUBECONFIG"] == str(kubeconfig) == str(cluster.kubeconfig)
     assert cluster.nodes == ("a", "b")
 
 def test_fails(cluster, namespace):
     cluster.wait("v1/serviceaccounts", "default", namespace)
     pytest.fail("on purpose")
+
+def test_waits_in_vain(cluster, namespace):
+    cluster.wait("v1/pods", "p", namespace, timeout=0.5)
 """
 
 
@@ -298,6 +307,8 @@ def test_the_fixtures_of_a_suite(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("it has no pods") == 2
+    assert "cluster.py" not in done.stdout
     assert "(embedded)" in done.stdout
     assert "CustomResourceDefinitions" in done.stdout
