@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from kubernetes import client, config
 
 from kubeletpy.base.structs import replace
 from kubeletpy.library.cluster import Cluster
+from kubeletpy.library.control_plane import ControlPlane, ControlPlaneError
 from tests.cluster.conftest import control_plane_programs
 from tools.control_plane.plane import programs_of
 
@@ -100,3 +102,15 @@ def test_an_api_server_alone_runs_pods(short_dir: Path, request: pytest.FixtureR
             until=lambda found: found.get("status", {}).get("phase") == "Running",
         )
         assert core.read_namespaced_pod_log("p", namespace) == ""
+
+
+def test_a_port_that_is_taken(short_dir: Path, request: pytest.FixtureRequest) -> None:
+    """Another program has taken the API server's port since it was chosen."""
+    programs = programs_of(control_plane_programs(request.config))
+    plane = ControlPlane(short_dir / "taken", programs)
+    with socket.create_server(("127.0.0.1", plane.port)):
+        try:
+            with pytest.raises(ControlPlaneError, match=r"(?s)kube-apiserver has ended.*in use"):
+                plane.start()
+        finally:
+            plane.stop()

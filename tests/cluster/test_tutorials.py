@@ -68,7 +68,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     """An archive as setup-envtest downloads it."""
     found = programs_of(control_plane_programs(request.config))
     path = tmp_path_factory.mktemp("envtest") / "envtest.tar.gz"
-    with tarfile.open(path, "w:gz", compresslevel=1) as made:
+    with tarfile.open(path, "w:gz", compresslevel=0) as made:
         for name, program in (("etcd", found.etcd), ("kube-apiserver", found.api_server)):
             made.add(program.resolve(), f"controller-tools/envtest/{name}")
     return path
