@@ -285,6 +285,7 @@ def build_admission(
         node_name=options.name,
         root_dir=context.root,
         is_ready=lambda uid: is_ready(state.statuses.get_status(uid) or {}),
+        is_reported=state.statuses.is_reported,
         reported=reported,
         unused_volumes=volumes.unused,
         torn_down=volumes.torn_down,

@@ -18,9 +18,10 @@ from kubeletpy_up.requests import ADMIN
 from tests.sim import scripts
 from tests.sim.api import NODE
 from tests.sim.loop import run
+from tests.sim.pressure import MEMORY, Appetite
 from tests.sim.storage_chaos import pod_with, set_out
 from tests.sim.test_endings import MANY, many, signals, until
-from tests.sim.test_scenarios import node_ready, state, status
+from tests.sim.test_scenarios import manifest, node_ready, state, status
 from tests.sim.user import container, pod, sidecar
 from tests.sim.world import World
 
@@ -371,6 +372,45 @@ def test_an_image_that_is_being_pulled_holds_no_shutdown_up(
         assert ended_as(status(world, "pulls")) == ("Failed", "Terminated")
 
     play(scenario, tmp_path, monkeypatch)
+
+
+def test_a_static_pod_ends_once_and_runs_after_the_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(down: Shutdown) -> None:
+        world = down.world
+        assert world.static_dir is not None
+        (world.static_dir / "s.yaml").write_text(manifest("s"))
+        await until(world, lambda: down.ready(f"s-{NODE}"), 30)
+        await down.begin()
+        await down.released()
+        assert ended_as(status(world, f"s-{NODE}")) == ("Failed", "Terminated")
+        await asyncio.sleep(60)
+        assert len(down.stops) == 1
+        assert not world.runtime.running()
+        await down.boot()
+        await until(world, lambda: down.ready(f"s-{NODE}"), 30)
+
+    play(scenario, tmp_path, monkeypatch, static=True)
+
+
+def test_a_pod_that_is_being_evicted_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(down: Shutdown) -> None:
+        world = down.world
+        assert world.stores is not None
+        world.stores.appetites["greedy"] = Appetite(memory=(0.5 * MEMORY, 0.1 * MEMORY))
+        world.user.create(pod("greedy", [container("c", "stubborn")], grace=30))
+        world.user.create(pod("modest", [container("c", "run")]))
+        await until(world, lambda: down.stops, 120)
+        await down.begin()
+        assert await down.released() < BUDGET_S
+        ends = {name: ended_as(status(world, name)) for name in ("greedy", "modest")}
+        assert ends["modest"] == ("Failed", "Terminated")
+        assert ends["greedy"] in (("Failed", "Evicted"), ("Failed", "Terminated"))
+
+    play(scenario, tmp_path, monkeypatch, pressure=True)
 
 
 def test_a_pod_that_is_ending_anyway_ends_in_time(

@@ -66,6 +66,8 @@ class ShutdownManager(Component):
     root_dir: Path
     is_ready: Callable[[str], bool]
     """Whether a pod (by uid) is Ready."""
+    is_reported: Callable[[str], bool]
+    """Whether the API has the newest status of a pod (by uid)."""
     reported: Callable[[Collection[str]], Awaitable[None]]
     """Waits until the API has the newest status of the node and of pods (by uid)."""
     unused_volumes: Callable[[], Collection[str]] = tuple
@@ -261,7 +263,8 @@ class ShutdownManager(Component):
                 "the API does not show in time that the node is shutting down",
                 extra={"pods": len(served), "seconds": times.deliver},
             )
-            return  # then nobody acts on it either
+            if not any(map(self.is_reported, served)):
+                return  # then nobody acts on it either
         await asyncio.sleep(times.spread)
 
     async def _end_group(self, group: ShutdownGroup, until: float, unused: Collection[str]) -> None:

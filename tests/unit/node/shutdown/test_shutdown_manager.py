@@ -93,6 +93,8 @@ class Node:
         self.api_takes = 0.0
         """Seconds until the API has a status."""
         self.asked: list[tuple[float, list[str]]] = []
+        self.has_status_of: set[str] = set()
+        """Pods whose status the API has, although it refuses another one."""
         self.volumes: set[str] = set()
         self.unstaged = asyncio.Event()
         self.manager = ShutdownManager(
@@ -108,6 +110,7 @@ class Node:
             node_name="n",
             root_dir=root,
             is_ready=lambda uid: uid in self.ready,
+            is_reported=lambda uid: uid in self.has_status_of,
             reported=self.reported,
             unused_volumes=lambda: set(self.volumes),
             torn_down=self.torn_down,
@@ -205,6 +208,19 @@ async def test_an_api_that_does_not_answer_takes_a_bounded_time(
 
     await during(node, work)
     assert [(at, name) for at, name, _ in node.killed] == [(first, "a")]
+
+
+async def test_a_status_that_is_refused_costs_the_other_pods_no_notice(tmp_path: Path) -> None:
+    node = Node(tmp_path, {"a": (0, 3), "refused": (0, 3)})
+    node.ready, node.api_takes = {"uid-a", "uid-refused"}, 1e6
+    node.has_status_of = {"uid-a"}
+
+    async def work() -> None:
+        node.logind.parts.put_nowait(True)
+        await eventually(lambda: len(node.killed) == 2)
+
+    await during(node, work)
+    assert [at for at, _, _ in node.killed] == [4, 4]
 
 
 async def test_the_notice_is_part_of_the_grace(tmp_path: Path) -> None:
