@@ -109,7 +109,6 @@ class PodGroups(PodCgroupLimits, Protocol):
 
     def parent(self, pod: Pod) -> str:
         """The cgroup in which to put a sandbox."""
-        ...
 
 
 class Machine(Struct, frozen=True):

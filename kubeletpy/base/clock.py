@@ -21,7 +21,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Unix time in seconds."""
-        ...
 
 
 class SystemClock:

@@ -79,7 +79,6 @@ class CredentialProviders(Protocol):
 
     async def keyring(self, repository: str, pod: Pod) -> credentials.Keyring:
         """Return credentials for images of a repository; a failing provider contributes none."""
-        ...
 
 
 class PodCredentials(Component):

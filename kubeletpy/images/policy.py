@@ -183,11 +183,9 @@ class PullTimes(Protocol):
 
     def pull_began(self, uid: str, what: str) -> None:
         """A pull for a pod begins; ``what``: container and image."""
-        ...
 
     def image_present(self, uid: str, what: str) -> None:
         """The pod has the image, pulled now or found on the node."""
-        ...
 
 
 class NoPullTimes:

@@ -54,15 +54,12 @@ class WireFormat(Protocol):
 
     def headers(self, resource: kubeapi_protocol.Resource) -> Mapping[str, str]:
         """Headers of a request for a resource, where they differ from those of JSON."""
-        ...
 
     def encode(self, obj: JSON) -> tuple[bytes, str]:
         """A body, and its Content-Type."""
-        ...
 
     async def decode(self, content_type: str, body: bytes) -> Any:
         """An answer. Raises one of UNREADABLE."""
-        ...
 
     def events(self, content_type: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
         """The events of a watch as they arrive.
@@ -70,7 +67,6 @@ class WireFormat(Protocol):
         Raises:
             ApiError: for an ERROR event, and for garbage.
         """
-        ...
 
 
 class JsonFormat:

@@ -164,7 +164,6 @@ class PodObjects(Protocol):
     def on_change(self, wake: Callable[[str], None]) -> None:
         """Have ``wake(pod uid)`` called for each pod that uses an object that was seen to change,
         or that can be read only now."""
-        ...
 
     def register(
         self, uid: str, live: Collection[ObjectKey], on_demand: Collection[ObjectKey] = ()
@@ -176,15 +175,12 @@ class PodObjects(Protocol):
             live: objects whose changes the pod must see.
             on_demand: objects that are read now and then.
         """
-        ...
 
     def unread(self, uid: str) -> Collection[ObjectKey]:
         """The objects that a pod uses and that no watch has shown yet."""
-        ...
 
     def release(self, uid: str) -> None:
         """A pod has ended."""
-        ...
 
     async def get(self, key: ObjectKey) -> JSON | None:
         """An object that a pod is registered for; None when it does not exist. Never change it.
@@ -193,8 +189,6 @@ class PodObjects(Protocol):
             ApiError: it cannot be read (NoAnswerYet: so far); pods that use it are woken once it
                 can.
         """
-        ...
 
     async def close(self) -> None:
         """Stop all requests and watches."""
-        ...

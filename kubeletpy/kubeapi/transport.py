@@ -129,30 +129,24 @@ class Transport(Protocol):
 
     async def request(self, attempt: Attempt) -> Response:
         """Wait for the response's head. Raises TransportError: there is no response."""
-        ...
 
     @property
     def watch_capacity(self) -> int:
         """Watches of pods' objects that it carries at once; changes with the server's settings."""
-        ...
 
     @property
     def usage(self) -> Usage:
         """The current load of its connections; which streams are watches is left to others."""
-        ...
 
     @property
     def idle(self) -> bool:
         """Whether no response is being read or waited for."""
-        ...
 
     def retire(self) -> None:
         """Take no more requests, and close each connection when its last response has ended."""
-        ...
 
     async def close(self) -> None:
         """Drop all connections; whoever still reads a response gets an error."""
-        ...
 
 
 # TCP: options that notice when the server has vanished.

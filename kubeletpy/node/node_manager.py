@@ -55,11 +55,9 @@ class StartupMetrics(Protocol):
 
         The steps are pre_kubelet, pre_registration and registration.
         """
-        ...
 
     def ready(self, post_registration: float, whole: float | None) -> None:
         """Report the first Ready: post_registration, and the startup from the machine's boot on."""
-        ...
 
 
 class NodeStartup(Component):

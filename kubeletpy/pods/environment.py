@@ -280,12 +280,10 @@ class EnvSources(Protocol):
 
     def config_map(self, name: str) -> Mapping[str, str] | None:
         """A config map's data; None when there is no such object."""
-        ...
 
     def secret(self, name: str) -> Mapping[str, str] | None:
         """A secret's decoded data (surrogate escapes for invalid UTF-8); None when there is no such
         object."""
-        ...
 
     def file_key(self, selector: api.FileKeySelector) -> str | None:
         """A key of an env file in a volume; None when the file lacks it.
@@ -293,7 +291,6 @@ class EnvSources(Protocol):
         Raises:
             ContainerConfigError: the volume or the file cannot be read.
         """
-        ...
 
 
 class EnvironmentInputs(Struct, frozen=True):

@@ -38,11 +38,9 @@ class CallMetrics(Protocol):
 
     def call_done(self, operation: str, seconds: float, failed: bool) -> None:
         """Count a call that ended; ``operation`` is the kubelet's operation_type."""
-        ...
 
     def sandbox_done(self, runtime_handler: str, seconds: float, failed: bool) -> None:
         """Count a RunPodSandbox that ended, by the runtime handler of its pod."""
-        ...
 
 
 class NoMetrics:

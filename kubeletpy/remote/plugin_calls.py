@@ -87,11 +87,9 @@ class Calls(Protocol):
         secrets: Iterable[str] = (),
     ) -> Answer:
         """Call ``method`` and wait at most ``within`` seconds. Raises PluginCallFailed."""
-        ...
 
     async def close(self) -> None:
         """Let go of the plugin; calls in flight end with Canceled."""
-        ...
 
 
 class PluginCalls:

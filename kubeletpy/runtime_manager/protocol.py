@@ -73,19 +73,15 @@ class PodCgroupLimits(Protocol):
 
     def requested(self, pod: Pod) -> PodLimits | None:
         """The limits that the pod's spec requests; None: pods don't have their own cgroups."""
-        ...
 
     def current(self, pod: Pod) -> PodLimits:
         """The limits that the pod's cgroup has now; every field is set."""
-        ...
 
     def memory_usage(self, pod: Pod) -> int:
         """Bytes that the pod uses now, including page cache."""
-        ...
 
     async def write(self, pod: Pod, limits: PodLimits) -> None:
         """Set the given limits; lowering memory may take the kernel a while."""
-        ...
 
 
 class NoPodCgroupLimits:
@@ -120,31 +116,24 @@ class ActuatedResources(Protocol):
 
     def get(self, uid: str, container: str) -> api.ResourceRequirements | None:
         """The resources that a container was last given; None: not known."""
-        ...
 
     def set(self, uid: str, container: str, resources: api.ResourceRequirements) -> None:
         """A container is given these; they include limits that it only has through its pod."""
-        ...
 
     def get_pod_level(self, uid: str) -> api.ResourceRequirements | None:
         """The resources that a pod as a whole was last given; None: unknown, or never given any."""
-        ...
 
     def set_pod_level(self, uid: str, resources: api.ResourceRequirements) -> None:
         """A pod as a whole is given these."""
-        ...
 
     def volumes(self, uid: str) -> Mapping[str, str]:
         """The sizes that a pod's volumes in memory were last given, by name."""
-        ...
 
     def set_volume(self, uid: str, volume: str, size: str) -> None:
         """A volume in memory is given this size."""
-        ...
 
     def remove(self, uid: str) -> None:
         """A pod was removed."""
-        ...
 
 
 def actuated_containers(
@@ -161,11 +150,9 @@ class SandboxWatch(Protocol):
 
     async def made(self, pod: Pod, sandbox_id: str, handler: str) -> None:
         """The runtime has made a sandbox with a handler; "": the runtime's default one."""
-        ...
 
     def refused(self, pod: Pod, handler: str, error: str) -> None:
         """The runtime has made none; ``error`` is its text."""
-        ...
 
 
 # Additions to a container's config besides its spec
@@ -209,4 +196,3 @@ class ContainerProvider(Protocol):
         Raises:
             ContainerConfigError: the container can't be made; the message is for its owner.
         """
-        ...

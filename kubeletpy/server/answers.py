@@ -288,15 +288,12 @@ class Explained(Protocol):
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the node, a line each."""
-        ...
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return everything about a pod, or None if there is no such pod on this node."""
-        ...
 
     def node(self) -> dict[str, Any]:
         """Return the node's pressure, and the parts that do not work."""
-        ...
 
 
 def explain_handlers(explained: Explained) -> Mapping[str, Handler]:

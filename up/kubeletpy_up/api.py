@@ -60,11 +60,9 @@ class Controller(Protocol):
 
     def start(self) -> None:
         """Start, within a running event loop."""
-        ...
 
     async def stop(self) -> None:
         """End what was started, and wait until it has ended."""
-        ...
 
 
 class StaticTokens:

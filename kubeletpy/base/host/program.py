@@ -56,7 +56,6 @@ class RunProgram(Protocol):
         self, program: Program, request: bytes, *, hidden: Sequence[str] = ()
     ) -> bytes:
         """Its stdout. Raises ProgramFailed."""
-        ...
 
 
 async def run_program(

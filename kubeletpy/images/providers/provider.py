@@ -51,11 +51,9 @@ class ServiceAccounts(Protocol):
 
     async def read_account(self, namespace: str, name: str) -> tuple[str, Mapping[str, str]]:
         """The uid and annotations of an account. Raises AccountError."""
-        ...
 
     async def token(self, pod: Pod, account: AccountSource, audience: str) -> str:
         """A token of the account, bound to the pod. Raises AccountError."""
-        ...
 
 
 class AccountFacts(HidesFields, Struct, frozen=True):

@@ -35,7 +35,6 @@ class EventRecorder(Protocol):
 
         ``message`` must not contain secrets.
         """
-        ...
 
 
 def pod_reference(pod: Pod, field_path: str = "") -> api.ObjectReference:

@@ -160,15 +160,12 @@ class OpenSpan(Protocol):
     @property
     def carrier(self) -> Mapping[str, str]:
         """The header that passes this span to the server: W3C's ``traceparent``; empty when off."""
-        ...
 
     def set(self, name: str, value: str | int) -> None:
         """Add an attribute. Must not be a secret: spans are sent without encryption."""
-        ...
 
     def failed(self, why: str) -> None:
         """It ends with an error that is no exception."""
-        ...
 
     def __enter__(self) -> OpenSpan: ...
 
@@ -188,11 +185,9 @@ class Tracer(Protocol):
 
         ``client``: a call to another process; it never becomes the current one.
         """
-        ...
 
     def request(self, name: str, attributes: Callable[[], Attributes]) -> OpenSpan:
         """A request from another process: a trace of its own."""
-        ...
 
 
 class _Unsent:

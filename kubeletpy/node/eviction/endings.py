@@ -46,7 +46,6 @@ class Clear(Protocol):
 
     async def __call__(self, uid: str, *, unreported: bool) -> bool:
         """Whether nothing is left. ``unreported``: also ends that the API does not show yet."""
-        ...
 
 
 class Ending(Struct, frozen=True):

@@ -353,27 +353,21 @@ class NodeSignals(Protocol):
 
     async def observe(self, desired: Collection[decide.Signal]) -> decide.Observations:
         """Observe what is available for each signal, as far as that is possible."""
-        ...
 
     async def layout(self) -> decide.Layout | None:
         """Where images and writable layers are; None: not known yet."""
-        ...
 
     def arm(self, margins: Mapping[decide.Signal, int]) -> None:
         """Have :meth:`noticed` return when this many more bytes are used."""
-        ...
 
     async def noticed(self, within: float | None) -> None:
         """Wait for a notice, at most this many seconds; None: as long as it takes."""
-        ...
 
     def wake(self) -> None:
         """Have :meth:`noticed` return at once."""
-        ...
 
     async def close(self) -> None:
         """End notifications and release what is open."""
-        ...
 
 
 class PodUses(Protocol):
@@ -381,11 +375,9 @@ class PodUses(Protocol):
 
     async def candidates(self, pods: Sequence[Pod], *, disk: bool) -> list[Candidate]:
         """Each pod with what it uses; ``disk``: including the disk."""
-        ...
 
     async def close(self) -> None:
         """End measurements that are under way."""
-        ...
 
 
 # When the space that an eviction or a reclaim frees has appeared on the disk.

@@ -102,11 +102,9 @@ class Meter(Protocol):
 
     async def measure(self, desired: Mapping[str, bool]) -> Mapping[str, PodStorage]:
         """Uid -> use, as far as it is known; ``desired``: uid -> whether writable layers count."""
-        ...
 
     async def close(self) -> None:
         """End a measurement that is under way."""
-        ...
 
 
 class LimitWatch(Component):

@@ -406,7 +406,6 @@ class ResourceProvider(Protocol):
     @property
     def name(self) -> str:
         """The provider's name in messages: ``devices``, ``cpu``, ``memory``."""
-        ...
 
     def hints(self, pod: Pod, container: api.Container | None) -> Hints:
         """Return where a container's request could be allocated, by resource; book nothing.
@@ -415,11 +414,9 @@ class ResourceProvider(Protocol):
             pod: as it is allocated.
             container: one of its regular and init containers; None: all that the pod needs at once.
         """
-        ...
 
     def is_requested_by(self, pod: Pod) -> bool:
         """Whether a pod requests anything it provides. Raises ValueError: an invalid quantity."""
-        ...
 
     def book(self, pod: Pod, container: api.Container, hint: Hint) -> bool:
         """Reserve what a container requests, near ``hint``; return whether to settle.
@@ -431,7 +428,6 @@ class ResourceProvider(Protocol):
         Raises:
             AllocationRefused: it cannot be allocated; nothing was booked for this container.
         """
-        ...
 
     async def settle(self, pod: Pod) -> None:
         """Write all that was booked for a pod to the disk at once; call device plugins.
@@ -439,7 +435,6 @@ class ResourceProvider(Protocol):
         Raises:
             AllocationRefused: that failed; none of it is booked any more.
         """
-        ...
 
     def release(self, uids: Collection[str]) -> None:
         """Take back what all other pods hold. It must not block.
@@ -447,7 +442,6 @@ class ResourceProvider(Protocol):
         Args:
             uids: the pods that use the node, and those that may.
         """
-        ...
 
 
 # Pods with pod-level resources (spec.resources).

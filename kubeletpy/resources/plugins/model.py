@@ -49,15 +49,12 @@ class PluginHandler(Protocol):
 
     def validate(self, info: PluginInfo) -> None:
         """Raise PluginRefused if this plugin cannot be used."""
-        ...
 
     async def register(self, info: PluginInfo) -> None:
         """Start using a plugin. Raises PluginRefused; then the handler has forgotten the plugin."""
-        ...
 
     async def deregister(self, info: PluginInfo) -> None:
         """Stop using a plugin, unless another has taken its name meanwhile (``info`` differs)."""
-        ...
 
 
 class Conversation(Protocol):
@@ -65,11 +62,9 @@ class Conversation(Protocol):
 
     async def info(self) -> PluginInfo:
         """Query the plugin's report about itself."""
-        ...
 
     async def notify(self, *, registered: bool, error: str = "") -> None:
         """Notify the plugin of the result of its registration."""
-        ...
 
 
 class Registrations(Protocol):
@@ -77,7 +72,6 @@ class Registrations(Protocol):
 
     def open(self, socket: str, stamp: Stamp) -> AbstractAsyncContextManager[Conversation]:
         """Connect to the service behind a socket. Raises PluginRefused."""
-        ...
 
 
 class PluginCounts(Protocol):
@@ -85,7 +79,6 @@ class PluginCounts(Protocol):
 
     def show(self, desired: Sequence[str], registered: Sequence[str]) -> None:
         """Count the sockets that exist (``desired``), and those of registered plugins."""
-        ...
 
 
 Handlers = Mapping[str, PluginHandler]

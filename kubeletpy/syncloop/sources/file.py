@@ -252,7 +252,6 @@ class PodSource(Protocol):
     def name(self) -> str:
         """The source's unique name, used in the pods' annotation
         ``kubernetes.io/config.source``."""
-        ...
 
     async def run(self, show: Show) -> None:
         """Show the pods, at once and at every change, until cancelled.
@@ -260,7 +259,6 @@ class PodSource(Protocol):
         Nothing on the node is cleaned up before the first call of ``show``. If it raises or
         returns, the agent ends.
         """
-        ...
 
 
 class SuppliedSource(Component):

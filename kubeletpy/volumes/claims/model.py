@@ -187,7 +187,6 @@ class Describes(Protocol):
 
     def traits(self, source: VolumeSource) -> VolumeTraits | Waits:
         """Names and needs of a volume; or why they are unknown."""
-        ...
 
 
 # The state of a volume on this node, and what a failure implies for it.

@@ -61,11 +61,9 @@ class VolumePlugin(Describes, Protocol):
 
     def published(self, spec: VolumeSpec, pod_uid: str) -> PublishedOnDisk:
         """Where and how ``publish`` puts it for a pod; pure."""
-        ...
 
     def staged(self, spec: VolumeSpec) -> StagedOnDisk:
         """Where and how ``stage`` puts it; pure."""
-        ...
 
     async def stage(self, spec: VolumeSpec, attachment: AttachmentMetadata, use: PodUse) -> None:
         """Make a volume ready for all pods of the node (NodeStageVolume, a device mount).
@@ -80,13 +78,11 @@ class VolumePlugin(Describes, Protocol):
         """Give a volume to one pod. ``remount``: the pod already has it, maybe with running
         containers, and must keep it whatever happens. Raises OperationFailed.
         """
-        ...
 
     async def unpublish(self, left: PublishedOnDisk) -> None:
         """Take a volume from one pod. On success nothing is mounted and no file is left. Raises
         OperationFailed.
         """
-        ...
 
     async def unstage(self, left: StagedOnDisk) -> None:
         """Undo ``stage``. Raises OperationFailed."""
@@ -100,11 +96,9 @@ class VolumePlugin(Describes, Protocol):
 
     async def stats(self, left: PublishedOnDisk) -> VolumeStats | None:
         """The volume's usage; None: the plugin cannot measure it. Raises OperationFailed."""
-        ...
 
     def find_on_disk(self) -> Found:
         """The plugin's volumes on disk, staged leftovers included. Blocks: call in a thread."""
-        ...
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have ``listener(driver)`` called when the plugin's abilities have changed: a driver came

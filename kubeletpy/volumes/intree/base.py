@@ -45,7 +45,6 @@ class InThread(Protocol):
 
     async def __call__(self, work: Callable[[], T], call: str) -> T:
         """The result of ``work``. Raises OperationFailed."""
-        ...
 
 
 class InTreePlugin(VolumePlugin):

@@ -29,15 +29,12 @@ class Lookup(Protocol):
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
         """One stored object by resource key, or None."""
-        ...
 
     def pods_on(self, node_name: str) -> Iterable[JSON]:
         """All pods bound to a node."""
-        ...
 
     def volumes_of(self, namespace: str, claims: Container[str]) -> Iterable[JSON]:
         """The PersistentVolumes bound to, or reserved for, a namespace's claims."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,23 +28,19 @@ class Api(Protocol):
 
     def find(self, resource: str, namespace: str, name: str) -> JSON | None:
         """One stored object by resource key."""
-        ...
 
     def names(self, resource: str, namespace: str | None = None) -> list[str]:
         """The names of a resource's objects; of one namespace, or of all."""
-        ...
 
     def create(
         self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
     ) -> JSON:
         """Create an object, by plural or resource key."""
-        ...
 
     def update(
         self, caller: Caller, resource: str, obj: JSON, namespace: str | None = None
     ) -> JSON:
         """Replace an object, by plural or resource key."""
-        ...
 
     def delete(
         self,
@@ -55,7 +51,6 @@ class Api(Protocol):
         options: DeleteOptions | None = None,
     ) -> JSON:
         """Delete an object, or mark it for deletion."""
-        ...
 
 
 class NamespaceController:

@@ -134,7 +134,6 @@ class Observer(Protocol):
 
     async def observe(self) -> WatchObservation:
         """Everything that is watched. Raises HostError."""
-        ...
 
 
 class AdoptionTask(Struct, frozen=True):
