@@ -11,12 +11,12 @@ import asyncio
 import logging
 import os
 import socket
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import grpc
 import grpc.aio
@@ -152,13 +152,21 @@ class LocalServer:
         await self._server.stop(CLOSE_S)
 
 
-class NodeApi(ABC):
-    """An API for programs on this node, on a socket of its own; the node works without it."""
+class NodeApi(Component):
+    """An API for programs on this node, on a socket of its own; the node works without it.
 
-    def __init__(self, name: str, socket: Path) -> None:
-        """``name``: of the API, for messages; ``socket``: in a directory of its own."""
-        self._name = name
-        self._socket = socket
+    Create it inside a running event loop.
+    """
+
+    name: ClassVar[str]
+    """The API's name in messages."""
+    socket_name: ClassVar[str]
+
+    directory: Path
+    """Contains the socket alone."""
+
+    def __post_init__(self) -> None:
+        self._socket = self.directory / self.socket_name
         self._server: LocalServer | None = None
         self._problem = ""
 
@@ -168,7 +176,7 @@ class NodeApi(ABC):
 
     def problem(self) -> str:
         """Return why the API is not served, or "" if it is."""
-        return f"the {self._name} API is not served: {self._problem}" if self._problem else ""
+        return f"the {self.name} API is not served: {self._problem}" if self._problem else ""
 
     async def start(self) -> None:
         """Listen on the socket; a failure is logged."""
@@ -180,7 +188,7 @@ class NodeApi(ABC):
         except OSError as error:
             self._problem = str(error)
             extra = {"socket": str(self._socket), "why": str(error)}
-            log.error(f"the {self._name} API is not served", extra=extra)
+            log.error(f"the {self.name} API is not served", extra=extra)
 
     async def close(self) -> None:
         """Stop listening and disconnect all clients."""

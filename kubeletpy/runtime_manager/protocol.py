@@ -185,11 +185,7 @@ class ContainerProvider(Protocol):
     """
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """Return the additions of the providers before it (``supplied``), plus its own.
 

@@ -402,11 +402,7 @@ class DeviceManager(Component):
     # -- containers ----------------------------------------------------------------------------
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """Add everything that a container gets with its devices to its config.
 

@@ -150,11 +150,7 @@ class ClaimManager(Component):
         return any(uid in claim.pods for claim in self.state.claims.values())
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """Add the devices of the container's claims. Raises ContainerConfigError."""
         if not model.container_uses_claims(pod, container):

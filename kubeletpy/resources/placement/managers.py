@@ -127,11 +127,7 @@ class CpuManager(StaticManager[CpuState, StaticCpus]):
     # -- what containers get --------------------------------------------------------------------
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """The CPUs that a container runs on, for its config."""
         mine = self.placement(pod, container["name"])
@@ -349,11 +345,7 @@ class MemoryManager(StaticManager[MemoryState, StaticMemory]):
     # -- what containers get --------------------------------------------------------------------
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """The NUMA nodes that a container's memory comes from, for its config."""
         nodes = self.nodes_of(pod.uid, container["name"])

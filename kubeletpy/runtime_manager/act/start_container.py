@@ -189,7 +189,7 @@ class ContainerStarter(Component):
         )
         try:
             for provider in self.providers:
-                supplied = await provider.provide(run.pod, action.container, run.pod_ips, supplied)
+                supplied = await provider.provide(run.pod, action.container, supplied)
         except (ContainerConfigError, UnsafeName, OSError) as error:
             sync_run.fail(
                 self.recorder, run, action, sync_run.CONFIG_ERROR, str(error), error=error

@@ -81,28 +81,17 @@ def _judge_running(
     probes: runtime_status.ProbeResults,
     in_effect: InEffect | None,
 ) -> ContainerVerdict:
-    name = container["name"]
+    name, reasons = container["name"], runtime_status.KillReason
     if record.hash != container_hash(container):
-        message, reason = (
-            f"Container {name} definition changed",
-            runtime_status.KillReason.DEFINITION_CHANGED,
-        )
+        message, reason = f"Container {name} definition changed", reasons.DEFINITION_CHANGED
     elif probes.liveness.get(record.id) is runtime_status.ProbeOutcome.FAILURE:
-        message, reason = (
-            f"Container {name} failed liveness probe",
-            runtime_status.KillReason.LIVENESS_PROBE,
-        )
+        message, reason = f"Container {name} failed liveness probe", reasons.LIVENESS_PROBE
     elif probes.startup.get(record.id) is runtime_status.ProbeOutcome.FAILURE:
-        message, reason = (
-            f"Container {name} failed startup probe",
-            runtime_status.KillReason.STARTUP_PROBE,
-        )
+        message, reason = f"Container {name} failed startup probe", reasons.STARTUP_PROBE
     else:
         return _judge_resources(pod, container, record, in_effect)
     start = None
-    if reason is runtime_status.KillReason.DEFINITION_CHANGED or runtime_status.restart_allowed(
-        pod, container
-    ):
+    if reason is reasons.DEFINITION_CHANGED or runtime_status.restart_allowed(pod, container):
         message += ", will be restarted"
         start = StartContainer(ContainerKind.REGULAR, container, message)
     kill = _kill(container, record, message, reason)

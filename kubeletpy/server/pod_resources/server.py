@@ -7,7 +7,6 @@ docs/reference/constants.csv.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubeletpy.metrics.resources import PodResourcesMetrics
@@ -26,34 +25,20 @@ V1, V1ALPHA1 = "v1", "v1alpha1"
 
 
 class PodResourcesServer(NodeApi):
-    """Serves the API on its socket. Create it inside a running event loop."""
+    """Serves the pod resources API on its socket."""
 
-    def __init__(
-        self,
-        directory: Path,
-        metrics: PodResourcesMetrics,
-        sources: Callable[[], NodeAllocations],
-        *,
-        active: Callable[[], Sequence[Pod]],
-        pods: Callable[[], Sequence[Pod]],
-        release: Callable[[], None],
-    ) -> None:
-        """Set up a server that does not listen yet.
+    name = "pod resources"
+    socket_name = "kubelet.sock"
 
-        Args:
-            directory: ``{root}/pod-resources``.
-            metrics: of calls.
-            sources: returns the managers of the node's resources; called with each request.
-            active: pods that use the node.
-            pods: all pods of the node's sources.
-            release: releases the resources of other pods.
-        """
-        super().__init__("pod resources", directory / "kubelet.sock")
-        self._metrics = metrics
-        self._sources = sources
-        self._active = active
-        self._pods = pods
-        self._release = release
+    metrics: PodResourcesMetrics
+    sources: Callable[[], NodeAllocations]
+    """The managers of the node's resources, called with each request."""
+    active: Callable[[], Sequence[Pod]]
+    """The pods that use the node."""
+    pods: Callable[[], Sequence[Pod]]
+    """All pods of the node's sources."""
+    release: Callable[[], None]
+    """Releases the resources of other pods."""
 
     def _made(self) -> LocalServer:
         return LocalServer(
@@ -78,12 +63,12 @@ class PodResourcesServer(NodeApi):
         self, version: str, method: str, answer: Callable[[bytes], Message]
     ) -> Callable[[bytes], Awaitable[bytes]]:
         async def serve(data: bytes) -> bytes:
-            self._metrics.total.labels(version).inc()
-            self._metrics.requests[method].labels(version).inc()
+            self.metrics.total.labels(version).inc()
+            self.metrics.requests[method].labels(version).inc()
             try:
                 return answer(data).SerializeToString()
             except CallRefused:
-                self._metrics.errors[method].labels(version).inc()
+                self.metrics.errors[method].labels(version).inc()
                 raise
 
         return serve
@@ -91,19 +76,19 @@ class PodResourcesServer(NodeApi):
     def _list(self, data: bytes) -> Message:
         from kubeletpy.server.pod_resources import answers
 
-        self._release()
-        return answers.list_v1(self._active(), self._sources())
+        self.release()
+        return answers.list_v1(self.active(), self.sources())
 
     def _list_v1alpha1(self, data: bytes) -> Message:
         from kubeletpy.server.pod_resources import answers
 
-        self._release()
-        return answers.list_v1alpha1(self._pods(), self._sources())
+        self.release()
+        return answers.list_v1alpha1(self.pods(), self.sources())
 
     def _allocatable(self, data: bytes) -> Message:
         from kubeletpy.server.pod_resources import answers
 
-        return answers.allocatable_v1(self._sources())
+        return answers.allocatable_v1(self.sources())
 
     def _get_pod_resources(self, data: bytes) -> Message:
         from kubeletpy.remote.generated import podresources_pb2 as pb
@@ -111,9 +96,9 @@ class PodResourcesServer(NodeApi):
 
         request = parsed(pb.GetPodResourcesRequest, data)
         key = (request.pod_namespace, request.pod_name)
-        for pod in self._active():
+        for pod in self.active():
             if (pod.namespace, pod.name) == key and not pod.is_terminal_in_api:
-                found = answers.pod_v1(pod, self._sources())
+                found = answers.pod_v1(pod, self.sources())
                 return pb.GetPodResourcesResponse(pod_resources=found)
         text = f"pod {request.pod_name[:253]} in namespace {request.pod_namespace[:253]} not found"
         raise CallRefused(Code.UNKNOWN, text)

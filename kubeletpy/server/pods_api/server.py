@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.api import types as api
@@ -57,40 +56,27 @@ class _Watcher:
 
 
 class PodsServer(NodeApi):
-    """Serves the API on its socket. Create it inside a running event loop."""
+    """Serves the pods API on its socket."""
 
-    def __init__(
-        self,
-        directory: Path,
-        metrics: PodsApiMetrics,
-        *,
-        ready: Callable[[], bool],
-        pods: Callable[[], Sequence[Pod]],
-        pod: Callable[[str], Pod | None],
-        status: Callable[[str], api.PodStatus | None],
-        known: Callable[[], Collection[str]],
-        reported: Callable[[str], tuple[Pod, api.PodStatus] | None],
-    ) -> None:
-        """Set up a server that does not listen yet.
+    name = "pods"
+    socket_name = "pods-api.sock"
 
-        Args:
-            directory: ``{root}/pods-api``.
-            metrics: of calls and watchers.
-            ready: whether all pod sources have delivered.
-            pods: all desired pods.
-            pod: one of them, by uid.
-            status: the newest status of a pod, by uid.
-            known: the uids of the pods that have a status.
-            reported: a pod and its status, by uid; None once its worker has finished.
-        """
-        super().__init__("pods", directory / "pods-api.sock")
-        self._metrics = metrics
-        self._ready = ready
-        self._pods = pods
-        self._pod = pod
-        self._status = status
-        self._known = known
-        self._reported = reported
+    metrics: PodsApiMetrics
+    ready: Callable[[], bool]
+    """Whether all pod sources have delivered."""
+    pods: Callable[[], Sequence[Pod]]
+    """All desired pods."""
+    pod: Callable[[str], Pod | None]
+    """One of them, by uid."""
+    status: Callable[[str], api.PodStatus | None]
+    """The newest status of a pod, by uid."""
+    known: Callable[[], Collection[str]]
+    """The uids of the pods that have a status."""
+    reported: Callable[[str], tuple[Pod, api.PodStatus] | None]
+    """A pod and its status, by uid, or None once its worker has finished."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._watchers: set[_Watcher] = set()
         self._unfit: set[str] = set()
 
@@ -108,15 +94,15 @@ class PodsServer(NodeApi):
             streams={SERVICE: {"WatchPods": self._watch}},
             rate=Rate(PER_SECOND, BURST),
             ended=self._ended,
-            stall=StreamStall(UNREAD_S, CUT_OFF, self._metrics.dropped.inc),
+            stall=StreamStall(UNREAD_S, CUT_OFF, self.metrics.dropped.inc),
         )
 
     def _ended(self, service: str, method: str, code: Code) -> None:
-        self._metrics.ended(service.partition(".")[0], method, code.reported)
+        self.metrics.ended(service.partition(".")[0], method, code.reported)
 
     def _require_ready(self) -> None:
         """Raise CallRefused while pods may be missing, since a list has to be complete."""
-        if not self._ready():
+        if not self.ready():
             raise CallRefused(Code.FAILED_PRECONDITION, INITIALIZING)
 
     async def _list(self, data: bytes) -> bytes:
@@ -125,7 +111,7 @@ class PodsServer(NodeApi):
 
         parsed(pb.ListPodsRequest, data)
         answer = pb.ListPodsResponse()
-        pods = sorted(self._pods(), key=lambda pod: pod.uid)
+        pods = sorted(self.pods(), key=lambda pod: pod.uid)
         self._unfit.intersection_update(pod.uid for pod in pods)
         for pod in pods:
             found = self._marshalled(pod.uid, self._object(pod))
@@ -139,7 +125,7 @@ class PodsServer(NodeApi):
         from kubeletpy.remote.generated import pods_pb2 as pb
 
         uid = parsed(pb.GetPodRequest, data).podUID
-        pod = self._pod(uid)
+        pod = self.pod(uid)
         if pod is None:
             raise CallRefused(Code.NOT_FOUND, f"pod with UID {uid[:253]} not found")
         found = self._marshalled(uid, self._object(pod))
@@ -157,7 +143,7 @@ class PodsServer(NodeApi):
         watcher = _Watcher()
         self._watchers.add(watcher)
         try:
-            for uid in sorted(self._known()):
+            for uid in sorted(self.known()):
                 if (event := self._event(watcher, uid)) is not None:
                     yield event
             yield pb.WatchPodsEvent(type=pb.INITIAL_SYNC_COMPLETE).SerializeToString()
@@ -176,7 +162,7 @@ class PodsServer(NodeApi):
         """Return the next event about a pod for a watcher, serialized, or None without changes."""
         from kubeletpy.remote.generated import pods_pb2 as pb
 
-        before, reported = watcher.sent.get(uid), self._reported(uid)
+        before, reported = watcher.sent.get(uid), self.reported(uid)
         now = None if reported is None else View(*reported)
         event = next_event(before, now)
         if event is None:
@@ -193,7 +179,7 @@ class PodsServer(NodeApi):
         return pb.WatchPodsEvent(type=event.value, pod=found).SerializeToString()
 
     def _object(self, pod: Pod) -> Mapping[str, Any]:
-        status = self._status(pod.uid)
+        status = self.status(pod.uid)
         return View(pod, unconfirmed(pod.status) if status is None else status).object
 
     def _marshalled(self, uid: str, pod: Mapping[str, Any]) -> bytes | None:

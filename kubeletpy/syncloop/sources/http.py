@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from kubeletpy.base.structs import Component, field
 from kubeletpy.pods.pod import SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.sources.file import Deliver
@@ -32,26 +33,20 @@ log = logging.getLogger(__name__)
 TIMEOUT = 10.0
 
 
-class HttpSource:
+class HttpSource(Component):
     """Polls ``url`` at once and every ``check_frequency`` seconds."""
 
-    def __init__(
-        self,
-        url: str,
-        node_name: str,
-        deliver: Deliver,
-        *,
-        headers: Mapping[str, Sequence[str]] | None = None,
-        check_frequency: float = 20.0,
-        uids: StaticUids | None = None,
-    ) -> None:
-        """``uids``: which uids pods have whose manifests have none; None: the computed ones."""
-        self._uids = uids
-        self._url = url
-        self._origin = Origin(node_name, url, is_file=False)
-        self._deliver = deliver
-        self._headers = [(k, v) for k, values in (headers or {}).items() for v in values]
-        self._check_frequency = check_frequency
+    url: str
+    node_name: str
+    to: Deliver
+    headers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    check_frequency: float = 20.0
+    uids: StaticUids | None = None
+    """Which uids pods have whose manifests have none; None: the computed ones."""
+
+    def __post_init__(self) -> None:
+        self._origin = Origin(self.node_name, self.url, is_file=False)
+        self._headers = [(k, v) for k, values in self.headers.items() for v in values]
         self._last: bytes | None = None
         self._problem = ""
 
@@ -68,10 +63,10 @@ class HttpSource:
                         self._log_problem(f"{type(error).__name__}: {error}")
                     except (ManifestError, CRIError) as error:
                         self._log_problem(str(error))
-                    await asyncio.sleep(self._check_frequency)
+                    await asyncio.sleep(self.check_frequency)
         finally:
-            if self._uids is not None:
-                await self._uids.close()
+            if self.uids is not None:
+                await self.uids.close()
 
     async def deliver(self, body: bytes) -> None:
         """Deliver what a body holds, unless it is the same as last time.
@@ -85,15 +80,15 @@ class HttpSource:
         pods = (
             await asyncio.to_thread(decode_manifest, body, self._origin, computed) if body else []
         )
-        if self._uids is not None:
+        if self.uids is not None:
             changed = dict.fromkeys(computed)
-            uids = await self._uids.settle(SOURCE_HTTP, pods, changed)
+            uids = await self.uids.settle(SOURCE_HTTP, pods, changed)
             pods = [renamed(pod, uids) for pod in pods]
         self._last = body
-        self._deliver(SOURCE_HTTP, pods)
+        self.to(SOURCE_HTTP, pods)
 
     async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
-        async with session.get(self._url, headers=self._headers) as response:
+        async with session.get(self.url, headers=self._headers) as response:
             if response.status != 200:
                 raise ManifestError(f"answered with status {response.status}")
             body = bytearray()
@@ -105,5 +100,5 @@ class HttpSource:
 
     def _log_problem(self, problem: str) -> None:
         if problem and problem != self._problem:
-            log.error("static pods from URL not read", extra={"url": self._url, "problem": problem})
+            log.error("static pods from URL not read", extra={"url": self.url, "problem": problem})
         self._problem = problem

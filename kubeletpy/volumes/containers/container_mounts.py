@@ -75,33 +75,24 @@ class ContainerMounts(Component):
         self._patient = PatientThreads()
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
         """Add the container's mounts and groups to ``supplied``. Raises ContainerConfigError."""
         mounted = [mount for mount in supplied.mounts if not mount.device]
         devices = [mount for mount in supplied.mounts if mount.device]
-        made = await self.prepare(pod, container, pod_ips, supplied.environment, mounted)
+        made = await self._prepared(pod, container, supplied.environment, mounted)
         needed = volume_groups(pod, supplied.mounts)
         groups = [*supplied.groups, *(group for group in needed if group not in supplied.groups)]
         return replace(supplied, mounts=[*made, *devices], groups=groups)
 
-    async def prepare(
+    async def _prepared(
         self,
         pod: Pod,
         container: api.Container,
-        pod_ips: tuple[str, ...],
         environment: EnvironmentInputs,
         mounts: Sequence[Mount],
     ) -> Sequence[Mount]:
-        """The mounts to start a container with.
-
-        Raises:
-            ContainerConfigError: a mount cannot be made; the message names it.
-        """
+        pod_ips = environment.facts.pod_ips
         specs = container.get("volumeMounts") or ()
         handler = ""
         if any(spec.get("recursiveReadOnly") for spec in specs):

@@ -62,27 +62,14 @@ class ContainerEnvironment(Component):
     allocatable: Mapping[str, str] | None = None
 
     async def provide(
-        self,
-        pod: Pod,
-        container: api.Container,
-        pod_ips: tuple[str, ...],
-        supplied: ContainerAdditions,
+        self, pod: Pod, container: api.Container, supplied: ContainerAdditions
     ) -> ContainerAdditions:
-        """Add the inputs of the container's variables to ``supplied``.
-
-        Raises ContainerConfigError.
-        """
-        return replace(supplied, environment=await self.inputs(pod, container, pod_ips))
-
-    async def inputs(
-        self, pod: Pod, container: api.Container, pod_ips: tuple[str, ...]
-    ) -> EnvironmentInputs:
-        """Read everything that the container's variables refer to.
+        """Add everything that the container's variables refer to.
 
         Raises:
             ContainerConfigError: an object could not be read.
         """
-        host_ips = tuple(self.host_ips)
+        pod_ips, host_ips = supplied.environment.facts.pod_ips, tuple(self.host_ips)
         if pod.host_network:
             pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
         facts = NodeFacts(pod_ips, host_ips, self.allocatable)
@@ -97,7 +84,7 @@ class ContainerEnvironment(Component):
             sources.objects[ref] = found
         if any((entry.get("valueFrom") or {}).get("fileKeyRef") for entry in _env(container)):
             await asyncio.to_thread(sources.read_files, container)
-        return EnvironmentInputs(facts, services, sources)
+        return replace(supplied, environment=EnvironmentInputs(facts, services, sources))
 
 
 class _Sources(HidesFields, Struct):

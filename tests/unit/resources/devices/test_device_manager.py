@@ -112,7 +112,7 @@ async def admit(agent: DeviceManager, requests: Pod) -> None:
 
 def provide(agent: DeviceManager, requests: Pod) -> Any:
     supplied = ContainerAdditions(EnvironmentInputs())
-    return agent.provide(requests, requests.containers[0], (), supplied)
+    return agent.provide(requests, requests.containers[0], supplied)
 
 
 async def test_a_pod_gets_devices_that_are_on_the_disk(node: Node) -> None:

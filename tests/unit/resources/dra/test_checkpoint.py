@@ -214,7 +214,7 @@ class Story:
                 wait = min(wait * 2, 60.0)
         while uid in self.sandboxes and self.now < self.ends[uid]:
             additions = ContainerAdditions(EnvironmentInputs())
-            supplied = await manager.provide(pod, pod.containers[0], (), additions)
+            supplied = await manager.provide(pod, pod.containers[0], additions)
             assert supplied.cdi_devices
             self.check_devices(uid)
             self.watch_unprepare()

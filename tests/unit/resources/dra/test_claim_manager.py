@@ -25,7 +25,7 @@ A, B = "a.example.com", "b.example.com"
 
 async def supplied(node: Node, pod: Pod) -> tuple[str, ...]:
     additions = ContainerAdditions(EnvironmentInputs())
-    found = await node.manager.provide(pod, pod.containers[0], (), additions)
+    found = await node.manager.provide(pod, pod.containers[0], additions)
     return tuple(found.cdi_devices)
 
 

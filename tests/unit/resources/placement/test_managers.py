@@ -131,7 +131,7 @@ async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
     pod = pod_of(sized("c", "2"), sized("d", "500m"))
     await allocate(of, pod)
     nothing = ContainerAdditions(EnvironmentInputs())
-    own, pool = [(await of.provide(pod, c, (), nothing)).placement for c in pod.containers]
+    own, pool = [(await of.provide(pod, c, nothing)).placement for c in pod.containers]
     assert (own.cpuset_cpus, own.no_cfs_quota) == ("1-2", True)
     assert (pool.cpuset_cpus, pool.no_cfs_quota) == ("0,3", False)
     assert of.has_no_quota(pod)
@@ -139,7 +139,7 @@ async def test_the_cpuset_and_quota_of_a_container(tmp_path: Path) -> None:
     limited = manager(tmp_path, quota_off=False)
     await limited.start()
     assert not limited.has_no_quota(pod)
-    assert not (await limited.provide(pod, pod.containers[0], (), nothing)).placement.no_cfs_quota
+    assert not (await limited.provide(pod, pod.containers[0], nothing)).placement.no_cfs_quota
 
 
 async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_without_a_policy_containers_get_no_placement(tmp_path: Path) -> N
     pod = pod_of(sized("c", "2"))
     await allocate(of, pod)
     supplied = ContainerAdditions(EnvironmentInputs())
-    assert await of.provide(pod, pod.containers[0], (), supplied) == supplied
+    assert await of.provide(pod, pod.containers[0], supplied) == supplied
 
 
 class Runtime:

@@ -305,7 +305,7 @@ async def test_bookings_outlive_the_agent(tmp_path: Path) -> None:
     assert first.book(pod, pod.containers[0], Hint(2, True))
     await first.settle(pod)
     supplied = ContainerAdditions(EnvironmentInputs())
-    made = await first.provide(pod, pod.containers[0], (), supplied)
+    made = await first.provide(pod, pod.containers[0], supplied)
     assert made.placement.cpuset_mems == "1"
     second = MemoryManager(TWO, tmp_path, metrics)
     await second.start()

@@ -18,9 +18,10 @@ from kubeletpy.kubeapi.errors import NoAnswerYet, Unavailable
 from kubeletpy.kubeapi.protocol import SECRETS
 from kubeletpy.kubeapi.tracked_object import ObjectKey
 from kubeletpy.node.facts import NodeAddresses
-from kubeletpy.pods.environment import build_environment
+from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts, build_environment
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.pod_directories import PodDirectories, remove_orphan
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment, EnvFile, parse_env_file
@@ -516,7 +517,7 @@ async def test_an_environment_reads_objects_and_files(node: Node) -> None:
     env.parent.mkdir()
     env.write_text("K='v'\n")
     environment = ContainerEnvironment(node.pods_dir, node.objects)
-    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    sources = (await inputs_of(environment, pod)).sources
     assert sources is not None
     assert sources.config_map("cfg") == {"a": "1"}
     assert sources.config_map("other") is None
@@ -524,16 +525,23 @@ async def test_an_environment_reads_objects_and_files(node: Node) -> None:
     assert sources.file_key(cast(Any, file)) == "v"
     env.unlink()
     env.symlink_to("/etc/hostname")
-    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    sources = (await inputs_of(environment, pod)).sources
     assert sources is not None
     with pytest.raises(ValueError, match='file "d/env" in volume "e" cannot be read'):
         sources.file_key(cast(Any, file))
     env.unlink()
     os.mkfifo(env)
-    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    sources = (await inputs_of(environment, pod)).sources
     assert sources is not None
     with pytest.raises(ValueError, match="not a regular file"):
         sources.file_key(cast(Any, file))
+
+
+async def inputs_of(
+    environment: ContainerEnvironment, pod: Pod, ips: tuple[str, ...] = ()
+) -> EnvironmentInputs:
+    supplied = ContainerAdditions(EnvironmentInputs(facts=NodeFacts(pod_ips=ips)))
+    return (await environment.provide(pod, pod.containers[0], supplied)).environment
 
 
 async def test_many_variables_of_a_file_and_of_a_secret_are_read_once(
@@ -561,7 +569,7 @@ async def test_many_variables_of_a_file_and_of_a_secret_are_read_once(
 
     monkeypatch.setattr("kubeletpy.volumes.containers.environment.parse_env_file", parse)
     environment = ContainerEnvironment(node.pods_dir, node.objects)
-    inputs = await environment.inputs(pod, pod.containers[0], ())
+    inputs = await inputs_of(environment, pod)
     begun = time.thread_time()
     assert len(build_environment(pod, pod.containers[0], inputs)) == 2500
     assert time.thread_time() - begun < 1, "half a minute when each variable reads all"
@@ -578,7 +586,7 @@ async def test_env_files_have_a_size_together(node: Node) -> None:
         {"name": key["path"].upper(), "valueFrom": {"fileKeyRef": cast(Any, key)}} for key in keys
     ]
     environment = ContainerEnvironment(node.pods_dir, node.objects)
-    sources = (await environment.inputs(pod, pod.containers[0], ())).sources
+    sources = (await inputs_of(environment, pod)).sources
     assert sources is not None
     assert sources.file_key(cast(Any, keys[0])) == "v" * 65_000
     with pytest.raises(ValueError, match="together have over 4194304 bytes"):
@@ -594,7 +602,7 @@ async def test_a_container_on_the_hosts_network_has_the_nodes_address(
 ) -> None:
     pod = pod_of(hostNetwork=host_network)
     environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=("192.168.0.9",))
-    assert (await environment.inputs(pod, pod.containers[0], ips)).facts.pod_ips == pod_ips
+    assert (await inputs_of(environment, pod, ips)).facts.pod_ips == pod_ips
 
 
 async def test_a_containers_variables_have_the_nodes_address_of_now(node: Node) -> None:
@@ -602,7 +610,7 @@ async def test_a_containers_variables_have_the_nodes_address_of_now(node: Node) 
     environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=addresses)
     pod = pod_of(hostNetwork=True)
     addresses.replace(["192.168.0.10"])
-    facts = (await environment.inputs(pod, pod.containers[0], ())).facts
+    facts = (await inputs_of(environment, pod)).facts
     assert facts.host_ips == facts.pod_ips == ("192.168.0.10",)
 
 
@@ -613,9 +621,10 @@ async def test_sub_paths_are_mounted_when_a_container_starts(node: Node) -> None
     pod.containers[0]["env"] = [{"name": "POD", "valueFrom": cast(Any, field)}]
     mounts = (await node.volumes.set_up(pod))["c"]
     environment = ContainerEnvironment(node.pods_dir, node.objects)
-    inputs = await environment.inputs(pod, pod.containers[0], ("10.0.0.1",))
+    inputs = await inputs_of(environment, pod, ("10.0.0.1",))
     maker = ContainerMounts(node.pods_dir)
-    prepared = await maker.prepare(pod, pod.containers[0], ("10.0.0.1",), inputs, mounts)
+    supplied = ContainerAdditions(inputs, mounts)
+    prepared = (await maker.provide(pod, pod.containers[0], supplied)).mounts
     target = node.pods_dir / "u" / "volume-subpaths" / "e" / "c" / "0"
     assert [mount.host_path for mount in prepared] == [
         str(target),
