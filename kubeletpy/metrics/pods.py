@@ -29,25 +29,9 @@ class PodWorkerMetrics(declared.WorkersFamilies):
         super().__init__(families)
         self._network_seen = False
 
-    def pod_taken_on(self, containers: int) -> None:
-        """A pod with that many regular containers has its first sync."""
-        self.containers_per_pod_count.observe(containers)
-
     def pod_admitted(self, levels: str, qos_class: str) -> None:
         """A pod was admitted; ``levels``: where it states resources, empty for nowhere."""
         self.pod_level_resources_admission.labels(levels, qos_class.lower()).inc()
-
-    def sync_done(self, operation: str, seconds: float) -> None:
-        """A worker's sync ended ``seconds`` after the message that caused it."""
-        self.pod_worker_duration.labels(operation).observe(seconds)
-
-    def worker_started(self, seconds: float) -> None:
-        """A pod's first sync began ``seconds`` after the pod was first seen."""
-        self.pod_worker_start_duration.observe(seconds)
-
-    def pod_running(self, seconds: float) -> None:
-        """A pod's phase became Running ``seconds`` after the pod was first seen."""
-        self.pod_start_duration.observe(seconds)
 
     def pod_start_seen(self, whole: float, sli: float | None, *, own_network: bool) -> None:
         """The watch shows a pod running, ``whole`` seconds after its creation.
@@ -100,10 +84,6 @@ class PodCountMetrics(declared.PodsFamilies):
     def restarted(self, static: str) -> None:
         """A pod was recreated because its UID came back."""
         self.restarted_pods.labels(static).inc()
-
-    def orphan_found(self) -> None:
-        """A running pod that no source has was found in the runtime."""
-        self.orphaned_runtime_pods.inc()
 
     def ephemeral_containers(self, count: int) -> None:
         """Set the number of ephemeral containers in the specs of known pods."""
@@ -203,19 +183,3 @@ class PlegMetrics(declared.PlegFamilies):
         if interval is not None:
             self.relist_interval.observe(interval)
         self.last_seen.set(unix_time)
-
-    def pod_relist_done(self, seconds: float) -> None:
-        """One pod was relisted."""
-        self.pod_relist_duration.observe(seconds)
-
-    def stream_connected(self) -> None:
-        """The runtime's event stream is open."""
-        self.evented_connection_successes.inc()
-
-    def stream_failed(self) -> None:
-        """The runtime's event stream could not be opened, or broke."""
-        self.evented_connection_errors.inc()
-
-    def event_received(self, latency: float) -> None:
-        """An event arrived ``latency`` seconds after the runtime created it."""
-        self.evented_latency.observe(latency)

@@ -257,7 +257,7 @@ class StatusComposer(Component):
         if new.get("phase") == "Running" and old.get("phase") in (None, "", "Pending"):
             seen = pod.annotations.get(CONFIG_SEEN)
             if seen:
-                self.metrics.pod_running(self.clock.now() - parse_time(seen))
+                self.metrics.pod_start_duration.observe(self.clock.now() - parse_time(seen))
 
 
 def _has_run(status: api.PodStatus) -> bool:

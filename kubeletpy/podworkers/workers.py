@@ -76,9 +76,9 @@ class SyncNotes(Component):
     def begins(self, run: records.RunSync, record: records.WorkerRecord, now: float) -> None:
         """A sync begins: note how long its pod has waited, and why the pod ends, if it does."""
         if run.work.pod is not None and run.uid not in self.last:
-            self.metrics.pod_taken_on(len(run.work.pod.containers))
+            self.metrics.containers_per_pod_count.observe(len(run.work.pod.containers))
         if run.work.type is UpdateType.CREATE and run.work.received_at:
-            self.metrics.worker_started(_since(run))
+            self.metrics.pod_worker_start_duration.observe(_since(run))
         if run.stage is records.Stage.SYNC:
             self.troubles.no_end(run.uid)
         if run.stage is records.Stage.TERMINATING:
@@ -104,7 +104,7 @@ class SyncNotes(Component):
         if run.work.received_at:
             finished = run.stage is records.Stage.TERMINATED and not outcome.error
             operation = "terminated" if finished else run.work.type.value
-            self.metrics.sync_done(operation, _since(run))
+            self.metrics.pod_worker_duration.labels(operation).observe(_since(run))
 
     def removed(self, uid: str) -> None:
         """The worker is done with a pod; its decisions stay for a while."""

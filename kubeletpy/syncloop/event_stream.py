@@ -78,7 +78,7 @@ class EventStream(Component):
                 log.info("the runtime has no event stream; relisting every second")
                 return
             except CRIError as error:
-                self.pleg.metrics.stream_failed()
+                self.pleg.metrics.evented_connection_errors.inc()
                 log.debug("event stream broke", extra={"error": str(error)})
             finally:
                 self._lost()
@@ -121,7 +121,7 @@ class EventStream(Component):
         self._established.cancel()
         self._established = None
         self._delay = FIRST_RETRY
-        self.pleg.metrics.stream_connected()
+        self.pleg.metrics.evented_connection_successes.inc()
         self.pleg.events_flow(True)
 
     def _lost(self) -> None:
@@ -131,7 +131,8 @@ class EventStream(Component):
         self.pleg.events_flow(False)
 
     async def _handle_event(self, event: cri.ContainerEventResponse) -> None:
-        self.pleg.metrics.event_received(max(self.clock.now() - event.created_at / 1e9, 0.0))
+        late = max(self.clock.now() - event.created_at / 1e9, 0.0)
+        self.pleg.metrics.evented_latency.observe(late)
         if event.container_event_type == cri.ContainerEventType.CONTAINER_DELETED_EVENT:
             self._removed(event)
             return

@@ -141,7 +141,7 @@ class Housekeeping(Component):
                 )
             )
             views[uid] = WorkerSummary(Stage.TERMINATING, True, False, False)
-            self.metrics.orphan_found()
+            self.metrics.orphaned_runtime_pods.inc()
 
     def _publish_pods(self, desired: frozenset[str], views: dict[str, WorkerSummary]) -> None:
         alive = (Stage.SYNC, Stage.TERMINATING)

@@ -198,7 +198,7 @@ class Pleg(Component):
         except CRIError as error:
             self.cache.set_error(PodRuntimeStatus(uid, name, namespace), str(error))
             return None
-        self.metrics.pod_relist_done(loop.time() - start)
+        self.metrics.pod_relist_duration.observe(loop.time() - start)
         if self.cache.refuses(status):
             return None
         if status.empty:
