@@ -36,6 +36,7 @@ from kubeletpy.resources.placement.model import (
     Policy,
     ResourceProvider,
 )
+from kubeletpy.resources.placement.options import TOPOLOGY_OPTIONS, CpuOptions, OptionError
 from kubeletpy.resources.placement.static_cpus import STATIC_CPU_POLICY, StaticCpus
 from kubeletpy.resources.placement.static_memory import STATIC_MEMORY_POLICY, StaticMemory
 from kubeletpy.resources.placement.topology_manager import TopologyManager
@@ -166,7 +167,7 @@ def placement_managers(
         static = _static_cpus(settings, machine, policy, pod_level)
         nodes = _nodes(machine, topology.max_nodes) if policy is not Policy.NONE else ()
         booked = _static_memory(settings, machine, facts, pod_level)
-    except placement_options.OptionError as error:
+    except OptionError as error:
         raise ConfigError([Problem(error.field, "", str(error))]) from error
     cpus = CpuManager(
         static,
@@ -207,15 +208,11 @@ def _static_cpus(
     supplied = settings.cpu_manager_policy_options
     if settings.cpu_manager_policy != STATIC_CPU_POLICY:
         if supplied:
-            raise placement_options.OptionError(
-                "cpuManagerPolicyOptions", "only for cpuManagerPolicy static"
-            )
+            raise OptionError("cpuManagerPolicyOptions", "only for cpuManagerPolicy static")
         return None
     if machine is None:
-        raise placement_options.OptionError(
-            "cpuManagerPolicy", "static needs the machine's topology"
-        )
-    options: placement_options.CpuOptions = placement_options.read_cpu_options(
+        raise OptionError("cpuManagerPolicy", "static needs the machine's topology")
+    options: CpuOptions = placement_options.read_cpu_options(
         supplied, settings.feature_gates.enabled
     )
     placement_options.check_sockets(
@@ -239,9 +236,7 @@ def _static_memory(
     if settings.memory_manager_policy != STATIC_MEMORY_POLICY:
         return None
     if machine is None:
-        raise placement_options.OptionError(
-            "memoryManagerPolicy", "Static needs the machine's topology"
-        )
+        raise OptionError("memoryManagerPolicy", "Static needs the machine's topology")
     total: dict[str, int] = {}
     for reserved in (settings.kube_reserved, settings.system_reserved):
         for name, text in reserved.items():
@@ -258,13 +253,11 @@ def _static_memory(
 def _nodes(machine: MachineTopology | None, at_most: int) -> tuple[int, ...]:
     """The machine's NUMA nodes. Raises OptionError."""
     if machine is None:
-        raise placement_options.OptionError(
-            "topologyManagerPolicy", "it needs the machine's topology"
-        )
+        raise OptionError("topologyManagerPolicy", "it needs the machine's topology")
     found = tuple(machine.nodes) or (0,)
     if len(found) > at_most:
-        raise placement_options.OptionError(
-            placement_options.TOPOLOGY_OPTIONS,
+        raise OptionError(
+            TOPOLOGY_OPTIONS,
             f"this machine has {len(found)} NUMA nodes; a topologyManagerPolicy other than none "
             "needs max-allowable-numa-nodes to be no fewer",
         )

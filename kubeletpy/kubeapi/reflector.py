@@ -25,6 +25,7 @@ from kubeletpy.kubeapi import watch_state
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Removed, Unavailable
 from kubeletpy.kubeapi.protocol import SERVICES, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.transport import jittered_waits, spread
+from kubeletpy.kubeapi.watch_state import SILENCE_S, FailingWatch, InitialEvents, Unstreamed
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class Reflector(Component):
             lists, loop = self.api.streamed_lists, asyncio.get_running_loop()
             if lists.expected(loop.time()):
                 try:
-                    await self._watch(watch_state.InitialEvents())
+                    await self._watch(InitialEvents())
                     return
                 except ApiError as error:
                     if self._version or not watch_state.list_instead(error):
@@ -182,7 +183,7 @@ class Reflector(Component):
         self._worked()
         self.synced.set()
 
-    async def _watch(self, initial: watch_state.InitialEvents | None = None) -> None:
+    async def _watch(self, initial: InitialEvents | None = None) -> None:
         """Watch from where we are; ``initial`` takes the objects that exist until all are there."""
         self.before_watch()
         loop = asyncio.get_running_loop()
@@ -196,9 +197,7 @@ class Reflector(Component):
             field_selector=self.field_selector,
         )
         try:
-            async with asyncio.timeout(
-                None if initial is None else watch_state.SILENCE_S
-            ) as silence:
+            async with asyncio.timeout(None if initial is None else SILENCE_S) as silence:
                 async with aclosing(cast("Any", events)) as stream:
                     async for event in stream:
                         heard = heard or event.type != "BOOKMARK"
@@ -211,15 +210,11 @@ class Reflector(Component):
                         if self._initial(initial, event):
                             self._listed(initial.objects, initial.version)
                             initial, heard = None, True
-                        silence.reschedule(
-                            None if initial is None else loop.time() + watch_state.SILENCE_S
-                        )
+                        silence.reschedule(None if initial is None else loop.time() + SILENCE_S)
         except TimeoutError:
-            what = f"watch of {self.resource.plural}: nothing for {watch_state.SILENCE_S:.0f} s"
+            what = f"watch of {self.resource.plural}: nothing for {SILENCE_S:.0f} s"
             if accepted:
-                raise watch_state.Unstreamed(
-                    f"{what}, and no end of the list that it begins with"
-                ) from None
+                raise Unstreamed(f"{what}, and no end of the list that it begins with") from None
             raise Unavailable(what) from None
         finally:
             # it refers to the task, which if cancelled keeps this frame: a cycle per ended watch
@@ -230,7 +225,7 @@ class Reflector(Component):
             raise Unavailable(f"watch of {self.resource.plural}: ended at once")
         self._worked()
 
-    def _initial(self, initial: watch_state.InitialEvents, event: WatchEvent) -> bool:
+    def _initial(self, initial: InitialEvents, event: WatchEvent) -> bool:
         if event.type != "BOOKMARK" and not self._sound(event.object):
             return False
         return initial.add_event(event.type, event.object)
@@ -270,10 +265,7 @@ class Reflector(Component):
         now = asyncio.get_running_loop().time()
         name = self.field_selector.partition("metadata.name=")[2]
         self.api.failing_watches.failed(
-            self,
-            watch_state.FailingWatch(
-                self.resource.plural, self.namespace or "", name, error.message, now
-            ),
+            self, FailingWatch(self.resource.plural, self.namespace or "", name, error.message, now)
         )
         if self.on_error is not None:
             self.on_error(error)

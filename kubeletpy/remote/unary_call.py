@@ -15,17 +15,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import Turns
-from kubeletpy.base.wire import http2
+from kubeletpy.base.wire.http2 import BOUNDS, Bounds, Exchange, ExchangeFailed, ExchangeFailure
 from kubeletpy.remote import grpc_message
 from kubeletpy.remote.errors import Code
 
 
 async def carry_out(
-    exchange: http2.Exchange,
-    connected: socket.socket,
-    turns: Turns,
-    *,
-    tls: ssl.SSLContext | None = None,
+    exchange: Exchange, connected: socket.socket, turns: Turns, *, tls: ssl.SSLContext | None = None
 ) -> None:
     """Carry out one HTTP/2 exchange over a connected socket, which is closed afterwards.
 
@@ -56,7 +52,7 @@ async def carry_out(
 class _Protocol(Component, asyncio.Protocol):
     """Feeds an exchange until it is done or has failed."""
 
-    exchange: http2.Exchange
+    exchange: Exchange
     loop: asyncio.AbstractEventLoop
     turns: Turns
 
@@ -90,7 +86,7 @@ class _Protocol(Component, asyncio.Protocol):
             return
         try:
             reply = self.exchange.feed(data)
-        except http2.ExchangeFailed as error:
+        except ExchangeFailed as error:
             self._end(error)
             return
         if self.exchange.done:
@@ -161,7 +157,7 @@ class UnaryCall(Component):
     user_agent: str
     turns: Turns
     """Shared by all calls of the event loop."""
-    bounds: http2.Bounds = http2.BOUNDS
+    bounds: Bounds = BOUNDS
     tls: Sequence[ssl.SSLContext | None] = (None,)
     """Contexts for attempts to connect, one after another, which offer ``h2`` by ALPN; None is in
     the clear."""
@@ -191,7 +187,7 @@ class UnaryCall(Component):
                 deadline - loop.time(),
                 tls=tls is not None,
             )
-            exchange = http2.Exchange(
+            exchange = Exchange(
                 request, grpc_message.framed(message), self.bounds, greeting=self._now_connected
             )
             try:
@@ -206,8 +202,8 @@ class UnaryCall(Component):
                         Code.UNAVAILABLE, f"connection lost: {error}"
                     ) from None
                 self.problem = error.strerror or str(error)
-            except http2.ExchangeFailed as error:
-                if exchange.greeted or error.cause is not http2.ExchangeFailure.CLOSED:
+            except ExchangeFailed as error:
+                if exchange.greeted or error.cause is not ExchangeFailure.CLOSED:
                     raise _failure(error) from None
                 self.problem = str(error)
             if tls is self.tls[-1]:
@@ -220,12 +216,12 @@ class UnaryCall(Component):
         self.greeted()
 
 
-def _failure(error: http2.ExchangeFailed) -> grpc_message.CallFailed:
+def _failure(error: ExchangeFailed) -> grpc_message.CallFailed:
     match error.cause:
-        case http2.ExchangeFailure.RESET:
+        case ExchangeFailure.RESET:
             text = f"stream terminated by RST_STREAM with error code: {error.reset}"
             return grpc_message.CallFailed(grpc_message.reset_code(error.reset), text)
-        case http2.ExchangeFailure.BOUNDS:
+        case ExchangeFailure.BOUNDS:
             text = f"{error} in answer to one call; it was disconnected"
             return grpc_message.CallFailed(Code.RESOURCE_EXHAUSTED, text)
         case _:

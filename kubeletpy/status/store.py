@@ -16,7 +16,7 @@ from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import DISRUPTION_TARGET, TERMINAL_PHASES, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import could_restart_all, restart_after_exit
 from kubeletpy.status import conditions
-from kubeletpy.status.conditions import is_ready
+from kubeletpy.status.conditions import OWNED, RESIZE, is_ready
 
 MESSAGE_BYTES_PER_POD = 12288
 """All termination messages of a pod combined, in bytes; each container gets an equal share."""
@@ -77,7 +77,7 @@ def mirrored(mirror: Pod) -> api.PodStatus:
 def _with_transition(
     condition: api.PodCondition, before: api.PodCondition | None, now: float
 ) -> api.PodCondition:
-    timed_already = condition["type"] not in conditions.OWNED - conditions.RESIZE
+    timed_already = condition["type"] not in OWNED - RESIZE
     if condition.get("lastTransitionTime") and timed_already:
         return condition
     timed: api.PodCondition = {**condition}
@@ -128,12 +128,10 @@ def _ours(status: api.PodStatus) -> dict[str, object]:
             condition.get("status"),
             condition.get("reason") or "",
             condition.get("message") or "",
-            condition.get("observedGeneration")
-            if condition.get("type") in conditions.RESIZE
-            else None,
+            condition.get("observedGeneration") if condition.get("type") in RESIZE else None,
         )
         for condition in status.get("conditions") or ()
-        if condition.get("type") in conditions.OWNED or condition.get("type") == DISRUPTION_TARGET
+        if condition.get("type") in OWNED or condition.get("type") == DISRUPTION_TARGET
     }
     return rest
 
@@ -197,7 +195,7 @@ def merge_for_api(
 def _merge_conditions(
     in_api: api.PodStatus, kept: api.PodStatus, *, take_disruption: bool
 ) -> list[api.PodCondition]:
-    ours = conditions.OWNED | ({DISRUPTION_TARGET} if take_disruption else set())
+    ours = OWNED | ({DISRUPTION_TARGET} if take_disruption else set())
     theirs = [each for each in in_api.get("conditions") or () if each.get("type") not in ours]
     return theirs + [each for each in kept.get("conditions") or () if each["type"] in ours]
 
@@ -279,9 +277,7 @@ def _condition_changes(in_api: api.PodStatus, reported: api.PodStatus) -> list[d
             removed = {name: None for name in (known or {}) if name not in condition}
             changes.append({**removed, **condition})
     changes += [
-        {"type": kind, "$patch": "delete"}
-        for kind in before
-        if kind not in after and kind in conditions.OWNED
+        {"type": kind, "$patch": "delete"} for kind in before if kind not in after and kind in OWNED
     ]
     return changes
 

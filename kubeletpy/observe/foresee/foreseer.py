@@ -14,6 +14,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import run_together
 from kubeletpy.observe.foresee import change, model, start
+from kubeletpy.observe.foresee.change import Change, ChangeMethod, Fate, KubectlPatchType
 from kubeletpy.observe.foresee.faults import api_refusal, start_faults
 from kubeletpy.pods import defaults
 from kubeletpy.pods.pod import MalformedPod, Pod
@@ -78,14 +79,14 @@ class Foreseer(Component):
             replicas = requested.get("replicas")
             return await self._new(desired, replicas if isinstance(replicas, int) else 1)
         patch = {"spec": manifest.get("spec") or {}}
-        changed = _patched(existing, patch, change.KubectlPatchType.STRATEGIC)
+        changed = _patched(existing, patch, KubectlPatchType.STRATEGIC)
         return await self._changed(existing, changed)
 
     async def _new(self, pod: Pod, replicas: int) -> model.Foreseen:
         node = self.node
         if refusal := api_refusal(pod):
             message = f"the API server refuses it: {refusal}"
-            return self._answer(pod, change.Fate(model.ForeseenOutcome.FORBIDDEN, "", message))
+            return self._answer(pod, Fate(model.ForeseenOutcome.FORBIDDEN, "", message))
         took = model.Durations(node.traces)
         plan = plan_volumes(pod)
         fate, victims, placed = self._admitted(pod, plan.refused)
@@ -126,9 +127,7 @@ class Foreseer(Component):
             others.append(replica)
         return min(replicas, MAX_REPLICAS)
 
-    def _admitted(
-        self, pod: Pod, refused: str
-    ) -> tuple[change.Fate, Sequence[Pod], Sequence[Decision]]:
+    def _admitted(self, pod: Pod, refused: str) -> tuple[Fate, Sequence[Pod], Sequence[Decision]]:
         try:
             if refused:
                 raise AllocationRefused(refused)
@@ -138,32 +137,30 @@ class Foreseer(Component):
                 raise AllocationRefused(verdict.rejection.message, verdict.rejection.reason)
         except (AllocationRefused, ValueError) as error:
             reason = error.reason if isinstance(error, AllocationRefused) else UNEXPECTED
-            return change.Fate(model.ForeseenOutcome.REFUSED, reason, str(error)), (), ()
+            return Fate(model.ForeseenOutcome.REFUSED, reason, str(error)), (), ()
         preempts = isinstance(verdict, Preempt)
         outcome = model.ForeseenOutcome.PREEMPTS if preempts else model.ForeseenOutcome.RUNS
-        return change.Fate(outcome), victims, placed
+        return Fate(outcome), victims, placed
 
     async def _changed(self, before: Pod, after: Pod) -> model.Foreseen:
         found = change.changes(before, after, memory_volumes=self.node.memory_volumes)
         if not found:
-            return self._answer(before, change.Fate(model.ForeseenOutcome.UNCHANGED))
+            return self._answer(before, Fate(model.ForeseenOutcome.UNCHANGED))
         if before.is_static:
             message = "another manifest is another pod: this one ends, and that one is started"
-            return self._answer(before, change.Fate(model.ForeseenOutcome.RECREATES, "", message))
+            return self._answer(before, Fate(model.ForeseenOutcome.RECREATES, "", message))
         if (fate := change.forbidden(before, after, found)) is not None:
             return self._answer(before, fate)
         if before.being_deleted:
-            fate = change.Fate(model.ForeseenOutcome.ENDS, "", "it is being deleted")
+            fate = Fate(model.ForeseenOutcome.ENDS, "", "it is being deleted")
             return self._answer(before, fate)
         return await self._synced(before, after, found)
 
-    async def _synced(
-        self, before: Pod, after: Pod, found: Sequence[change.Change]
-    ) -> model.Foreseen:
+    async def _synced(self, before: Pod, after: Pod, found: Sequence[Change]) -> model.Foreseen:
         node, took = self.node, model.Durations(self.node.traces)
         victims: Sequence[Pod] = ()
         allocated = node.allocated(after)
-        resizes = any(each.way is change.ChangeMethod.RESIZE for each in found)
+        resizes = any(each.way is ChangeMethod.RESIZE for each in found)
         if resizes:
             resized, fate, victims = self._resized(after)
             if fate is not None:
@@ -172,7 +169,7 @@ class Foreseer(Component):
         status = node.seen(before.uid)
         if status is None:
             message = "the runtime has not reported on it yet"
-            return self._answer(before, change.Fate(model.ForeseenOutcome.UNKNOWN, "", message))
+            return self._answer(before, Fate(model.ForeseenOutcome.UNKNOWN, "", message))
         probes = node.probes(before)
         as_is = node.intends(node.allocated(before), status, probes)
         to_be = node.intends(allocated, status, probes)
@@ -192,18 +189,18 @@ class Foreseer(Component):
             hints=change.hints(found),
         )
 
-    def _resized(self, after: Pod) -> tuple[Pod, change.Fate | None, Sequence[Pod]]:
+    def _resized(self, after: Pod) -> tuple[Pod, Fate | None, Sequence[Pod]]:
         try:
             resized = self.node.resized(after)
             if isinstance(resized, Infeasible):
-                fate = change.Fate(model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
+                fate = Fate(model.ForeseenOutcome.INFEASIBLE, "Infeasible", resized.message)
                 return after, fate, ()
             verdict, victims = self.node.judge(resized, self.node.others(after.uid))
         except ValueError as error:
             raise Nonsense(str(error)) from error
         if isinstance(verdict, Refused):
             reason, message = verdict.rejection.reason, verdict.rejection.message
-            return after, change.Fate(model.ForeseenOutcome.DEFERRED, reason, message), ()
+            return after, Fate(model.ForeseenOutcome.DEFERRED, reason, message), ()
         return resized, None, victims
 
     async def _evictions(self, pod: Pod, victims: Sequence[Pod]) -> tuple[EvictionOrder, ...]:
@@ -225,7 +222,7 @@ class Foreseer(Component):
         user = found.uid.value if found.HasField("uid") else found.username or None
         return model.PresentImage(bool(found.id), user)
 
-    def _answer(self, pod: Pod, fate: change.Fate, **more: Any) -> model.Foreseen:
+    def _answer(self, pod: Pod, fate: Fate, **more: Any) -> model.Foreseen:
         return model.Foreseen(
             pod.namespace,
             pod.name,
@@ -241,14 +238,12 @@ def _exist(images: Mapping[str, model.PresentImage | None]) -> dict[str, bool | 
     return {name: None if found is None else found.exists for name, found in images.items()}
 
 
-def _stuck(faults: Sequence[model.StartFault]) -> change.Fate | None:
+def _stuck(faults: Sequence[model.StartFault]) -> Fate | None:
     """Return the fate of a pod with faults, with the reason of the first; None without faults."""
     if not faults:
         return None
     first = faults[0]
-    return change.Fate(
-        model.ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}"
-    )
+    return Fate(model.ForeseenOutcome.STUCK, first.reason, f"{first.subject}: {first.message}")
 
 
 def _pod_from_manifest(manifest: JSON) -> Pod:
@@ -259,19 +254,19 @@ def _pod_from_manifest(manifest: JSON) -> Pod:
     return _pod({**manifest, "metadata": filled, "status": {}})
 
 
-def _patched(pod: Pod, patch: Any, kind: change.KubectlPatchType) -> Pod:
+def _patched(pod: Pod, patch: Any, kind: KubectlPatchType) -> Pod:
     try:
         return _pod(change.patched(cast(JSON, pod.object), patch, kind))
     except MalformedPatch as error:
         raise Nonsense(str(error)) from error
 
 
-def _kind(requested: JSON) -> change.KubectlPatchType:
-    name = requested.get("type") or change.KubectlPatchType.STRATEGIC
+def _kind(requested: JSON) -> KubectlPatchType:
+    name = requested.get("type") or KubectlPatchType.STRATEGIC
     try:
-        return change.KubectlPatchType(name)
+        return KubectlPatchType(name)
     except ValueError as error:
-        known = ", ".join(change.KubectlPatchType)
+        known = ", ".join(KubectlPatchType)
         raise Nonsense(f"a patch is of type {known}, not {name}") from error
 
 

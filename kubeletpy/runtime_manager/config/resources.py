@@ -11,6 +11,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.pods import resources as pods_resources
 from kubeletpy.pods.pod import ContainerKind, Placement, Pod, is_sidecar
+from kubeletpy.pods.resources import HUGEPAGES_PREFIX, Amounts, QoSClass
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 
@@ -92,11 +93,8 @@ def container_resources(
 
 
 def _raised_by_claims(
-    pod: Pod,
-    container: api.Container,
-    limits: pods_resources.Amounts,
-    of_pod: pods_resources.Amounts,
-) -> pods_resources.Amounts:
+    pod: Pod, container: api.Container, limits: Amounts, of_pod: Amounts
+) -> Amounts:
     """A container's limits with what its claims add.
 
     Without a limit of its own in the spec a container has none, or the pod's: nothing is added.
@@ -107,7 +105,7 @@ def _raised_by_claims(
     own = pods_resources.container_amounts(found[1], "limits") if found is not None else limits
     raised = dict(limits)
     for name, more in pods_resources.added_to_container(pod, container["name"]).items():
-        if name.startswith(pods_resources.HUGEPAGES_PREFIX):
+        if name.startswith(HUGEPAGES_PREFIX):
             if name in limits or name not in of_pod:
                 raised[name] = limits.get(name, _ZERO) + more
         elif own.get(name) and limits.get(name):
@@ -138,9 +136,9 @@ def oom_score_adj(
     if pods_resources.is_node_critical(pod):
         return GUARANTEED_OOM_SCORE
     quality = pods_resources.qos_class(pod)
-    if quality is pods_resources.QoSClass.GUARANTEED:
+    if quality is QoSClass.GUARANTEED:
         return GUARANTEED_OOM_SCORE
-    if quality is pods_resources.QoSClass.BEST_EFFORT:
+    if quality is QoSClass.BEST_EFFORT:
         return BEST_EFFORT_OOM_SCORE
     if memory_capacity <= 0:
         return BEST_EFFORT_OOM_SCORE - 1
@@ -176,10 +174,7 @@ def has_swap(pod: Pod, container: api.Container, settings: RuntimeSettings) -> b
     """
     if not (settings.swap_controller and settings.cgroup_v2 and settings.limited_swap):
         return False
-    if (
-        pods_resources.is_critical(pod)
-        or pods_resources.qos_class(pod) is not pods_resources.QoSClass.BURSTABLE
-    ):
+    if pods_resources.is_critical(pod) or pods_resources.qos_class(pod) is not QoSClass.BURSTABLE:
         return False
     request = pods_resources.container_amounts(container, "requests").get("memory", _ZERO)
     return request != pods_resources.container_amounts(container, "limits").get("memory", _ZERO)

@@ -36,6 +36,7 @@ from kubeletpy.runtime_manager.names import (
     termination_file,
 )
 from kubeletpy.runtime_manager.read import status_reader
+from kubeletpy.runtime_manager.read.status_reader import OwnStarts, PodIdentity, ReadContainer
 
 # The termination message of a container: from the file it may write, or the end of its log.
 #
@@ -182,7 +183,7 @@ class StatusSource(Component):
     # Termination messages are read below them.
     roots: MessageRoots
     # The starts that failed in this agent's own life: their ends count.
-    own_starts: status_reader.OwnStarts = field(default_factory=status_reader.OwnStarts)
+    own_starts: OwnStarts = field(default_factory=OwnStarts)
 
     def __post_init__(self) -> None:
         self._reads = asyncio.Semaphore(MAX_CONCURRENT_READS)
@@ -202,7 +203,7 @@ class StatusSource(Component):
         statuses, read = await run_together(
             self._sandbox_statuses(requested), self._container_statuses(uid, containers)
         )
-        identity = status_reader.PodIdentity(uid, name, namespace)
+        identity = PodIdentity(uid, name, namespace)
         return status_reader.pod_status_from_cri(identity, [*statuses, *ended], read, observed_at)
 
     async def _listed(self, uid: str) -> tuple[list[str], list[SandboxStatus], dict[str, str]]:
@@ -239,9 +240,7 @@ class StatusSource(Component):
             return RuntimeHealth(False, False, str(error), str(error))
         return status_reader.health_from_conditions(answer.status.conditions)
 
-    async def read_containers(
-        self, ids: Iterable[tuple[str, str]]
-    ) -> list[status_reader.ReadContainer]:
+    async def read_containers(self, ids: Iterable[tuple[str, str]]) -> list[ReadContainer]:
         """State and last words of containers, given as (id, sandbox id), without vanished ones.
 
         Raises:
@@ -299,7 +298,7 @@ class StatusSource(Component):
                 containers.append(read)
             if number % READ_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        identity = status_reader.PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
+        identity = PodIdentity(owner.pod_uid, owner.pod_name, owner.pod_namespace)
         fresh = status_reader.pod_status_from_cri(identity, [sandbox], containers, observed_at)
         if previous is None:
             return fresh
@@ -316,9 +315,7 @@ class StatusSource(Component):
         found = await _all_or_none(one, ids)
         return [status for status in found if status is not None]
 
-    async def _read_container(
-        self, container_id: str, sandbox_id: str
-    ) -> status_reader.ReadContainer | None:
+    async def _read_container(self, container_id: str, sandbox_id: str) -> ReadContainer | None:
         async with self._reads:
             try:
                 answer = await self.runtime.container_status(container_id)
@@ -328,16 +325,14 @@ class StatusSource(Component):
             raise InvalidResponse("ContainerStatus", "no status", target=container_id)
         return await self._with_message(answer.status, sandbox_id)
 
-    async def _with_message(
-        self, status: cri.ContainerStatus, sandbox_id: str
-    ) -> status_reader.ReadContainer:
+    async def _with_message(self, status: cri.ContainerStatus, sandbox_id: str) -> ReadContainer:
         if self.own_starts.is_abandoned(status):
-            return status_reader.ReadContainer(status, sandbox_id, start_abandoned=True)
+            return ReadContainer(status, sandbox_id, start_abandoned=True)
         message = ""
         if has_message_source(status):
             # The file may be on a volume of the pod that hangs.
             message = await asyncio.to_thread(read_termination_message, status, self.roots)
-        return status_reader.ReadContainer(status, sandbox_id, message)
+        return ReadContainer(status, sandbox_id, message)
 
 
 U = TypeVar("U")

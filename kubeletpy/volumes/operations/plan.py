@@ -15,7 +15,19 @@ from typing import Any
 from kubeletpy.base.api import quantity
 from kubeletpy.base.structs import Struct, replace
 from kubeletpy.volumes.claims import model as claims
-from kubeletpy.volumes.operations import model as operations
+from kubeletpy.volumes.operations.model import (
+    Expansion,
+    Facts,
+    Failure,
+    Operation,
+    OperationKind,
+    OperationsPlan,
+    PodDemand,
+    PodMount,
+    Presence,
+    Tried,
+    Volume,
+)
 
 REPUBLISH_S = 60.0
 """Between two publishes of a volume that needs republishing; the kubelet does it with each sync, 60
@@ -24,16 +36,13 @@ to 90 s apart.
 
 
 def plan(
-    demands: Iterable[operations.PodDemand],
-    actual: Mapping[str, operations.Volume],
-    facts: operations.Facts,
-    now: float,
-) -> operations.OperationsPlan:
+    demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
+) -> OperationsPlan:
     """The operations to start now, and what each volume waits for. ``now`` is event-loop time."""
     return _Planner(demands, actual, facts, now).plan()
 
 
-def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
+def backs_off(about: str, failure: Failure) -> claims.Waits:
     """The wait for the next attempt of an operation that failed."""
     retry_at, cause = failure.retry_at, failure.cause
     return claims.Waits(
@@ -41,16 +50,16 @@ def backs_off(about: str, failure: operations.Failure) -> claims.Waits:
     )
 
 
-def under_way(about: str, operation: operations.Operation) -> claims.Waits:
+def under_way(about: str, operation: Operation) -> claims.Waits:
     """The wait for an operation in progress."""
     why = f"{operation.call} is under way"
     return claims.Waits(claims.WaitCause.BUSY, about, why, operation.call)
 
 
-def is_published(volume: operations.Volume | None, uid: str) -> bool:
+def is_published(volume: Volume | None, uid: str) -> bool:
     """Whether a pod has a volume for certain."""
     mount = volume.pods.get(uid) if volume is not None else None
-    return mount is not None and mount.state is operations.Presence.THERE
+    return mount is not None and mount.state is Presence.THERE
 
 
 def pv_size(spec: claims.VolumeSpec) -> int:
@@ -71,7 +80,7 @@ def requested_size(spec: claims.VolumeSpec) -> int:
     return _bytes((resources.get("requests") or {}).get("storage"))
 
 
-def expansion_of(spec: claims.VolumeSpec) -> operations.Expansion:
+def expansion_of(spec: claims.VolumeSpec) -> Expansion:
     """The inputs of an expansion; while they stay the same, one expansion is enough."""
     status = (spec.claim or {}).get("status") or {}
     sizes, states = (
@@ -90,18 +99,14 @@ def _bytes(text: object) -> int:
 
 class _Planner:
     def __init__(
-        self,
-        demands: Iterable[operations.PodDemand],
-        actual: Mapping[str, operations.Volume],
-        facts: operations.Facts,
-        now: float,
+        self, demands: Iterable[PodDemand], actual: Mapping[str, Volume], facts: Facts, now: float
     ) -> None:
         self._demands = sorted(demands, key=lambda demand: demand.uid)
         self._ending = {demand.uid for demand in self._demands if demand.ending}
         self._actual = actual
         self._facts = facts
         self._now = now
-        self._operations: list[operations.Operation] = []
+        self._operations: list[Operation] = []
         self._waits: dict[tuple[str, str], claims.Waits] = {}
         self._forgotten: list[str] = []
         self._times: list[float] = []
@@ -115,7 +120,7 @@ class _Planner:
             for wait in demand.waits.values()
         )
 
-    def plan(self) -> operations.OperationsPlan:
+    def plan(self) -> OperationsPlan:
         for demand in self._demands:
             if not demand.ending:
                 self._waits |= {(demand.uid, name): wait for name, wait in demand.waits.items()}
@@ -124,11 +129,11 @@ class _Planner:
             if volume is not None:
                 self._take_down(volume)
             for uid, spec in self._desired.get(name, {}).items():
-                there = volume or operations.Volume(spec.unique_name, spec.plugin)
+                there = volume or Volume(spec.unique_name, spec.plugin)
                 wait = self._set_up(there, uid, spec)
                 if wait is not None:
                     self._record_wait(uid, name, wait)
-        return operations.OperationsPlan(
+        return OperationsPlan(
             tuple(self._operations),
             self._waits,
             tuple(self._forgotten),
@@ -145,12 +150,12 @@ class _Planner:
 
     # -- taking down -------------------------------------------------------------------------
 
-    def _take_down(self, volume: operations.Volume) -> None:
+    def _take_down(self, volume: Volume) -> None:
         name = volume.unique_name
         for uid in sorted(volume.pods.keys() & self._ending):
             self._start(
-                operations.Operation(
-                    operations.OperationKind.UNPUBLISH,
+                Operation(
+                    OperationKind.UNPUBLISH,
                     name,
                     volume.plugin,
                     "the pod's containers have exited",
@@ -165,23 +170,21 @@ class _Planner:
             if all(_labeled_otherwise(volume, spec) for spec in self._desired[name].values()):
                 self._unstage(volume, "a pod needs it with another SELinux label")
             return
-        if volume.device is operations.Presence.ABSENT or volume.staged is None:
+        if volume.device is Presence.ABSENT or volume.staged is None:
             self._forgotten.append(name)
         elif not volume.device_found or (self._facts.leftovers_judged and not self._unread):
             self._unstage(volume, "no pod of this node has or needs the volume")
 
-    def _unstage(self, volume: operations.Volume, why: str) -> None:
-        name, kind = volume.unique_name, operations.OperationKind.UNSTAGE
-        self._start(operations.Operation(kind, name, volume.plugin, why, staged=volume.staged))
+    def _unstage(self, volume: Volume, why: str) -> None:
+        name, kind = volume.unique_name, OperationKind.UNSTAGE
+        self._start(Operation(kind, name, volume.plugin, why, staged=volume.staged))
 
     # -- setting up --------------------------------------------------------------------------
 
-    def _set_up(
-        self, volume: operations.Volume, uid: str, spec: claims.VolumeSpec
-    ) -> claims.Waits | None:
+    def _set_up(self, volume: Volume, uid: str, spec: claims.VolumeSpec) -> claims.Waits | None:
         """Plan the next step for a pod's volume; returns what it waits for, None: it is ready."""
         mount = volume.pods.get(uid)
-        if mount is not None and mount.state is operations.Presence.THERE:
+        if mount is not None and mount.state is Presence.THERE:
             self._keep(volume, mount, uid, spec)
             return None
         if spec.access_modes == claims.SOLE_MODE and (other := _other(volume, uid)):
@@ -197,36 +200,26 @@ class _Planner:
             return attachment
         if mount is None and _labeled_otherwise(volume, spec):
             about = f'volume "{spec.unique_name}"'
-            failure = self._facts.failures.get(
-                (operations.OperationKind.UNSTAGE, (spec.unique_name, ""))
-            )
+            failure = self._facts.failures.get((OperationKind.UNSTAGE, (spec.unique_name, "")))
             if failure is not None and not volume.pods:
                 return backs_off(about, failure)
             text = "waiting for unmount: it is mounted with a different SELinux label"
             return claims.Waits(claims.WaitCause.SELINUX_CONFLICT, about, text)
-        if spec.device_mountable and volume.device is not operations.Presence.THERE:
+        if spec.device_mountable and volume.device is not Presence.THERE:
             why = "a pod needs the volume, and it is not staged"
-            return self._start(
-                self._operation(operations.OperationKind.STAGE, mount, uid, spec, why)
-            )
+            return self._start(self._operation(OperationKind.STAGE, mount, uid, spec, why))
         why = "the pod needs the volume"
         if mount is not None:
             why = "whether the pod has the volume is not certain"
-        return self._start(self._operation(operations.OperationKind.PUBLISH, mount, uid, spec, why))
+        return self._start(self._operation(OperationKind.PUBLISH, mount, uid, spec, why))
 
-    def _keep(
-        self,
-        volume: operations.Volume,
-        mount: operations.PodMount,
-        uid: str,
-        spec: claims.VolumeSpec,
-    ) -> None:
+    def _keep(self, volume: Volume, mount: PodMount, uid: str, spec: claims.VolumeSpec) -> None:
         """Expand or republish a volume that is ready."""
         target = pv_size(spec)
         held = volume.expansion_held or volume.expanded_for == expansion_of(spec)
         if 0 < volume.size < target and not held and not spec.read_only:
             why = f"the PersistentVolume has {target} bytes, the volume {volume.size}"
-            self._start(self._operation(operations.OperationKind.EXPAND, mount, uid, spec, why))
+            self._start(self._operation(OperationKind.EXPAND, mount, uid, spec, why))
         if spec.unique_name not in self._facts.republished:
             return
         due = mount.at + REPUBLISH_S
@@ -238,25 +231,23 @@ class _Planner:
         if isinstance(self._facts.attachments.get(spec.unique_name), claims.Waits):
             return
         why = "the driver requests it periodically (requiresRepublish)"
-        self._start(self._operation(operations.OperationKind.REPUBLISH, mount, uid, spec, why))
+        self._start(self._operation(OperationKind.REPUBLISH, mount, uid, spec, why))
 
     def _operation(
         self,
-        kind: operations.OperationKind,
-        mount: operations.PodMount | None,
+        kind: OperationKind,
+        mount: PodMount | None,
         uid: str,
         spec: claims.VolumeSpec,
         why: str,
-    ) -> operations.Operation:
-        whole = spec.device_mountable or spec.attachable or kind is operations.OperationKind.EXPAND
+    ) -> Operation:
+        whole = spec.device_mountable or spec.attachable or kind is OperationKind.EXPAND
         left = mount.left if mount is not None else None
-        return operations.Operation(
-            kind, spec.unique_name, spec.plugin, why, uid, spec, left, whole=whole
-        )
+        return Operation(kind, spec.unique_name, spec.plugin, why, uid, spec, left, whole=whole)
 
     # -- starting ----------------------------------------------------------------------------
 
-    def _start(self, operation: operations.Operation) -> claims.Waits:
+    def _start(self, operation: Operation) -> claims.Waits:
         """Plan an operation unless it must wait; returns what it waits for."""
         about = f'volume "{operation.unique_name}"'
         other = next(self._conflicts(operation), None)
@@ -269,7 +260,7 @@ class _Planner:
         self._operations.append(operation)
         return under_way(about, operation)
 
-    def _conflicts(self, operation: operations.Operation) -> Iterator[operations.Operation]:
+    def _conflicts(self, operation: Operation) -> Iterator[Operation]:
         for other in (*self._facts.running.values(), *self._operations):
             if other.unique_name != operation.unique_name:
                 continue
@@ -277,14 +268,14 @@ class _Planner:
                 yield other
 
 
-def _labeled_otherwise(volume: operations.Volume, spec: claims.VolumeSpec) -> bool:
+def _labeled_otherwise(volume: Volume, spec: claims.VolumeSpec) -> bool:
     """Whether a volume is, or may be, staged with another SELinux context than the desired one."""
-    if volume.device is operations.Presence.ABSENT or volume.staged is None:
+    if volume.device is Presence.ABSENT or volume.staged is None:
         return False
     return volume.staged.selinux_context != (spec.selinux_context or "")
 
 
-def _other(volume: operations.Volume, uid: str) -> str:
+def _other(volume: Volume, uid: str) -> str:
     """Another pod that has, or may have, a volume."""
     return next((other for other in volume.pods if other != uid), "")
 
@@ -314,111 +305,99 @@ class Left(Struct, frozen=True):
 
 
 def after(
-    volume: operations.Volume | None,
-    operation: operations.Operation,
+    volume: Volume | None,
+    operation: Operation,
     result: OperationDone | claims.FailureOutcome,
     left: Left,
     now: float,
-) -> operations.Volume:
+) -> Volume:
     """The volume as it is, or may be, now. ``now`` is event-loop time."""
     if volume is None:
-        volume = operations.Volume(operation.unique_name, operation.plugin)
+        volume = Volume(operation.unique_name, operation.plugin)
     if operation.spec is not None:
         volume = replace(volume, attachable=volume.attachable or operation.spec.attachable)
     match operation.kind:
-        case operations.OperationKind.STAGE:
+        case OperationKind.STAGE:
             return _after_stage(volume, result, left)
-        case operations.OperationKind.UNSTAGE:
+        case OperationKind.UNSTAGE:
             if isinstance(result, OperationDone):
-                return replace(
-                    volume, device=operations.Presence.ABSENT, staged=None, device_found=False
-                )
-            return replace(volume, device=operations.Presence.UNCERTAIN)
-        case operations.OperationKind.UNPUBLISH:
+                return replace(volume, device=Presence.ABSENT, staged=None, device_found=False)
+            return replace(volume, device=Presence.UNCERTAIN)
+        case OperationKind.UNPUBLISH:
             return _after_unpublish(volume, operation, result)
-        case operations.OperationKind.EXPAND:
+        case OperationKind.EXPAND:
             if not isinstance(result, OperationDone):
                 return volume
             requested = expansion_of(operation.spec) if operation.spec is not None else None
             return replace(_sized(volume, result), expanded_for=requested)
-        case operations.OperationKind.PUBLISH | operations.OperationKind.REPUBLISH:
+        case OperationKind.PUBLISH | OperationKind.REPUBLISH:
             return _after_publish(volume, operation, result, left, now)
 
 
-def _sized(volume: operations.Volume, done: OperationDone) -> operations.Volume:
+def _sized(volume: Volume, done: OperationDone) -> Volume:
     held = volume.expansion_held or done.held
     return replace(volume, size=done.size or volume.size, expansion_held=held)
 
 
 def _after_stage(
-    volume: operations.Volume, result: OperationDone | claims.FailureOutcome, left: Left
-) -> operations.Volume:
+    volume: Volume, result: OperationDone | claims.FailureOutcome, left: Left
+) -> Volume:
     if isinstance(result, OperationDone):
-        return replace(
-            volume, device=operations.Presence.THERE, staged=left.staged, device_found=False
-        )
+        return replace(volume, device=Presence.THERE, staged=left.staged, device_found=False)
     if result is claims.FailureOutcome.UNCERTAIN:
-        return replace(volume, device=operations.Presence.UNCERTAIN, staged=left.staged)
+        return replace(volume, device=Presence.UNCERTAIN, staged=left.staged)
     return volume
 
 
 def _after_unpublish(
-    volume: operations.Volume,
-    operation: operations.Operation,
-    result: OperationDone | claims.FailureOutcome,
-) -> operations.Volume:
+    volume: Volume, operation: Operation, result: OperationDone | claims.FailureOutcome
+) -> Volume:
     pods = dict(volume.pods)
     mount = pods.pop(operation.pod_uid, None)
     if not isinstance(result, OperationDone) and mount is not None:
-        pods[operation.pod_uid] = replace(mount, state=operations.Presence.UNCERTAIN)
+        pods[operation.pod_uid] = replace(mount, state=Presence.UNCERTAIN)
     held = volume.expansion_held and bool(pods)
     return replace(volume, pods=pods, expansion_held=held)
 
 
 def _after_publish(
-    volume: operations.Volume,
-    operation: operations.Operation,
+    volume: Volume,
+    operation: Operation,
     result: OperationDone | claims.FailureOutcome,
     left: Left,
     now: float,
-) -> operations.Volume:
+) -> Volume:
     pods, uid = dict(volume.pods), operation.pod_uid
     before = pods.get(uid)
     if isinstance(result, OperationDone):
         assert left.mount is not None, "a published volume has a path"
-        pods[uid] = operations.PodMount(
-            left.mount, operations.Presence.THERE, False, result.published, now
-        )
+        pods[uid] = PodMount(left.mount, Presence.THERE, False, result.published, now)
         return replace(_sized(volume, result), pods=pods)
-    if before is not None and before.state is operations.Presence.THERE:
+    if before is not None and before.state is Presence.THERE:
         return volume  # a running pod keeps its volume; it is retried later
     if result is claims.FailureOutcome.UNCERTAIN and left.mount is not None:
         found = before is not None and before.found
-        pods[uid] = operations.PodMount(left.mount, operations.Presence.UNCERTAIN, found)
+        pods[uid] = PodMount(left.mount, Presence.UNCERTAIN, found)
     return replace(volume, pods=pods)
 
 
 def ending_waits(
     uid: str,
-    actual: Mapping[str, operations.Volume],
-    running: Iterable[tuple[operations.Operation, float]],
-    failures: Mapping[operations.Tried, operations.Failure],
+    actual: Mapping[str, Volume],
+    running: Iterable[tuple[Operation, float]],
+    failures: Mapping[Tried, Failure],
 ) -> Iterator[claims.VolumeWait]:
     """The volumes of a terminating pod that still wait to be torn down, and for which call.
 
     ``running``: each operation, and when it began in event-loop time.
     """
-    begun = {
-        each.key: (each, at)
-        for each, at in running
-        if each.kind is operations.OperationKind.UNPUBLISH
-    }
+    begun = {each.key: (each, at) for each, at in running if each.kind is OperationKind.UNPUBLISH}
     for volume in actual.values():
         mount, key = volume.pods.get(uid), (volume.unique_name, uid)
         if mount is None:
             continue
         about = f'volume "{volume.unique_name}"'
-        failure = failures.get((operations.OperationKind.UNPUBLISH, key))
+        failure = failures.get((OperationKind.UNPUBLISH, key))
         if key in begun:
             operation, at = begun[key]
             wait = under_way(about, operation)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from kubeletpy.volumes.claims import model as claims
+from kubeletpy.volumes.claims.model import WaitCause, Waits
 
 WaitKey = tuple[str, str]
 """Pod uid, name of its volume."""
@@ -49,7 +50,7 @@ class WaitTimes:
     def __init__(self) -> None:
         self._since: dict[WaitKey, tuple[object, float]] = {}
 
-    def update(self, waits: Mapping[WaitKey, claims.Waits], now: float) -> None:
+    def update(self, waits: Mapping[WaitKey, Waits], now: float) -> None:
         """Replace all waits by these."""
         since = {}
         for key, wait in waits.items():
@@ -65,9 +66,7 @@ class WaitTimes:
         return None if found is None else found[1]
 
 
-def waits_by_pod(
-    waits: Mapping[WaitKey, claims.Waits], uids: set[str]
-) -> dict[str, frozenset[object]]:
+def waits_by_pod(waits: Mapping[WaitKey, Waits], uids: set[str]) -> dict[str, frozenset[object]]:
     """The waits of each pod's volumes, for comparison."""
     by_pod: dict[str, set[object]] = {uid: set() for uid in uids}
     for (uid, name), wait in waits.items():
@@ -75,28 +74,26 @@ def waits_by_pod(
     return {uid: frozenset(each) for uid, each in by_pod.items()}
 
 
-def is_busy(waits: Mapping[str, claims.Waits]) -> bool:
+def is_busy(waits: Mapping[str, Waits]) -> bool:
     """Whether an operation is in progress."""
-    return any(wait.cause is claims.WaitCause.BUSY for wait in waits.values())
+    return any(wait.cause is WaitCause.BUSY for wait in waits.values())
 
 
 # How a pod waits for its volumes: when events report it, and when the pod gives up.
 
-_QUIET = frozenset(
-    {claims.WaitCause.BUSY, claims.WaitCause.BACKOFF, claims.WaitCause.NOT_IN_USE_YET}
-)
+_QUIET = frozenset({WaitCause.BUSY, WaitCause.BACKOFF, WaitCause.NOT_IN_USE_YET})
 """Causes that will resolve soon, or that events have already reported."""
 OBJECT_CAUSES = frozenset(
     {
-        claims.WaitCause.UNREAD,
-        claims.WaitCause.CLAIM_MISSING,
-        claims.WaitCause.CLAIM_UNBOUND,
-        claims.WaitCause.PV_MISSING,
-        claims.WaitCause.PV_OF_ANOTHER,
-        claims.WaitCause.NOT_OWNED,
-        claims.WaitCause.NOT_ATTACHED,
-        claims.WaitCause.ATTACH_FAILED,
-        claims.WaitCause.ATTACH_LIMIT,
+        WaitCause.UNREAD,
+        WaitCause.CLAIM_MISSING,
+        WaitCause.CLAIM_UNBOUND,
+        WaitCause.PV_MISSING,
+        WaitCause.PV_OF_ANOTHER,
+        WaitCause.NOT_OWNED,
+        WaitCause.NOT_ATTACHED,
+        WaitCause.ATTACH_FAILED,
+        WaitCause.ATTACH_LIMIT,
     }
 )
 """Causes that end with the change of an object."""
@@ -118,22 +115,16 @@ class VolumesWait(Exception):
     """
 
     def __init__(
-        self,
-        waits: Mapping[str, claims.Waits],
-        *,
-        patient: bool = False,
-        node_is_full: bool = False,
+        self, waits: Mapping[str, Waits], *, patient: bool = False, node_is_full: bool = False
     ) -> None:
         """``patient``: no wait for an attachment has been long."""
         super().__init__(
             "; ".join(f'volume "{name}": {claims.wait_text(w)}' for name, w in waits.items())
         )
         self.waits = waits
-        quiet = _QUIET | {claims.WaitCause.NOT_ATTACHED} if patient else _QUIET
+        quiet = _QUIET | {WaitCause.NOT_ATTACHED} if patient else _QUIET
         self.reported = all(wait.cause in quiet for wait in waits.values())
-        limited = (
-            name for name, wait in waits.items() if wait.cause is claims.WaitCause.ATTACH_LIMIT
-        )
+        limited = (name for name, wait in waits.items() if wait.cause is WaitCause.ATTACH_LIMIT)
         self.node_is_full = tuple(limited) if node_is_full else ()
 
 
@@ -144,9 +135,9 @@ class Patience:
         self._attaching: dict[str, float] = {}
         self._full: dict[str, float] = {}
 
-    def has(self, uid: str, missing: Mapping[str, claims.Waits], now: float) -> bool:
+    def has(self, uid: str, missing: Mapping[str, Waits], now: float) -> bool:
         """Whether a pod's attachments may take a little longer."""
-        waits = any(wait.cause is claims.WaitCause.NOT_ATTACHED for wait in missing.values())
+        waits = any(wait.cause is WaitCause.NOT_ATTACHED for wait in missing.values())
         return now - _begun(self._attaching, uid, now, waits=waits) < ATTACH_PATIENCE_S
 
     def ends(self, uid: str, now: float, *, full: bool) -> bool:

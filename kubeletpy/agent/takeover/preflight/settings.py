@@ -13,6 +13,7 @@ from typing import Any
 from kubeletpy.agent.takeover.preflight import state_files
 from kubeletpy.agent.takeover.preflight.checks import other_effects
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, KubeletFound, Severity
+from kubeletpy.agent.takeover.preflight.state_files import DEVICES, INTENT, RECORD, Reader
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.host import state_file
 from kubeletpy.base.host.files import KeyPair
@@ -133,22 +134,17 @@ def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
     findings = [*_pod_directories(root), *_user_namespaces(root / "pods", settings)]
     for name, reader in state_files.readers(settings).items():
         findings += _one(root / name, reader)
-    findings += _one(
-        Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", state_files.DEVICES
-    )
+    findings += _one(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", DEVICES)
     findings += _shutdown_times(root)
     findings += _many(
-        root / "image_manager" / "pulling",
-        state_files.INTENT,
-        "pull in progress",
-        "pulls in progress",
+        root / "image_manager" / "pulling", INTENT, "pull in progress", "pulls in progress"
     )
-    findings += _many(root / "image_manager" / "pulled", state_files.RECORD, "image pull record")
+    findings += _many(root / "image_manager" / "pulled", RECORD, "image pull record")
     findings += _sockets(root / "plugins_registry")
     return findings
 
 
-def _one(path: Path, reader: state_files.Reader) -> Iterator[Finding]:
+def _one(path: Path, reader: Reader) -> Iterator[Finding]:
     try:
         yield state_files.judge(str(path), _read(path), reader)
     except FileNotFoundError:
@@ -158,9 +154,7 @@ def _one(path: Path, reader: state_files.Reader) -> Iterator[Finding]:
         yield Finding(Area.STATE, reader.damaged, str(path), what, reader.consequence)
 
 
-def _many(
-    directory: Path, reader: state_files.Reader, one: str, many: str = ""
-) -> Iterator[Finding]:
+def _many(directory: Path, reader: Reader, one: str, many: str = "") -> Iterator[Finding]:
     """One finding for all readable files of a directory, and one for each that is not."""
     paths = [each for each in _listed(directory) if each.name.startswith("sha256-")]
     good = 0
