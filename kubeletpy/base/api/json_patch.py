@@ -322,9 +322,9 @@ def _apply(document: Any, operation: JSON) -> Any:
     if op in ("add", "replace", "test") and "value" not in operation:
         raise MalformedPatch(f"JSON patch operation {op} needs a value")
     if op == "add":
-        return _add(document, path, copy.deepcopy(operation["value"]))
+        return _put(document, path, copy.deepcopy(operation["value"]), insert=True)
     if op == "replace":
-        return _replace(document, path, copy.deepcopy(operation["value"]))
+        return _put(document, path, copy.deepcopy(operation["value"]), insert=False)
     if op == "remove":
         return _remove(document, path)
     if op == "test":
@@ -332,10 +332,10 @@ def _apply(document: Any, operation: JSON) -> Any:
             raise DoesNotFit(f"{_reported(operation['path'])} is not what the patch tests for")
         return document
     if op == "copy":
-        return _add(document, path, copy.deepcopy(_source(document, operation)))
+        return _put(document, path, copy.deepcopy(_source(document, operation)), insert=True)
     if op == "move":
         value = _source(document, operation)
-        return _add(_remove(document, _pointer(operation["from"])), path, value)
+        return _put(_remove(document, _pointer(operation["from"])), path, value, insert=True)
     raise DoesNotFit(f"a JSON patch has no operation {_reported(op)}")
 
 
@@ -377,29 +377,18 @@ def _find(document: Any, path: list[str]) -> Any:
     return current
 
 
-def _add(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-    parent, last = _find(document, path[:-1]), path[-1]
-    if isinstance(parent, dict):
-        parent[last] = value
-    elif isinstance(parent, list):
-        parent.insert(len(parent) if last == "-" else _index(last, len(parent) + 1), value)
-    else:
-        raise _no_container(path)
-    return document
-
-
-def _replace(document: Any, path: list[str], value: Any) -> Any:
+def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
     if not path:
         return value
     parent, last = _find(document, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[last] = value  # a Kubernetes API server also replaces what does not exist
-    elif isinstance(parent, list):
-        parent[_index(last, len(parent))] = value
-    else:
+    elif not isinstance(parent, list):
         raise _no_container(path)
+    elif insert:
+        parent.insert(len(parent) if last == "-" else _index(last, len(parent) + 1), value)
+    else:
+        parent[_index(last, len(parent))] = value
     return document
 
 
