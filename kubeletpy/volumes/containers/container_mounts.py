@@ -80,18 +80,23 @@ class ContainerMounts(Component):
         """Add the container's mounts and groups to ``supplied``. Raises ContainerConfigError."""
         mounted = [mount for mount in supplied.mounts if not mount.device]
         devices = [mount for mount in supplied.mounts if mount.device]
-        made = await self._prepared(pod, container, supplied.environment, mounted)
+        made = await self.prepare(pod, container, supplied.environment, mounted)
         needed = volume_groups(pod, supplied.mounts)
         groups = [*supplied.groups, *(group for group in needed if group not in supplied.groups)]
         return replace(supplied, mounts=[*made, *devices], groups=groups)
 
-    async def _prepared(
+    async def prepare(
         self,
         pod: Pod,
         container: api.Container,
         environment: EnvironmentInputs,
         mounts: Sequence[Mount],
     ) -> Sequence[Mount]:
+        """The mounts to start a container with.
+
+        Raises:
+            ContainerConfigError: a mount cannot be made; the message names it.
+        """
         pod_ips = environment.facts.pod_ips
         specs = container.get("volumeMounts") or ()
         handler = ""

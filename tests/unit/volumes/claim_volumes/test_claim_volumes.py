@@ -18,7 +18,9 @@ from kubeletpy.kubeapi.protocol import Resource
 from kubeletpy.kubeapi.watch_state import MAX_WATCHES
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.volumes import VolumeMetrics
+from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
 from kubeletpy.pods.pod import Mount, Pod
+from kubeletpy.runtime_manager.protocol import ContainerAdditions
 from kubeletpy.volumes.claims.model import SELinux, VolumeError
 from kubeletpy.volumes.containers.container_mounts import ContainerMounts
 from kubeletpy.volumes.containers.environment import ContainerEnvironment
@@ -147,13 +149,12 @@ async def test_a_part_of_a_volume_is_where_the_kubelet_takes_it_down(node: Claim
     node.bind()
     pod = claiming()
     pod.containers[0]["volumeMounts"][0]["subPath"] = "some/where"
-    ips = ("10.0.0.1",)
-    inputs = await ContainerEnvironment(node.root / "pods", node.objects).inputs(
-        pod, pod.containers[0], ips
-    )
+    supplied = ContainerAdditions(EnvironmentInputs(facts=NodeFacts(pod_ips=("10.0.0.1",))))
+    environment = ContainerEnvironment(node.root / "pods", node.objects)
+    inputs = (await environment.provide(pod, pod.containers[0], supplied)).environment
     maker = ContainerMounts(node.root / "pods")
     mounts = [await node.mount(pod)]
-    made, _ = await maker.prepare(pod, pod.containers[0], ips, inputs, mounts)
+    made, _ = await maker.prepare(pod, pod.containers[0], inputs, mounts)
     part = node.root / "pods" / "u1" / "volume-subpaths" / "pv1" / "c" / "0"
     assert made.host_path == str(part)
     assert part.samefile(node.root / "disk" / "some" / "where")

@@ -268,14 +268,14 @@ async def test_each_mount_of_a_container_has_its_own_options() -> None:
     why = [""]
     maker = ContainerMounts(Path("/nowhere"), options_refused=lambda: why[0])
     container, env = pod.containers[0], EnvironmentInputs()
-    made = await maker.prepare(pod, container, (), env, mounts)
+    made = await maker.prepare(pod, container, env, mounts)
     assert [mount.options for mount in made] == [("noexec",), ()]
     why[0] = "the container runtime does not support it"  # replaced while the agent runs
     with pytest.raises(ContainerConfigError, match=why[0]):
-        await maker.prepare(pod, container, (), env, mounts)
+        await maker.prepare(pod, container, env, mounts)
     unsure = ContainerMounts(Path("/nowhere"))
     with pytest.raises(ContainerConfigError, match="bindMountOptions"):
-        await unsure.prepare(pod, container, (), env, mounts)
+        await unsure.prepare(pod, container, env, mounts)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ async def test_no_variable_is_shown_when_a_sub_path_is_refused() -> None:
     maker = ContainerMounts(Path("/nowhere"))
     mounts = [Mount("/x", "/y", volume="v")]
     with pytest.raises(SubPathError, match=r"\$\(A\)/b") as caught:
-        await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
+        await maker.prepare(pod, cast(Any, container), EnvironmentInputs(), mounts)
     assert "hush" not in str(caught.value)
     assert caught.value.cause == Cause(CauseKind.SUB_PATH)
 
@@ -315,7 +315,7 @@ async def test_no_variable_is_shown_when_a_sub_path_cannot_be_prepared(tmp_path:
     maker = ContainerMounts(tmp_path / "pods")
     mounts = [Mount("/x", str(tmp_path / "volume"), volume="v")]
     with pytest.raises(SubPathError, match="Not a directory") as caught:
-        await maker.prepare(pod, cast(Any, container), (), EnvironmentInputs(), mounts)
+        await maker.prepare(pod, cast(Any, container), EnvironmentInputs(), mounts)
     assert "hush" not in str(caught.value)
     assert str(tmp_path / "volume") in str(caught.value)
 
@@ -328,7 +328,7 @@ async def test_parts_of_images(path: str, result: str) -> None:
     pod = make_pod(None, {"volumeMounts": [spec]}, enableServiceLinks=False)
     maker = ContainerMounts(Path("/nowhere"))
     mounts = [Mount("/x", "", volume="v", image="i")]
-    ready = maker.prepare(pod, pod.containers[0], (), EnvironmentInputs(), mounts)
+    ready = maker.prepare(pod, pod.containers[0], EnvironmentInputs(), mounts)
     if " " in result:
         with pytest.raises(ContainerConfigError, match=result):
             await ready
