@@ -20,7 +20,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def protocol(
     request: pytest.FixtureRequest, tls: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """Protocol of :func:`.api_server.serving`; HTTP/2 by a server in front of it."""
+    """Protocol of :func:`tests.kit.api.serving`; HTTP/2 by a server in front of it."""
     if request.param == "HTTP/2":
         monkeypatch.setattr(api_server, "FRONT", tls)
     yield request.param
