@@ -58,6 +58,11 @@ SOURCES = (
     Source("pod-resources-v1.json", "podresources", "pod resources v1"),
     Source("pod-resources-v1alpha1.json", "podresources_v1alpha1", "pod resources v1alpha1"),
     Source("pods-v1alpha1.json", "pods", "pods v1alpha1"),
+    Source(
+        "containerd-content-v1.json",
+        "content",
+        "containerd's content store v1, of what a pull is made",
+    ),
 )
 
 

@@ -29,6 +29,7 @@ from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome
 from kubeletpy.probes.schedule import ProbeKind
+from kubeletpy.remote.content import ContentStore
 from kubeletpy.remote.protocol import ImageService, RuntimeService
 from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.resources.cgroups.setup import KernelFacts
@@ -154,6 +155,8 @@ class Outside(Struct, frozen=True):
     images: ImageService
     runtime_info: RuntimeInfo
     clock: Clock
+    content: ContentStore | None = None
+    """Where the runtime keeps what it pulls; None: it reports nothing of a pull."""
     read_runtime_info: Callable[[], Awaitable[RuntimeInfo]] | None = None
     """Reads the current runtime info; may raise CRIError. None: it stays as it was at startup."""
     api: ApiClients | None = None

@@ -14,6 +14,7 @@ from kubeletpy.images.gc import ImageAges, ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, pod_images
 from kubeletpy.images.image_manager import ImageManager, PullSettings
 from kubeletpy.images.pod_credentials import NodeCredentials, default_paths
+from kubeletpy.images.progress import PullMonitor
 from kubeletpy.images.records.ledger import pull_records
 from kubeletpy.images.uses import ImageUses
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
@@ -150,6 +151,10 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
         providers = providers_from_flags(settings, flags, accounts, metrics.credential_providers)
         components.append(Component(providers, close=providers.close))
     uses = ImageUses()
+    monitor: PullMonitor | None = None
+    if outside.content is not None:
+        monitor = PullMonitor(outside.content, clock, metrics.images.show_pulls)
+        components.append(Component(monitor, (Task("pull-progress", monitor.run, late=True),)))
     gc = ImageGarbageCollector(
         outside.images,
         outside.runtime,
@@ -176,5 +181,6 @@ def build_images(context: BuildContext, state: PodState, tokens: PodTokens) -> I
         pull_times=state.starts,
         pulled=gc.pulled,
         uses=uses,
+        monitor=monitor,
     )
     return Images(manager, gc, components)

@@ -17,12 +17,14 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.clock import Clock, steady_now
 from kubeletpy.base.host.errors import Cause, CauseKind
-from kubeletpy.base.structs import Component, Struct, field
+from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.text import reported_image, scrub
 from kubeletpy.config import KubeletSettings
 from kubeletpy.images import policy as images_policy
 from kubeletpy.images.credentials import Credential, distinct
 from kubeletpy.images.pod_credentials import CredentialProviders, NodeCredentials, PodCredentials
+from kubeletpy.images.policy import PullProgress
+from kubeletpy.images.progress import PullMonitor, stall
 from kubeletpy.images.records.ledger import (
     UNCERTAIN,
     IntentNotRecorded,
@@ -34,6 +36,7 @@ from kubeletpy.images.reference import (
     LocalImage,
     default_pull_policy,
     local_image,
+    parse_reference,
     with_default_tag,
 )
 from kubeletpy.images.uses import ImageUses, PullQueue, PullRateExceeded, Start, Ticket
@@ -124,6 +127,8 @@ class ImageManager(Component):
     """Called with the id of each image that arrives."""
     uses: ImageUses = field(default_factory=ImageUses)
     """Keeps the images of starts from being removed."""
+    monitor: PullMonitor | None = None
+    """Measures pulls; None: this runtime does not report how far they are."""
 
     def __post_init__(self) -> None:
         self._backoff = images_policy.PullBackoff()
@@ -134,7 +139,11 @@ class ImageManager(Component):
     def pulls(self, uid: str) -> dict[str, images_policy.PullPosition]:
         """Image -> where its pull for a pod (by uid) stands."""
         found = self._queue.positions()
-        return {ticket.what: position for ticket, position in found if ticket.pod == uid}
+        pulls = {ticket.what: position for ticket, position in found if ticket.pod == uid}
+        for image, position in pulls.items():
+            if self.monitor is not None and position.ahead is None:
+                pulls[image] = replace(position, progress=self.monitor.progress(image))
+        return pulls
 
     def release(self, pod: Pod, name: str) -> None:
         """A container has been created, or will not be: its images may be removed if unused."""
@@ -266,7 +275,11 @@ class ImageManager(Component):
         try:
             with span(TraceCall.PULL_IMAGE, desired.image, milestone=True):
                 ticket = Ticket(desired.pod.uid, desired.image)
-                async with self._queue.slot(ticket), self._recorded(desired) as record:
+                async with (
+                    self._queue.slot(ticket),
+                    self._recorded(desired) as record,
+                    self._monitored(desired),
+                ):
                     started_at = loop.time()
                     held = False
                     while not held:
@@ -294,6 +307,18 @@ class ImageManager(Component):
         self.metrics.image_pulled(waited, size)
         self._backoff.forget_expired(steady_now())
         return image
+
+    @asynccontextmanager
+    async def _monitored(self, desired: DesiredImage) -> AsyncIterator[None]:
+        def stalled(progress: PullProgress | None) -> None:
+            message = f'Pull of image "{desired.image}" has stalled: {stall(progress)}'
+            self.recorder.event(desired.reference, WARNING, Reason.PULL_STALLED, message)
+
+        if self.monitor is None:
+            yield
+            return
+        with self.monitor.watching(desired.image, parse_reference(desired.spec.image), stalled):
+            yield
 
     @asynccontextmanager
     async def _recorded(self, desired: DesiredImage) -> AsyncIterator[PullInProgress | None]:

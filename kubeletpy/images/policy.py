@@ -156,23 +156,46 @@ class PullBackoff:
         }
 
 
+class PullProgress(Struct, frozen=True):
+    """How far a pull is. Sizes in bytes, times in seconds."""
+
+    done: int
+    total: int
+    layers: int
+    finished: int
+    """Layers that have arrived."""
+    still_for: float = 0.0
+    """Time since the last byte arrived."""
+    rate: float | None = None
+    """Bytes per second; None: unknown."""
+    left: float | None = None
+    """Time until the image can be used; None: unknown."""
+    stuck_layer: int = 0
+    """Its number, from 1; 0: none is stuck."""
+    stuck_for: float = 0.0
+
+    @property
+    def unpacking(self) -> bool:
+        """Whether all has arrived, and the runtime still unpacks it."""
+        return self.done == self.total
+
+
 class PullPosition(Struct, frozen=True):
     """The position of a pull: in the queue, or under way.
-
-    The CRI reports nothing of a pull between its call and its answer, so that how much has arrived
-    is not known.
 
     Attributes:
         since: event-loop seconds at which it was queued, or began.
         ahead: how many pulls come before it; None if it is under way.
         running: how many pulls are under way.
         limit: how many may be; None for no limit.
+        progress: how much has arrived; None if that is not known.
     """
 
     since: float
     ahead: int | None
     running: int
     limit: int | None
+    progress: PullProgress | None = None
 
 
 # How long pods wait for images

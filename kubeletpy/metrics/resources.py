@@ -6,6 +6,7 @@ Source: docs/reference/metrics.csv.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from kubeletpy.metrics.generated import declared
 
@@ -73,6 +74,10 @@ _BUCKETS = (
 )
 
 
+MAX_PULLS = 32
+"""Images whose pulls are shown."""
+
+
 class ImageMetrics(declared.ImagesFamilies):
     """Pulls and removals of images."""
 
@@ -86,6 +91,13 @@ class ImageMetrics(declared.ImagesFamilies):
     def image_pulled(self, seconds: float, size: int) -> None:
         """An image of ``size`` bytes (0: unknown) was pulled."""
         self.pull_duration.labels(size_bucket(size)).observe(seconds)
+
+    def show_pulls(self, pulls: Mapping[str, tuple[int, int]]) -> None:
+        """Set the bytes that have arrived, and all of them, by image that is pulled now."""
+        self.pull_bytes.clear()
+        for image, (done, total) in islice(pulls.items(), MAX_PULLS):
+            self.pull_bytes.labels(image, "done").set(done)
+            self.pull_bytes.labels(image, "total").set(total)
 
     def image_garbage_collected(self, reason: str) -> None:
         """An image was removed; ``reason`` is age or space."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.cluster.held_registry import HeldRegistry
 from tests.cluster.kubelet_node import FOREVER, KubeletNode
 from tests.cluster.watching import Change
+from tests.kit.held_registry import HeldRegistry
 from tools.env.images import busybox_image
 
 WAITING = {"ContainerCreating", "PodInitializing"}

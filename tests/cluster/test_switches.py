@@ -27,7 +27,6 @@ from kubeletpy.probes.schedule import RESTART_SLACK_S
 from tests.cluster.claimed_devices import ClaimedDevices, claimed_devices
 from tests.cluster.conftest import built_kubelet
 from tests.cluster.held_pulls import HeldPull
-from tests.cluster.held_registry import HeldRegistry
 from tests.cluster.kept import AGENT, KUBELET, conditions, kept_fields, side_at
 from tests.cluster.kubelet_node import FOREVER, KubeletNode, kubelet_node_of
 from tests.cluster.node import WITHIN
@@ -37,6 +36,7 @@ from tests.cluster.watching import Change, watched
 from tests.integration.node.machine import ROOT
 from tests.integration.node.pods import DEAF
 from tests.integration.storage.driver import DriverProcess
+from tests.kit.held_registry import HeldRegistry
 from tools.control_plane.plane import ControlPlane
 from tools.env.cri import RawRuntime
 from tools.env.ports import free_port

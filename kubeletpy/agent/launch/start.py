@@ -52,6 +52,7 @@ from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.stats.collector import withheld_huge_pages
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.connection import EndpointError
+from kubeletpy.remote.content import RemoteContent
 from kubeletpy.resources.cgroups.setup import KernelFacts, read_kernel_facts, set_up
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.cgroups.values import CgroupError
@@ -167,6 +168,7 @@ async def _create_agent(
         ),
         runtime=runtime,
         images=runtime,
+        content=RemoteContent(runtime.image_connection),
         runtime_info=info,
         read_runtime_info=partial(launch_runtime.query_runtime, runtime),
         clock=clock,

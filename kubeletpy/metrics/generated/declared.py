@@ -473,6 +473,12 @@ class ImagesFamilies:
             "present_locally",
             "pull_required",
         )
+        self.pull_bytes = families.gauge(
+            "kubeletpy_image_pull_bytes",
+            "Bytes of the images that are pulled now: of each layer that arrives, and in all; at most 32 images.",
+            "image",
+            "state",
+        )
 
 
 class PullRecordsFamilies:

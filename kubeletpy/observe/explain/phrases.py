@@ -5,7 +5,7 @@ The other modules of the package compare members and pass data on; only this one
 
 from __future__ import annotations
 
-from kubeletpy.images.policy import PullPosition
+from kubeletpy.images.policy import PullPosition, PullProgress
 from kubeletpy.metrics.trace.model import Name, TraceCall
 from kubeletpy.observe.explain import handlers
 from kubeletpy.observe.explain.containers import (
@@ -78,10 +78,26 @@ def claim_call(call: str, driver: str) -> str:
 def pull(position: PullPosition | None) -> str:
     """Describe the pull of an image, or its wait for other pulls."""
     if position is None or position.ahead is None:
-        return "is being pulled"
+        progress = None if position is None else position.progress
+        return "is being pulled" + (f": {pull_progress(progress)}" if progress is not None else "")
     others = f"{position.ahead} before it, {position.running} under way"
     most = "" if position.limit is None else f", at most {position.limit} at once"
     return f"is queued to be pulled ({others}{most})"
+
+
+def pull_progress(progress: PullProgress) -> str:
+    """Describe how far a pull is: amounts, rate, time left, and a layer that does not move."""
+    left = "" if progress.left is None else f", {duration(round(progress.left))} left"
+    done, total = sizes(progress.done, progress.total)
+    if progress.unpacking:
+        return f"{total} have arrived and are being unpacked{left}"
+    percent = 100 * progress.done // max(progress.total, 1)
+    rate = f", {sizes(int(progress.rate))[0]}/s" if progress.rate else ""
+    text = f"{done} of {total} ({percent} %){rate}{left}"
+    if progress.stuck_layer:
+        stuck = duration(round(progress.stuck_for))
+        text += f"; layer {progress.stuck_layer} of {progress.layers} has been stuck for {stuck}"
+    return text
 
 
 def mounted_image(facts: PodFacts, error: StartError, quote: str = "") -> str:

@@ -12,6 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kubeletpy.remote.generated import (
     api_pb2,
+    content_pb2,
     csi_pb2,
     deviceplugin_pb2,
     pluginregistration_pb2,
@@ -40,6 +41,7 @@ MADE = [
     Made("podresources", podresources_pb2, document("pod-resources-v1.json")),
     Made("podresources1", podresources_v1alpha1_pb2, document("pod-resources-v1alpha1.json")),
     Made("pods", pods_pb2, document("pods-v1alpha1.json")),
+    Made("content", content_pb2, document("containerd-content-v1.json")),
 ]
 each = pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
 SCALARS = {

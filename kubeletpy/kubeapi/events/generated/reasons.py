@@ -72,6 +72,7 @@ class Reason(StrEnum):
     POSSIBLE_MEMORY_BACKED_VOLUMES_ON_DISK = "PossibleMemoryBackedVolumesOnDisk"
     PREEMPTING = "Preempting"
     PROBE_WARNING = "ProbeWarning"
+    PULL_STALLED = "PullStalled"
     PULLED = "Pulled"
     PULLING = "Pulling"
     REBOOTED = "Rebooted"

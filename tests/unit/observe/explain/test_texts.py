@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kubeletpy.images.policy import PullProgress
 from kubeletpy.observe.explain import phrases
+from kubeletpy.observe.explain.phrases import pull_progress
 from kubeletpy.observe.explain.texts import ago, duration, milliseconds, one_line, restarts, until
 
 
@@ -100,3 +102,26 @@ def test_resizing(fails: bool, text: str) -> None:
 )
 def test_restarts(count: int, text: str) -> None:
     assert restarts(count) == text
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [
+        (PullProgress(0, 0, 0, 0), "0 B have arrived and are being unpacked"),
+        (PullProgress(0, 100 << 20, 3, 0), "0 MiB of 100.0 MiB (0 %)"),
+        (
+            PullProgress(34 << 20, 120 << 20, 7, 2, 0, 4.1 * (1 << 20), 21.2),
+            "34.0 MiB of 120.0 MiB (28 %), 4.1 MiB/s, 21s left",
+        ),
+        (
+            PullProgress(34 << 20, 120 << 20, 7, 2, 40, 0.0, None, 3, 40),
+            "34.0 MiB of 120.0 MiB (28 %); layer 3 of 7 has been stuck for 40s",
+        ),
+        (
+            PullProgress(120 << 20, 120 << 20, 7, 7, 2, None, 3.0),
+            "120.0 MiB have arrived and are being unpacked, 3s left",
+        ),
+    ],
+)
+def test_the_progress_of_a_pull(progress: PullProgress, expected: str) -> None:
+    assert pull_progress(progress) == expected
