@@ -44,7 +44,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def handshake(request: web.Request, protocol: str) -> bytes:
-    """Return the head that accepts a client's handshake, with a subprotocol that it offers.
+    """Return the head that accepts a client's handshake, with a subprotocol that it offers or none.
 
     Raises:
         web.HTTPBadRequest: the handshake is not one of RFC 6455.
@@ -68,7 +68,7 @@ def handshake(request: web.Request, protocol: str) -> bytes:
         b"Upgrade: websocket",
         b"Connection: Upgrade",
         b"Sec-WebSocket-Accept: " + accepted,
-        b"Sec-WebSocket-Protocol: " + protocol.encode(),
+        *((b"Sec-WebSocket-Protocol: " + protocol.encode(),) if protocol else ()),
     )
     return b"\r\n".join((*lines, b"", b""))
 
@@ -93,10 +93,10 @@ class ClientSocket(Component):
         """Whether nothing more is read."""
 
     async def receive(self) -> bytes | None:
-        """Return the next binary message; None once the client has closed. Raises ConnectionError.
+        """Return the next message; None once the client has closed. Raises ConnectionError.
 
-        Pings are answered, texts are skipped. A client that breaks the protocol gets the matching
-        close code.
+        Some clients send what a person types as texts. Pings are answered. A client that breaks
+        the protocol gets the matching close code.
         """
         try:
             while not self._over:
@@ -107,7 +107,7 @@ class ClientSocket(Component):
                     self._decoder.feed(piece)
                     continue
                 await self._work.did(len(message.data))
-                if message.kind == websocket.BINARY:
+                if message.kind in (websocket.BINARY, websocket.TEXT):
                     return message.data
                 if message.kind == websocket.PING:
                     await self._write(websocket.encoded(websocket.PONG, message.data))

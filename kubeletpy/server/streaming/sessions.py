@@ -35,6 +35,8 @@ MAX_ID = 64
 MAX_RESIZE = 256
 """Bytes of a terminal's size."""
 V4 = "v4.channel.k8s.io"
+V1 = "channel.k8s.io"
+"""The same channels, but the error channel has a text. A client without subprotocols gets it."""
 FORWARD = "portforward.k8s.io"
 FAILED = "the runtime failed; the log of its program has the error"
 
@@ -146,6 +148,7 @@ class _SocketChannels(Component):
 
     client: _Client
     requested: options.Streams
+    has_status: bool
 
     async def carry(self, given: _Input) -> None:
         """Pass on what the client sends, until it disconnects."""
@@ -163,9 +166,11 @@ class _SocketChannels(Component):
         if self.requested.stdout if channel == link.STDOUT else self.requested.stderr:
             await self.client.send(bytes((channel,)), data)
 
-    async def finish(self, status: bytes) -> None:
-        """End all channels, with a Status on the error channel."""
-        await self.client.send(bytes((link.ERROR,)), status)
+    async def finish(self, status: dict[str, Any]) -> None:
+        """End all channels, with a Status on the error channel, or the text of a failure."""
+        report = json.dumps(status) if self.has_status else status.get("message", "")
+        if report:
+            await self.client.send(bytes((link.ERROR,)), report.encode())
 
 
 class _SpdyChannels(Component):
@@ -202,11 +207,11 @@ class _SpdyChannels(Component):
         if (number := self._numbers.get(channel)) is not None:
             await self._spdy.send(number, data, last=last)
 
-    async def finish(self, status: bytes) -> None:
+    async def finish(self, status: dict[str, Any]) -> None:
         """End all channels, with a Status on the error channel."""
         await self.send(link.STDOUT, b"", last=True)
         await self.send(link.STDERR, b"", last=True)
-        await self.send(link.ERROR, status, last=True)
+        await self.send(link.ERROR, json.dumps(status).encode(), last=True)
 
 
 async def _serve_process(
@@ -229,7 +234,7 @@ async def _serve_process(
         async with background(_status(session.run(process))) as running:
             await until_one_ends(running, client)
             if running.done():
-                await channels.finish(json.dumps(running.result()).encode())
+                await channels.finish(running.result())
 
 
 def _terminal_size(text: bytes) -> tuple[int, int] | None:
@@ -405,10 +410,13 @@ async def join(
         if over_websocket
         else ",".join(request.headers.getall("X-Stream-Protocol-Version", ()))
     )
-    served = [V4] if over_websocket or streams is not None else [FORWARD]
     if over_websocket:
-        served.insert(0, options.TUNNEL if streams is None else options.V5)
+        served = [options.TUNNEL if streams is None else options.V5, V4, V1]
+    else:
+        served = [V4 if streams is not None else FORWARD]
     protocol = next((each for each in served if each in offered), None)
+    if over_websocket and not offered:
+        protocol = ""
     if not over_websocket and upgrade != "spdy/3.1":
         return web.Response(status=400, text="only SPDY/3.1 and websocket are served here\n")
     if protocol is None:
@@ -428,13 +436,15 @@ async def join(
 
         async def serve() -> None:
             if isinstance(session, remote.ForwardSession):
-                if protocol == V4:
+                if over_websocket and protocol != options.TUNNEL:
                     await _serve_socket_forwards(client, session)
                 else:
                     await _SpdyForwards(session, _Spdy(client)).serve()
+            elif streams is not None and over_websocket:
+                has_status = protocol in (V4, options.V5)
+                await _serve_process(_SocketChannels(client, streams, has_status), session)
             elif streams is not None:
-                kind = _SocketChannels if over_websocket else _SpdyChannels
-                await _serve_process(kind(client, streams), session)
+                await _serve_process(_SpdyChannels(client, streams), session)
 
         try:
             await link.until_idle(client, settings.idle_timeout, serve)

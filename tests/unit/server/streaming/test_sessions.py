@@ -124,6 +124,23 @@ async def test_a_process_over_a_v5_websocket(tmp_path: Path, pki: Pki) -> None:
         assert got == {1: blob, 2: b"to stderr"}
 
 
+@pytest.mark.parametrize("protocol", ["", "channel.k8s.io"])
+async def test_an_old_websocket_has_a_text_for_a_failure(
+    tmp_path: Path, pki: Pki, protocol: str
+) -> None:
+    async def exits(client: ProcessStreams) -> int:
+        return 3 if (await client.stdin.readline()) == b"fail\n" else 0
+
+    async with node(tmp_path, pki) as (server, runtime):
+        runtime.url = ProcessSession(exits)
+        text = b"command terminated with non-zero exit code: exit status 3"
+        for line, expected in ((b"fail\n", [b"\1", b"\3" + text]), (b"pass\n", [b"\1"])):
+            async with websocket(server, ALL, protocol) as socket:
+                assert socket.protocol == (protocol or None)
+                await socket.send_bytes(b"\0" + line)
+                assert [each.data async for each in socket] == expected
+
+
 async def test_a_process_over_spdy(tmp_path: Path, pki: Pki) -> None:
     blob = bytes(range(256)) * 1000
     async with node(tmp_path, pki) as (server, runtime):
@@ -354,10 +371,11 @@ async def test_connections_of_a_client_are_bounded(tmp_path: Path, pki: Pki) -> 
                 assert peer.got[data] == b"80 more\n"
 
 
-async def test_connections_over_a_websocket(tmp_path: Path, pki: Pki) -> None:
+@pytest.mark.parametrize("protocol", ["", "v4.channel.k8s.io"])
+async def test_connections_over_a_websocket(tmp_path: Path, pki: Pki, protocol: str) -> None:
     async with node(tmp_path, pki) as (server, runtime):
         runtime.url = ForwardSession(mirror, (80, 81))
-        async with websocket(server, f"{FORWARD}?port=80,81", "v4.channel.k8s.io") as socket:
+        async with websocket(server, f"{FORWARD}?port=80,81", protocol) as socket:
             for message in (b"", b"\1error", b"\x40strange", b"\0hello\n"):
                 await socket.send_bytes(message)
             got: dict[int, bytes] = {}
@@ -392,7 +410,7 @@ async def test_a_tunnel_is_spdy(tmp_path: Path, pki: Pki) -> None:
 @pytest.mark.parametrize(
     ("request_head", "status"),
     [
-        (head(ALL, "channel.k8s.io"), 400),
+        (head(ALL, "base64.channel.k8s.io"), 400),
         (head(FORWARD + "?port=80", V5), 400),
         (head(ALL, "", X_Stream_Protocol_Version="v3.channel.k8s.io"), 403),
         (head(FORWARD, "", X_Stream_Protocol_Version="v4.channel.k8s.io"), 403),
