@@ -102,6 +102,8 @@ class LocalApi:
         single_node: refuse to register other nodes than ``node_name``.
         feature_gates: gates that are on here although Kubernetes has them off by default, such as
             those of the node's agent. Pods lose the fields whose gate is off and not listed.
+        node_metrics: serve metrics.k8s.io; without it, the group is absent, as in a cluster without
+            a metrics server. For nodes whose runtime measures nothing.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class LocalApi:
         compress_watches: bool = False,
         single_node: bool = False,
         feature_gates: Collection[str] = (),
+        node_metrics: bool = True,
     ) -> None:
         self._dir = data_dir
         self._node_name = node_name
@@ -136,6 +139,7 @@ class LocalApi:
         self._compress_watches = compress_watches
         self._only_node = node_name if single_node else ""
         self._gates = feature_gates
+        self._node_metrics = node_metrics
         self._threads = Lasting()
         self._controllers: list[Controller] = []
         self._certificates: CertificateController
@@ -193,7 +197,10 @@ class LocalApi:
             controller.start()
         self._contexts = tls.server_context(), tls.client_context()
         self._server = Server(
-            self.registry, *self._contexts, compress_watches=self._compress_watches
+            self.registry,
+            *self._contexts,
+            compress_watches=self._compress_watches,
+            node_metrics=self._node_metrics,
         )
         host, port = self._address
         port = await self._server.start(host, port)

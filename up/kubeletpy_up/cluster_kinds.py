@@ -15,6 +15,7 @@ from kubeletpy_up.data import load_json
 PAGE = 'docs/embedded-api.md, "Kinds of a cluster"'
 """Where the refusals are explained."""
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+IN_TESTS = "in tests, use the real engine: KUBEBUILDER_ASSETS, docs/testing.md"
 WRITES = frozenset({"create", "patch", "update"})
 
 
@@ -40,7 +41,7 @@ class ClusterKind:
     @property
     def refusal(self) -> str:
         """The message that answers every write."""
-        return refusal(f"{self.kind} is not stored", self.why, self.instead)
+        return f"{refusal(f'{self.kind} is not stored', self.why, self.instead)}; {IN_TESTS}"
 
     def entry(self) -> dict[str, Any]:
         """The entry of an APIResourceList."""

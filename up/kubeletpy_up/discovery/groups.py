@@ -68,12 +68,12 @@ def api_group(name: str) -> JSON | None:
     return {"kind": "APIGroup", "apiVersion": "v1", **_api_group(name, versions)}
 
 
-def api_group_list() -> JSON:
-    """The answer of /apis."""
+def api_group_list(absent: str = "") -> JSON:
+    """The answer of /apis, without the group ``absent``."""
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [_api_group(group, versions) for group, versions in _groups().items()],
+        "groups": [_api_group(*each) for each in _groups().items() if each[0] != absent],
     }
 
 
@@ -126,8 +126,8 @@ def _aggregated_resource(resource: ResourceInfo) -> JSON:
     return found
 
 
-def aggregated(core: bool, version: str = "v2") -> JSON:
-    """Aggregated discovery (APIGroupDiscoveryList) of /api (``core``) or /apis."""
+def aggregated(core: bool, version: str = "v2", absent: str = "") -> JSON:
+    """Aggregated discovery (APIGroupDiscoveryList) of /api (``core``) or /apis but for a group."""
     groups = {"": ["v1"]} if core else _groups()
     return {
         "kind": "APIGroupDiscoveryList",
@@ -150,5 +150,6 @@ def aggregated(core: bool, version: str = "v2") -> JSON:
                 ],
             }
             for group, versions in groups.items()
+            if group != absent or core
         ],
     }

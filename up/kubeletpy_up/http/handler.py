@@ -135,6 +135,7 @@ class Handler:
         limiter: ConnectionLimiter,
         *,
         compress_watches: bool = False,
+        node_metrics: bool = True,
     ) -> None:
         """Set up a handler of all requests.
 
@@ -143,11 +144,12 @@ class Handler:
             nodes: None: requests that a node would answer are refused.
             limiter: is notified of connections whose user is known.
             compress_watches: compress watches that begin with a list.
+            node_metrics: serve metrics.k8s.io, if nodes can be reached.
         """
         self._compress_watches = compress_watches
         self._registry = registry
         self._nodes = nodes
-        self._metrics = NodeMetrics(registry, nodes) if nodes is not None else None
+        self._metrics = NodeMetrics(registry, nodes) if nodes is not None and node_metrics else None
         self._subjects = SubjectReader()
         self._workshop = Workshop(registry)
         self._limiter = limiter
@@ -193,11 +195,13 @@ class Handler:
         caller = self._authenticate(request)
         if not self._limiter.admit_identity(request.transport, caller.user):
             raise errors.too_many_connections(caller.user)
+        if self._metrics is None and parts[:2] == ["apis", METRICS_GROUP]:
+            raise errors.unknown_path()
         route = parse_path(parts)
         if route is None and parts[:1] == ["openapi"]:
             return await self._workshop.call(responses.answer, request, parts)
         if route is None:
-            return responses.answer(request, parts)
+            return responses.answer(request, parts, METRICS_GROUP if self._metrics is None else "")
         if any(key.lower().startswith("impersonate-") for key in request.headers):
             raise errors.forbidden("users", "", "impersonation is not supported by this server")
         return await self._resource(request, caller, route)
@@ -292,8 +296,7 @@ class Handler:
         await self._workshop.close()
 
     async def _read_metrics(self, request: web.Request, caller: Caller, route: Route) -> JSON:
-        if self._metrics is None:
-            raise errors.unavailable("this API has no way to its nodes")
+        assert self._metrics is not None
         query = request.query
         return await self._metrics.read(
             caller, route, query.get("labelSelector", ""), query.get("fieldSelector", "")

@@ -117,8 +117,8 @@ def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
     return web.Response(text=f"{''.join(lines)}{parts[0]} check passed\n")
 
 
-def answer(request: web.Request, parts: list[str]) -> web.StreamResponse:
-    """Discovery and OpenAPI documents.
+def answer(request: web.Request, parts: list[str], absent: str = "") -> web.StreamResponse:
+    """Discovery and OpenAPI documents; ``absent`` is a group that is not listed.
 
     Raises:
         ApiError: 404 for anything else, 405, 406.
@@ -136,13 +136,13 @@ def answer(request: web.Request, parts: list[str]) -> web.StreamResponse:
         content_type = (
             f"application/json;g=apidiscovery.k8s.io;v={form.version};as=APIGroupDiscoveryList"
         )
-        found = discovery.aggregated(parts[0] == "api", form.version)
+        found = discovery.aggregated(parts[0] == "api", form.version, absent)
         return json_response(request, found, content_type=content_type)
     document = None
     if parts == ["api"]:
         document = discovery.api_versions(request.host)
     elif parts == ["apis"]:
-        document = discovery.api_group_list()
+        document = discovery.api_group_list(absent)
     elif parts[0] == "api" and len(parts) == 2:
         document = discovery.resource_list("", parts[1])
     elif parts[0] == "apis" and len(parts) == 2:

@@ -43,12 +43,14 @@ class Server(Component):
         tls: with the server's certificate; None for plain HTTP (kubectl sends no token over that).
         node_tls: for connections to a node's own server; None: nodes are not contacted.
         compress_watches: compress watches that begin with a list.
+        node_metrics: serve metrics.k8s.io.
     """
 
     registry: Registry
     tls: ssl.SSLContext | None
     node_tls: ssl.SSLContext | None = None
     compress_watches: bool = False
+    node_metrics: bool = True
 
     def __post_init__(self) -> None:
         self._nodes = NodeProxy(self.registry, self.node_tls) if self.node_tls is not None else None
@@ -68,7 +70,11 @@ class Server(Component):
         port = int(sock.getsockname()[1])
         limiter = ConnectionLimiter(most_connections(MAX_CONNECTIONS))
         self._handler = Handler(
-            self.registry, self._nodes, limiter, compress_watches=self.compress_watches
+            self.registry,
+            self._nodes,
+            limiter,
+            compress_watches=self.compress_watches,
+            node_metrics=self.node_metrics,
         )
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_route("*", r"/{path:[\s\S]*}", self._handler.handle)

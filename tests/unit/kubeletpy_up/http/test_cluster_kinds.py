@@ -22,7 +22,8 @@ CLIENT_SIDE = "application/strategic-merge-patch+json"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SENTENCE = (
     "Deployment is not stored: this single-node API runs no controllers; apply the pod template "
-    '(spec.template) as a Pod, or join a cluster (docs/embedded-api.md, "Kinds of a cluster")'
+    '(spec.template) as a Pod, or join a cluster (docs/embedded-api.md, "Kinds of a cluster"); '
+    "in tests, use the real engine: KUBEBUILDER_ASSETS, docs/testing.md"
 )
 PAGE = Path(__file__).parents[4] / "docs" / "embedded-api.md"
 
@@ -137,6 +138,15 @@ def test_a_node_only_gets_forbidden() -> None:
     for verb in (registry.create, registry.update):
         found = refusal(verb, NODE, "deployments.apps", {"metadata": {"name": "x"}}, "default")
         assert (found.code, found.reason) == (403, "Forbidden")
+
+
+async def test_metrics_are_absent_where_nodes_measure_nothing(tmp_path: Path, pki: Path) -> None:
+    async with serving(tmp_path, pki, node_metrics=False) as (_, admin, _):
+        for accepted in ("application/json", AGGREGATED):
+            _, listed, _ = await admin.ask("GET", "/apis", Accept=accepted)
+            assert "metrics.k8s.io" not in str(listed) and "policy" in str(listed)
+        for path in ("", "/v1beta1", "/v1beta1/nodes"):
+            assert (await admin.ask("GET", f"/apis/metrics.k8s.io{path}"))[0] == 404
 
 
 def test_the_page_names_every_kind() -> None:
