@@ -211,6 +211,7 @@ class Cluster:
             await agent.registered(START_S)
         for name in self.nodes:
             await self._until(NODES, name, None, _shows_ready, START_S)
+        await self._until_pods_are_admitted("default")
 
     @property
     def _is_alone(self) -> bool:
@@ -236,7 +237,9 @@ class Cluster:
                 "the engine 'embedded' needs the package kubeletpy-up, as in kubeletpy[pytest]"
             ) from None
         directory = self._directory / "api"
-        local = LocalApi(directory, self.nodes[0], port=0, service_account_volumes=True)
+        local = LocalApi(
+            directory, self.nodes[0], port=0, service_account_volumes=True, node_metrics=False
+        )
         endpoint = await local.start()
         self._stack.push_async_callback(local.stop)
         self.kubeconfig, self.lacks = endpoint.admin_kubeconfig, (EMBEDDED_LACKS,)
@@ -271,8 +274,12 @@ class Cluster:
 
     async def _new_namespace(self, name: str) -> None:
         await self._client.create(NAMESPACES, {"metadata": {"name": name}})
-        if not self._is_alone:  # pods are refused until the controller manager has made it
-            await self._until(SERVICEACCOUNTS, "default", name, bool, WAIT_S)
+        await self._until_pods_are_admitted(name)
+
+    async def _until_pods_are_admitted(self, namespace: str) -> None:
+        """Wait until the controller manager has made the service account of a namespace."""
+        if not self._is_alone:
+            await self._until(SERVICEACCOUNTS, "default", namespace, bool, WAIT_S)
 
     async def _end_namespace(self, name: str) -> None:
         if self._is_alone:

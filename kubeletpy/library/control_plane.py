@@ -154,9 +154,15 @@ class Authority:
 
 
 def write_kubeconfig(path: Path, url: str, authority: Path, user: str, pair: KeyPair) -> None:
-    """Write a kubeconfig of a server for a user with a client certificate. Raises OSError."""
-    cluster = {"server": url, "certificate-authority": str(authority)}
-    identity = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+    """Write a kubeconfig of a server for a user with a client certificate. Raises OSError.
+
+    Its certificates are inside, as kind and kubeadm have them, because programs read them there.
+    """
+    cluster = {"server": url, "certificate-authority-data": _inline(authority)}
+    identity = {
+        "client-certificate-data": _inline(pair.certificate),
+        "client-key-data": _inline(pair.key),
+    }
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -166,6 +172,10 @@ def write_kubeconfig(path: Path, url: str, authority: Path, user: str, pair: Key
         "current-context": _CLUSTER,
     }
     write_private(path, json.dumps(config))
+
+
+def _inline(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 def _pem(label: str, der: bytes) -> str:
@@ -399,6 +409,7 @@ class ControlPlane:
                 self.programs.api_server,
                 f"--etcd-servers={self.etcd_url}",
                 f"--bind-address={self.address}",
+                f"--advertise-address={self.address}",  # otherwise there must be a default route
                 f"--secure-port={self.port}",
                 "--endpoint-reconciler-type=none",
                 f"--service-cluster-ip-range={SERVICES}",

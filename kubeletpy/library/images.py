@@ -15,12 +15,12 @@ import subprocess
 import termios
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.structs import Component, Struct, field
-from kubeletpy.base.tasks import background, cancel_tasks, run_together
+from kubeletpy.base.tasks import background, run_together, until_one_ends
 from kubeletpy.library.control_plane import END_ALL
 from kubeletpy.remote.errors import InvalidArgument, Unimplemented
 from kubeletpy.remote.simple import KILLED, Container, Sandbox, SimpleRuntime, log_line
@@ -28,6 +28,8 @@ from kubeletpy.remote.streams import ProcessStreams, StreamOutput
 
 log = logging.getLogger(__name__)
 
+MOST_LINES = 1000
+"""Lines of a container that wait for an attached client."""
 BLOCK = 64 << 10
 """Bytes of a process or connection that are read at once, and the longest line of a log."""
 OUTPUT_ENDS_S = 0.2
@@ -63,6 +65,8 @@ class Running(Component):
         self.env = {each.key: os.fsdecode(each.value) for each in config.envs}
         self.stopped = threading.Event()
         self.exec: Exec | None = None
+        self._loop = asyncio.get_running_loop()
+        self._attached: set[asyncio.Queue[tuple[bytes, str]]] = set()
 
     def path(self, mounted: str) -> Path:
         """Where a file is that the container sees below one of its mounts.
@@ -86,6 +90,26 @@ class Running(Component):
         """Write a line, with its end, to the container's log."""
         with self.container.log_path.open("ab") as file:  # each time: the agent rotates it
             file.write(log_line(line, stream))
+        if self._attached:
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._pass_on, line, stream)
+
+    def _pass_on(self, line: bytes, stream: str) -> None:
+        for each in self._attached:
+            with contextlib.suppress(asyncio.QueueFull):
+                each.put_nowait((line, stream))
+
+    async def attach(self, client: ProcessStreams) -> None:
+        """Write the lines from now on for a client; one that is too slow does not get all."""
+        lines: asyncio.Queue[tuple[bytes, str]] = asyncio.Queue(MOST_LINES)
+        self._attached.add(lines)
+        try:
+            while True:
+                await _show(client, *await lines.get())
+        finally:
+            self._attached.discard(lines)
+            while not lines.empty():  # the container has ended after these
+                await _show(client, *lines.get_nowait())
 
 
 Function = Callable[[Running], Any]
@@ -137,7 +161,8 @@ class ImageRuntime(SimpleRuntime):
             run.function = asyncio.create_task(_call(image, run))
         elif image is not None:
             command = (*image, *run.running.args)
-            run.process, run.output = await _start_logged(command, self._env_of(run.running))
+            stdin = subprocess.PIPE if container.config.stdin else subprocess.DEVNULL
+            run.process, run.output = await _start_logged(command, self._env_of(run.running), stdin)
         self._runs[container.id] = run
 
     async def result(self, container: Container) -> int:
@@ -208,6 +233,16 @@ class ImageRuntime(SimpleRuntime):
         own = {_CONTAINER: running.container.id}
         return os.environ | running.env | self._environment | own
 
+    async def attach_to(self, container: Container, client: ProcessStreams) -> int:
+        """Show what the container writes; the input of a process with ``stdin`` is the client's."""
+        run = self._runs[container.id]
+        stdin = run.process.stdin if run.process is not None else None
+        async with background(run.running.attach(client)) as showing:
+            if stdin is not None:
+                await _feed(client.stdin, stdin, last=container.config.stdin_once)
+            await showing
+        return 0
+
     async def forward_to(
         self, sandbox: Sandbox, port: int, reader: asyncio.StreamReader, writer: StreamOutput
     ) -> None:
@@ -276,23 +311,33 @@ async def _in_terminal(
             sink.abort()
 
 
+async def _show(client: ProcessStreams, line: bytes, stream: str) -> None:
+    await (client.stderr if stream == "stderr" else client.stdout).write(line)
+
+
 async def _copy(reader: asyncio.StreamReader, output: StreamOutput) -> None:
     """Write for a client what a process or connection sends, to its end."""
     while data := await reader.read(BLOCK):
         await output.write(data)
 
 
-async def _feed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what a client sends, to its end or that of the process or connection."""
+async def _feed(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, last: bool = True
+) -> None:
+    """Pass on what a client sends, to its end or that of the process or connection.
+
+    ``last``: no other client follows, so that the input ends with it.
+    """
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(BLOCK):
             writer.write(data)
             await writer.drain()
-        writer.write_eof()
+        if last:
+            writer.write_eof()
 
 
 async def _start_logged(
-    command: Sequence[str], env: Mapping[str, str]
+    command: Sequence[str], env: Mapping[str, str], stdin: int
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
     """Start a process, with the output of it and its children.
 
@@ -302,7 +347,7 @@ async def _start_logged(
     output = asyncio.StreamReader(BLOCK)
     with os.fdopen(its, "wb"), contextlib.ExitStack() as stack:
         reading = stack.enter_context(os.fdopen(ours, "rb", 0))
-        process = await _start(command, env, stdout=its)
+        process = await _start(command, env, stdin=stdin, stdout=its)
         protocol = asyncio.StreamReaderProtocol(output)
         await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, reading)
         stack.pop_all()
@@ -373,15 +418,11 @@ async def _call(function: Function, run: _Run) -> int:
         return 1
 
 
-async def _until_ended(work: Awaitable[int | None], ending: asyncio.Event) -> int:
+async def _until_ended(work: Coroutine[Any, Any, int | None], ending: asyncio.Event) -> int:
     """The result of a coroutine, which is canceled when its container is to end."""
-    task = asyncio.ensure_future(work)
-    async with background(ending.wait()) as stopping:
-        await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            await cancel_tasks((task,))
-            return 128 + signal.SIGTERM
-        return int(task.result() or 0)
+    async with background(work) as task, background(ending.wait()) as stopping:
+        await until_one_ends(task, stopping)
+        return int(task.result() or 0) if task.done() else 128 + signal.SIGTERM
 
 
 def _on_thread(function: Function, running: Running, ended: asyncio.Future[Any]) -> None:

@@ -6,8 +6,6 @@ Ports and directories are the test's own, and the programs are in images of our 
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,8 +58,7 @@ class StaticPlane(ControlPlane):
         self.authority.issue("apiserver", "kube-apiserver", names=(*SERVER_NAMES, node_name))
         users = {CONTROLLERS: f"system:{CONTROLLERS}", SCHEDULER: f"system:{SCHEDULER}"}
         self._configs = {
-            name: _self_contained(self.authority.kubeconfig(name, self.url, user))
-            for name, user in users.items()
+            name: self.authority.kubeconfig(name, self.url, user) for name, user in users.items()
         }
 
     def import_images(self, runtime: Containerd) -> None:
@@ -256,18 +253,6 @@ def control_plane_node(
             with RawRuntime(runtime.socket) as raw:
                 raw.remove_all()
             made.remove()
-
-
-def _self_contained(kubeconfig: Path) -> Path:
-    """Put the certificates into a kubeconfig: the scheduler's pod has no other file."""
-    config = json.loads(kubeconfig.read_text())
-    for section in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
-        for name in ("certificate-authority", "client-certificate", "client-key"):
-            if name in section:
-                content = Path(section.pop(name)).read_bytes()
-                section[f"{name}-data"] = base64.b64encode(content).decode()
-    kubeconfig.write_text(json.dumps(config))
-    return kubeconfig
 
 
 class _Mount:

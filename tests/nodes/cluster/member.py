@@ -14,7 +14,6 @@ import yaml
 from tests.nodes.guest import LimitedConnection, find_groups
 from tests.nodes.setup import CONFIG
 from tools.control_plane.plane import ControlPlane
-from tools.env.kubectl import kubectl
 from tools.lab.network import address_of, guest_script
 from tools.lab.uml import UserModeLinux
 from tools.lab.versions import DEPLOY
@@ -87,9 +86,9 @@ class Member(LimitedConnection):
         }
         self.write(CONFIG, json.dumps(config, indent=1))
         self.write(_CA, plane.authority.ca.read_text())
-        self.write("/etc/kubernetes/kubelet.conf", _whole(plane.node_kubeconfig(self.name)))
+        self.write("/etc/kubernetes/kubelet.conf", plane.node_kubeconfig(self.name).read_text())
         user = f"kube-proxy-{self.number}", plane.url, "system:kube-proxy"
-        self.write(_PROXY_CONFIG, _whole(plane.authority.kubeconfig(*user)))
+        self.write(_PROXY_CONFIG, plane.authority.kubeconfig(*user).read_text())
         self.machine.copy_in(programs / "kube-proxy", _PROXY)
         self.write("/etc/systemd/system/kube-proxy.service", PROXY_UNIT)
         self.shell(
@@ -112,8 +111,3 @@ class Member(LimitedConnection):
 def _containers_of(uid: str) -> str:
     """A command that prints the ids of the containers of a pod that the runtime has."""
     return f"ctr -n k8s.io containers list --quiet 'labels.\"io.kubernetes.pod.uid\"=={uid}'"
-
-
-def _whole(kubeconfig: Path) -> str:
-    """A kubeconfig with its keys and certificates, which are in files beside it."""
-    return kubectl("new").run(kubeconfig, "config", "view", "--raw", "--flatten")

@@ -167,6 +167,34 @@ def test_commands_in_containers(cluster: Cluster, namespace: str, core: Any) -> 
     assert "only containers that are processes" in failed.read_channel(ERROR_CHANNEL)
 
 
+def test_a_client_is_attached(cluster: Cluster, namespace: str, core: Any) -> None:
+    """It gets the output from then on, and a process with stdin gets what it sends."""
+
+    def greets(container: Running) -> None:
+        while not container.stopped.wait(0.05):
+            container.print("hello")
+
+    cluster.image("shell", ("sh", "-c"))
+    cluster.image("greets", greets)
+    core.create_namespaced_pod(namespace, pod("greets", "greets"))
+    script = "while read line; do echo got $line; done; exit 3"
+    core.create_namespaced_pod(namespace, pod("shell", "shell", args=[script], stdin=True))
+    for name, sent, expected in (("greets", "", "hello"), ("shell", "word\n", "got word")):
+        cluster.wait(PODS, name, namespace, until=in_phase("Running"))
+        answer = stream(
+            core.connect_get_namespaced_pod_attach,
+            name,
+            namespace,
+            stdin=bool(sent),
+            stdout=True,
+            _preload_content=False,
+        )
+        if sent:
+            answer.write_stdin(sent)
+        assert answer.readline_stdout(timeout=30) == expected
+        answer.close()
+
+
 async def test_a_port_of_a_pod(cluster: Cluster, namespace: str, core: Any) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readline())
