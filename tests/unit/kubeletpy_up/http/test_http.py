@@ -55,6 +55,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("DELETE", PODS + "/a/status", None, {}, 405, "MethodNotAllowed"),
         ("OPTIONS", PODS, None, {}, 405, "MethodNotAllowed"),
         ("POST", "/api", {}, {}, 405, "MethodNotAllowed"),
+        ("POST", "/healthz", {}, {}, 405, "MethodNotAllowed"),
         (
             "GET",
             PODS,
