@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kernel", choices=SUITES, default="", help="the Debian of its kernel")
     group.addoption("--oci", choices=(RUNC, CRUN), default=RUNC, help="OCI runtime (runc)")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
+    group.addoption("--reboots", type=int, default=3, help="number of shutdowns (3)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 
 
