@@ -17,7 +17,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import Backlog, cancel_tasks
-from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
+from kubeletpy.kubeapi.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
 from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
@@ -136,6 +136,7 @@ class StatusWriter(Component):
     backlog: Backlog
     target: Callable[[Pod], Pod | None]
     forget: Callable[[StatusEntry], None]
+    is_known: Callable[[str], bool]
     on_written: Callable[[float], None]
     on_refused: Callable[[Pod, str], None]
 
@@ -221,8 +222,12 @@ class StatusWriter(Component):
         """Whether the API no longer has the pod: nothing of that name, or another pod.
 
         Writes name the uid, so a conflict may mean the latter: for a delete, and for a patch
-        because the uid is a field that may not change. It may also mean that writers collided.
+        because the uid is a field that may not change. It may also mean that writers collided. The
+        Node authorizer forbids a write if the other pod, such as one of a StatefulSet, is not bound
+        to this node.
         """
+        if isinstance(error, Forbidden):
+            return not self.is_known(entry.pod.uid)
         if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)
         try:
@@ -287,6 +292,8 @@ class ApiStatusManager(Component):
     on_written: Callable[[float], None] = lambda seconds: None
     # Called once when the API keeps refusing a pod's status.
     on_refused: Callable[[Pod, str], None] = lambda pod, why: None
+    # Whether a source still has a pod (by uid).
+    is_known: Callable[[str], bool] = lambda uid: True
     # Called with the UID of a pod when :meth:`reported` may have changed.
     on_change: Callable[[str], None] = lambda uid: None
     traces: Traces = field(default_factory=Traces)
@@ -305,6 +312,7 @@ class ApiStatusManager(Component):
                 self.backlog,
                 target=self._target,
                 forget=self._forget,
+                is_known=self.is_known,
                 on_written=self.on_written,
                 on_refused=self.on_refused,
             )

@@ -316,6 +316,24 @@ async def test_a_pod_whose_name_another_pod_has_now_is_forgotten(
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
+async def test_a_removed_pod_whose_name_a_pod_of_another_node_has_is_forgotten() -> None:
+    """The Node authorizer forbids the write: a StatefulSet's new pod is not bound to this node."""
+    api, notified = RecordingApi(), list[str]()
+    known = {"u"}
+    of = manager(
+        api, on_refused=lambda _, why: notified.append(why), is_known=lambda uid: uid in known
+    )
+    of.set_status(pod(), phase("Running"))
+    await settle(of)
+    known.clear()
+    api.failures = [Forbidden("no relationship found") for _ in range(9)]
+    of.set_status(pod(), phase("Failed"), containers_may_run=False)
+    await settle(of)
+    assert of.get_status("u") is None
+    assert len(api.failures) == 8, "one answer is enough"
+    assert not notified
+
+
 def static_pod() -> Pod:
     return pod(metadata={"annotations": {CONFIG_SOURCE: "file", CONFIG_HASH: "h"}})
 
