@@ -5,8 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.node.facts import MachineFacts
 from kubeletpy.pods.pod import Pod
 from kubeletpy.resources.placement.model import Cpu, CpuTopology, format_ids
+
+FACTS = MachineFacts(
+    hostname="host-1",
+    architecture="amd64",
+    kernel_version="6.1.0",
+    os_image="Debian",
+    machine_id="id",
+    system_uuid="uuid",
+    boot_id="boot",
+    cpu_count=4,
+    memory_bytes=8 << 30,
+    swap_bytes=0,
+    root_storage_bytes=100 * 2**30,
+)
 
 
 def machine(

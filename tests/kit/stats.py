@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from kubeletpy.node.facts import MachineFacts
+from kubeletpy.base.structs import replace
 from kubeletpy.node.stats.cadvisor import MachineInfo
 from kubeletpy.node.stats.collector import StatsCollector, StatsSources
 from kubeletpy.node.stats.disks import DiskMeter
@@ -49,6 +49,7 @@ from kubeletpy.volumes.claims.model import (
     PublishedOnDisk,
     VolumeStats,
 )
+from tests.kit.machines import FACTS
 from tests.kit.virtual_time import EPOCH
 
 SECOND = 1_000_000_000
@@ -171,19 +172,7 @@ def disks() -> Disks:
 
 def machine_info(cpus: int, cores: int, sockets: int, memory: int, swap: int) -> MachineInfo:
     """A machine with so many CPUs, and bytes of memory and swap."""
-    facts = MachineFacts(
-        hostname="",
-        architecture="",
-        kernel_version="6.1",
-        os_image="Debian",
-        machine_id="id",
-        system_uuid="uuid",
-        boot_id="boot",
-        cpu_count=cpus,
-        memory_bytes=memory,
-        swap_bytes=swap,
-        root_storage_bytes=0,
-    )
+    facts = replace(FACTS, cpu_count=cpus, memory_bytes=memory, swap_bytes=swap)
     return MachineInfo(facts, cores, sockets)
 
 

@@ -13,6 +13,8 @@ from tests.kit.virtual_time import on_virtual_time
 from tests.kit.volumes import ObservedNode, pod, spec, volume_manager
 from tests.sim.volume_plugin import SimulatedDisk, SimulatedPlugin
 
+pytestmark = pytest.mark.virtual_time
+
 VOLUMES = ("va", "vb")
 UIDS = ("u1", "u2", "u3")
 
@@ -65,7 +67,6 @@ async def started(disk: SimulatedDisk, seed: int = 1) -> Node:
     return node
 
 
-@on_virtual_time
 async def test_a_path_being_published_belongs_to_its_pod() -> None:
     """The driver may have mounted it before it answers: nobody else may unmount it."""
     node = await started(SimulatedDisk())
@@ -75,7 +76,6 @@ async def test_a_path_being_published_belongs_to_its_pod() -> None:
     assert node.manager.state.paths("u2") == set()
 
 
-@on_virtual_time
 async def test_a_pod_gets_its_volume_and_leaves_nothing() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
@@ -94,7 +94,6 @@ async def test_a_pod_gets_its_volume_and_leaves_nothing() -> None:
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
@@ -116,7 +115,6 @@ async def test_a_driver_that_hangs_holds_up_its_own_volumes_only() -> None:
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
@@ -138,7 +136,6 @@ async def test_a_failed_operation_is_retried_when_its_driver_registers() -> None
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_a_driver_that_is_not_there_is_waited_for_without_a_call() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
@@ -154,7 +151,6 @@ async def test_a_driver_that_is_not_there_is_waited_for_without_a_call() -> None
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_a_claim_that_cannot_be_read_takes_nothing_from_a_running_pod() -> None:
     disk = SimulatedDisk()
     node = await started(disk)
@@ -172,7 +168,6 @@ async def test_a_claim_that_cannot_be_read_takes_nothing_from_a_running_pod() ->
     await node.manager.close()
 
 
-@on_virtual_time
 async def test_staged_leftovers_are_found() -> None:
     disk = SimulatedDisk()
     disk.staged.add("va")

@@ -17,7 +17,6 @@ from kubeletpy.config import ConfigError, NodeFlags, default_settings
 from kubeletpy.metrics.trace.model import Step
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.keeper import EvictionKeeper
-from kubeletpy.node.facts import MachineFacts
 from kubeletpy.node.guards.at_start import GuardedHost
 from kubeletpy.node.runtime import RuntimeUpkeep
 from kubeletpy.podworkers.syncer import KubePodSyncer
@@ -27,21 +26,11 @@ from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges
 from kubeletpy.server.pods_api.server import PodsServer
 from kubeletpy.syncloop.admission_gate import AdmissionGate
 from kubeletpy.syncloop.loop import SyncLoop
-from tests.kit.virtual_time import LoopClock, on_virtual_time
+from tests.kit.machines import FACTS
+from tests.kit.virtual_time import LoopClock
 
-FACTS = MachineFacts(
-    hostname="n",
-    architecture="amd64",
-    kernel_version="6.1.0",
-    os_image="",
-    machine_id="",
-    system_uuid="",
-    boot_id="",
-    cpu_count=2,
-    memory_bytes=1 << 30,
-    swap_bytes=0,
-    root_storage_bytes=1 << 30,
-)
+pytestmark = pytest.mark.virtual_time
+
 ALWAYS = [
     *("devices", "resource-claims"),
     "volumes",
@@ -92,7 +81,6 @@ def names(agent: Agent) -> list[str]:
     return [task.name for task in agent.tasks]
 
 
-@on_virtual_time
 async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     assert names(made(tmp_path)) == [
         *("node", "own-node", "node-lease", "static-pods-mirrors"),
@@ -114,12 +102,10 @@ async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
     ]
 
 
-@on_virtual_time
 async def test_a_node_of_its_own(tmp_path: Path) -> None:
     assert names(made(tmp_path, api=False)) == ALWAYS
 
 
-@on_virtual_time
 async def test_a_flight_recorder(tmp_path: Path) -> None:
     assert set(names(made(tmp_path, api=False, recorded=1))) == {*ALWAYS, "flight-recorder"}
 
@@ -132,7 +118,6 @@ async def test_a_flight_recorder(tmp_path: Path) -> None:
         ({"shutdownGracePeriod": "30s"}, "node-shutdown"),
     ],
 )
-@on_virtual_time
 async def test_settings_that_add_a_component(
     tmp_path: Path, fields: dict[str, Any], task: str
 ) -> None:
@@ -151,7 +136,6 @@ async def test_settings_that_add_a_component(
         ),
     ],
 )
-@on_virtual_time
 async def test_a_machine_is_guarded(
     tmp_path: Path, fields: dict[str, Any], tasks: list[str]
 ) -> None:
@@ -161,14 +145,12 @@ async def test_a_machine_is_guarded(
     assert [task.name for task in agent.tasks if task.late] == ["kernel-log"]
 
 
-@on_virtual_time
 async def test_settings_that_remove_a_component(tmp_path: Path) -> None:
     agent = made(tmp_path, localStorageCapacityIsolation=False)
     assert agent.find(EvictionKeeper) is None
     assert "eviction" not in names(agent)
 
 
-@on_virtual_time
 async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_start(
     tmp_path: Path,
 ) -> None:
@@ -177,7 +159,6 @@ async def test_reserved_memory_without_a_memory_manager_is_no_reason_not_to_star
     assert names(agent)
 
 
-@on_virtual_time
 async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
     syncer = made(tmp_path).component(PodWorkers).syncer
     assert isinstance(syncer, KubePodSyncer)
@@ -196,14 +177,12 @@ async def test_the_steps_of_a_pod_in_their_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("period", "between"), [("1m", 1.0), ("5m", 1.0), ("500ms", 0.5), ("0s", 1.0), ("-1s", -1.0)]
 )
-@on_virtual_time
 async def test_how_often_trees_are_measured(tmp_path: Path, period: str, between: float) -> None:
     keeper: Any = made(tmp_path, volumeStatsAggPeriod=period).component(EvictionKeeper)
     assert keeper.meter.sources.disks.seconds_between == between
 
 
 @pytest.mark.parametrize("on", [False, True])
-@on_virtual_time
 async def test_the_pods_api_has_a_gate(tmp_path: Path, on: bool) -> None:
     agent = made(tmp_path, api=False, sockets=True, featureGates={"PodsAPI": on})
     assert any(isinstance(component.instance, PodsServer) for component in agent.components) is on

@@ -23,7 +23,9 @@ from kubeletpy.kubeapi.protocol import PODS, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector, first_served
 from tests.kit.api import ScriptedApi, Step
 from tests.kit.costs import leaves_when_cancelled
-from tests.kit.virtual_time import eventually, on_virtual_time, settle
+from tests.kit.virtual_time import eventually, settle
+
+pytestmark = pytest.mark.virtual_time
 
 
 def page(*names: Any, version: str = "10", continue_: str = "") -> JSON:
@@ -78,7 +80,6 @@ class Seen:
         assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], BaseException)
 
 
-@on_virtual_time
 @pytest.mark.parametrize("streams_lists", [False, True])
 async def test_an_ended_watch_is_freed_with_its_last_reference(streams_lists: bool) -> None:
     seen = Seen([page("a")], streams_lists=streams_lists)
@@ -86,7 +87,6 @@ async def test_an_ended_watch_is_freed_with_its_last_reference(streams_lists: bo
     assert await leaves_when_cancelled(seen.reflector.run(), seen.api.called(calls))
 
 
-@on_virtual_time
 async def test_lists_then_watches_and_resumes() -> None:
     bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "30"}})
     seen = Seen(
@@ -103,7 +103,6 @@ async def test_lists_then_watches_and_resumes() -> None:
     assert seen.reflector.healthy
 
 
-@on_virtual_time
 async def test_pages() -> None:
     seen = Seen([page("a", continue_="x"), page("b", continue_="y"), page("c")])
     await seen.run(4)
@@ -111,7 +110,6 @@ async def test_pages() -> None:
     assert seen.notified == [["a", "b", "c"]]
 
 
-@on_virtual_time
 async def test_expired_pages_are_requested_again_at_once() -> None:
     seen = Seen([page("a", continue_="x"), Removed("expired", code=410), page("a", "b")])
     await seen.run(4)
@@ -119,7 +117,6 @@ async def test_expired_pages_are_requested_again_at_once() -> None:
     assert seen.notified == [["a", "b"]]
 
 
-@on_virtual_time
 async def test_an_expired_version_lists_again_at_once() -> None:
     seen = Seen([page("a"), page("b", version="90")], [[5.0, Removed("old", code=410)]])
     await seen.run(4)
@@ -131,7 +128,6 @@ async def test_an_expired_version_lists_again_at_once() -> None:
     ]
 
 
-@on_virtual_time
 async def test_delays_grow_with_failures_and_a_success_resets_them() -> None:
     down = Unavailable("down")
     seen = Seen(
@@ -149,7 +145,6 @@ async def test_delays_grow_with_failures_and_a_success_resets_them() -> None:
     assert seen.called("watch") == ["10", "10", "10", "10", "11", "11"]
 
 
-@on_virtual_time
 async def test_delays_are_bounded_and_retry_after_is_respected() -> None:
     down = Unavailable("down")
     seen = Seen([TooManyRequests("slow", code=429, retry_after=20.0), *[down] * 12])
@@ -169,7 +164,6 @@ async def test_delays_are_bounded_and_retry_after_is_respected() -> None:
         (TooManyRequests("slow", code=429), False),
     ],
 )
-@on_virtual_time
 async def test_hurrying_retries_an_unreachable_api_at_once(error: ApiError, at_once: bool) -> None:
     """Refusals by the API itself are not retried early."""
     seen = Seen([*[error] * 6, page("a")])
@@ -185,14 +179,12 @@ async def test_hurrying_retries_an_unreachable_api_at_once(error: ApiError, at_o
     task.cancel()
 
 
-@on_virtual_time
 async def test_watches_that_end_at_once_are_no_busy_loop() -> None:
     seen = Seen([page("a")], [[], [], []])
     await seen.run(5)
     assert seen.api.calls[-1][0] > 3.0
 
 
-@on_virtual_time
 async def test_health_follows_the_last_request() -> None:
     established = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "10"}})
     seen = Seen([page("a")], [[5.0, Unavailable("down")], [established, 1000.0]])
@@ -205,7 +197,6 @@ async def test_health_follows_the_last_request() -> None:
     task.cancel()
 
 
-@on_virtual_time
 async def test_malformed_objects_and_answers_are_skipped() -> None:
     bad: list[Any] = [None, 5, {}, {"metadata": None}, {"metadata": {"name": 3}}]
     nameless: list[Any] = [{}, {"metadata": []}, {"metadata": {}}]

@@ -17,31 +17,12 @@ from kubeletpy.node.build import (
     network_not_ready,
     node_conditions,
 )
-from kubeletpy.node.facts import (
-    MachineFacts,
-    NodeOptions,
-    allocatable,
-    capacity,
-    node_name,
-    with_foreign,
-)
+from kubeletpy.node.facts import NodeOptions, allocatable, capacity, node_name, with_foreign
 from kubeletpy.node.machine import read_machine_facts
+from tests.kit.machines import FACTS
 
 GI = 2**30
 NOW = 1_800_000_000.0
-FACTS = MachineFacts(
-    hostname="host-1",
-    architecture="amd64",
-    kernel_version="6.1.0",
-    os_image="Debian",
-    machine_id="m",
-    system_uuid="s",
-    boot_id="b",
-    cpu_count=4,
-    memory_bytes=8 * GI,
-    swap_bytes=0,
-    root_storage_bytes=100 * GI,
-)
 
 
 def options(**fields: Any) -> NodeOptions:
@@ -280,9 +261,9 @@ def test_the_complete_node() -> None:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}},
             "images": [],
             "nodeInfo": {
-                "machineID": "m",
-                "systemUUID": "s",
-                "bootID": "b",
+                "machineID": "id",
+                "systemUUID": "uuid",
+                "bootID": "boot",
                 "kernelVersion": "6.1.0",
                 "osImage": "Debian",
                 "containerRuntimeVersion": "containerd://2.1",

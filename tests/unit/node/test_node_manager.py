@@ -20,9 +20,8 @@ from kubeletpy.node.lease import LeaseKeeper, until_renewal
 from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
 from kubeletpy.node.own_node import OwnNode
 from tests.kit.events import Recorder
+from tests.kit.machines import FACTS
 from tests.kit.virtual_time import LoopClock
-
-from .test_build import FACTS
 
 pytestmark = pytest.mark.virtual_time
 

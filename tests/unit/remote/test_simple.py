@@ -31,7 +31,8 @@ from kubeletpy.remote.simple import (
 )
 from kubeletpy.remote.streams import ProcessStreams, StreamInput, StreamOutput
 from kubeletpy.remote.verify import lets_through
-from tests.kit.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.virtual_time
 
 BOTH: tuple[protocol.RuntimeService, protocol.ImageService] = (PartialRuntime(), PartialRuntime())
 """For mypy."""
@@ -123,7 +124,6 @@ async def status(runtime: Scripted, container: str) -> cri.ContainerStatus:
         ("good", 0, [signal.SIGKILL], 137, 0),
     ],
 )
-@on_virtual_time
 async def test_stopping(command: str, grace: int, sent: list[int], code: int, seconds: int) -> None:
     runtime = Scripted()
     container = await started(runtime, command)
@@ -138,7 +138,6 @@ async def test_stopping(command: str, grace: int, sent: list[int], code: int, se
     assert runtime.sent == sent
 
 
-@on_virtual_time
 async def test_an_exit_event_contains_its_pod() -> None:
     runtime = Scripted()
     container = await started(runtime, "good")
@@ -153,7 +152,6 @@ async def test_an_exit_event_contains_its_pod() -> None:
     assert event.pod_sandbox_status.state == cri.SANDBOX_READY
 
 
-@on_virtual_time
 async def test_events_that_nobody_reads_are_bounded() -> None:
     runtime = Scripted()
     for _ in range(MOST_EVENTS + 1):
@@ -161,7 +159,6 @@ async def test_events_that_nobody_reads_are_bounded() -> None:
     assert runtime._exits.qsize() == MOST_EVENTS
 
 
-@on_virtual_time
 async def test_a_result_that_fails_is_an_exit(caplog: pytest.LogCaptureFixture) -> None:
     runtime = Scripted()
     container = await started(runtime, "breaks")
@@ -170,7 +167,6 @@ async def test_a_result_that_fails_is_an_exit(caplog: pytest.LogCaptureFixture) 
     assert "it broke" in caplog.text
 
 
-@on_virtual_time
 async def test_a_sandbox_ends_with_its_containers() -> None:
     runtime = Scripted()
     container = await started(runtime, "good")
@@ -183,7 +179,6 @@ async def test_a_sandbox_ends_with_its_containers() -> None:
     assert not await runtime.list_containers()
 
 
-@on_virtual_time
 async def test_a_failed_start_leaves_the_container_created() -> None:
     runtime = Scripted()
     with pytest.raises(InvalidArgument):
@@ -224,7 +219,6 @@ class Executing(Scripted):
 @pytest.mark.parametrize(
     ("command", "error"), [("wait", DeadlineExceeded), ("late", Internal), ("no", InvalidArgument)]
 )
-@on_virtual_time
 async def test_a_probes_command_that_fails(command: str, error: type[CRIError]) -> None:
     runtime = Executing()
     container = await started(runtime, "good")
@@ -232,7 +226,6 @@ async def test_a_probes_command_that_fails(command: str, error: type[CRIError]) 
         await runtime.exec_sync(container, [command], 3)
 
 
-@on_virtual_time
 async def test_a_probes_command_is_that_of_exec() -> None:
     runtime = Executing()
     container = await started(runtime, "good")
@@ -249,7 +242,6 @@ def unread() -> ProcessStreams:
     return ProcessStreams(StreamInput().reader, StreamOutput(send), StreamOutput(send))
 
 
-@on_virtual_time
 async def test_sessions_end_with_their_container_or_sandbox() -> None:
     runtime = Executing()
     container = await started(runtime, "good")
@@ -274,7 +266,6 @@ async def test_sessions_end_with_their_container_or_sandbox() -> None:
             await call
 
 
-@on_virtual_time
 async def test_a_runtime_without_streams_names_what_it_lacks() -> None:
     runtime = Scripted()
     container = await started(runtime, "good")

@@ -20,6 +20,8 @@ from tests.kit.costs import is_linear
 from tests.kit.embedded import make_registry
 from tests.kit.virtual_time import EPOCH, LoopClock, on_virtual_time, timed
 
+pytestmark = pytest.mark.virtual_time
+
 A, B = ("shop", "web", "a"), ("shop", "web", "b")
 
 
@@ -134,7 +136,6 @@ def route(path: str) -> Route:
     return found
 
 
-@on_virtual_time
 async def test_the_first_client_waits_for_a_second_scrape() -> None:
     metrics, nodes = make()
     listed, took = await timed(metrics.read(ADMIN, route("nodes"), "", ""))
@@ -157,7 +158,6 @@ async def test_the_first_client_waits_for_a_second_scrape() -> None:
     assert cores(usage["b"]) == pytest.approx(0.25, abs=1e-6)
 
 
-@on_virtual_time
 async def test_later_requests_do_not_wait() -> None:
     metrics, nodes = make()
     await metrics.read(ADMIN, route("nodes"), "", "")
@@ -170,14 +170,12 @@ async def test_later_requests_do_not_wait() -> None:
     assert took == pytest.approx(APART_S), "an old scrape does not count"
 
 
-@on_virtual_time
 async def test_simultaneous_requests_share_the_scrapes() -> None:
     metrics, nodes = make()
     await asyncio.gather(*(metrics.read(ADMIN, route("pods"), "", "") for _ in range(10)))
     assert len(nodes.requested) == 2
 
 
-@on_virtual_time
 async def test_a_container_that_has_just_started_is_awaited() -> None:
     begun = EPOCH + 20.0
 
@@ -193,7 +191,6 @@ async def test_a_container_that_has_just_started_is_awaited() -> None:
     assert {each["name"] for each in pods["items"][0]["containers"]} == {"a", "b"}
 
 
-@on_virtual_time
 async def test_selectors_and_single_objects() -> None:
     metrics, _ = make()
     assert (await metrics.read(ADMIN, route("pods"), "app=other", ""))["items"] == []
@@ -228,7 +225,6 @@ def test_absent_objects(path: str, code: int) -> None:
     check()
 
 
-@on_virtual_time
 async def test_a_node_that_does_not_answer_has_no_metrics() -> None:
     def answer() -> str:
         raise errors.unavailable("no")
@@ -238,7 +234,6 @@ async def test_a_node_that_does_not_answer_has_no_metrics() -> None:
     assert (await metrics.read(ADMIN, route("pods"), "", ""))["items"] == []
 
 
-@on_virtual_time
 async def test_a_node_may_not_read_them() -> None:
     metrics, nodes = make()
     with pytest.raises(ApiError) as refused:

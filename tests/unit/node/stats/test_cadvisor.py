@@ -56,7 +56,7 @@ MACHINE_SERIES = block(
     machine_memory_bytes boot_id=boot,machine_id=id,system_uuid=uuid 4096
     machine_swap_bytes boot_id=boot,machine_id=id,system_uuid=uuid 512
     machine_scrape_error 0
-    cadvisor_version_info cadvisorRevision=,cadvisorVersion=,dockerVersion=,kernelVersion=6.1,osVersion=Debian 1
+    cadvisor_version_info cadvisorRevision=,cadvisorVersion=,dockerVersion=,kernelVersion=6.1.0,osVersion=Debian 1
     """  # noqa: E501
 )
 

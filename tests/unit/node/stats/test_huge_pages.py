@@ -7,7 +7,7 @@ import pytest
 from kubeletpy.base.structs import replace
 from kubeletpy.config.load import default_settings
 from kubeletpy.node.stats.collector import withheld_huge_pages
-from tests.unit.node.test_build import FACTS
+from tests.kit.machines import FACTS
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from tests.kit.records import IMAGE, container, make_pod, sidecar
 from tests.kit.runtime import FakeNode
 from tests.kit.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.virtual_time
 
-@on_virtual_time
+
 async def test_new_pod(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     notified: list[PodRuntimeStatus] = []
@@ -46,7 +47,6 @@ async def test_new_pod(tmp_path: Path) -> None:
     assert node.metrics.starts.started_containers.labels("container")._value.get() == 2
 
 
-@on_virtual_time
 async def test_a_sandbox_has_the_groups_of_its_volumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,6 @@ async def test_a_sandbox_has_the_groups_of_its_volumes(
     assert groups == [[5, 9, 0, 6, 7]]
 
 
-@on_virtual_time
 async def test_nothing_is_listed_within_a_sync(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -80,7 +79,6 @@ async def test_nothing_is_listed_within_a_sync(tmp_path: Path) -> None:
     assert reads == ["pod_sandbox_status sandbox-web-0", "container_status container-app-0"]
 
 
-@on_virtual_time
 @pytest.mark.parametrize("error", [None, CRIError("CreateContainer", "no")])
 async def test_an_image_is_held_until_its_container_is_created(
     tmp_path: Path, error: CRIError | None
@@ -100,7 +98,6 @@ async def test_an_image_is_held_until_its_container_is_created(
     assert not node.uses.used(image)
 
 
-@on_virtual_time
 async def test_created_in_order_started_side_by_side(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     names = [f"c{n}" for n in range(5)]
@@ -111,7 +108,6 @@ async def test_created_in_order_started_side_by_side(tmp_path: Path) -> None:
     assert node.runtime.most_at_once["start_container"] == 5
 
 
-@on_virtual_time
 async def test_sandbox_failure(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["run_pod_sandbox"] = CRIError("RunPodSandbox", "no network")
@@ -127,7 +123,6 @@ async def test_sandbox_failure(tmp_path: Path) -> None:
     assert not (await node.sync(make_pod())).failed
 
 
-@on_virtual_time
 async def test_sandbox_failure_of_a_pod_that_ends_is_silent(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     ending = False
@@ -146,7 +141,6 @@ async def test_sandbox_failure_of_a_pod_that_ends_is_silent(tmp_path: Path) -> N
     assert node.metrics.starts.started_pods_errors._value.get() == 0
 
 
-@on_virtual_time
 async def test_unchecked_sandbox_is_found_by_the_next_sync(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["pod_sandbox_status"] = Unavailable("PodSandboxStatus", "gone")
@@ -160,7 +154,6 @@ async def test_unchecked_sandbox_is_found_by_the_next_sync(tmp_path: Path) -> No
     assert list(node.runtime.sandboxes) == ["sandbox-web-0"]
 
 
-@on_virtual_time
 async def test_runtime_class_that_is_not_there(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     result = await node.sync(make_pod(runtimeClassName="fast"))
@@ -177,7 +170,6 @@ def _node_with_resolv_conf(directory: Path) -> tuple[FakeNode, Path]:
     return FakeNode(directory, options={"host_dns": lambda: host_dns(str(file))}), file
 
 
-@on_virtual_time
 @pytest.mark.parametrize("policy", ["Default", "ClusterFirst"])
 async def test_pods_wait_for_a_resolv_conf_that_cannot_be_read(policy: str, tmp_path: Path) -> None:
     node, file = _node_with_resolv_conf(tmp_path)
@@ -194,7 +186,6 @@ async def test_pods_wait_for_a_resolv_conf_that_cannot_be_read(policy: str, tmp_
     assert not (await node.sync(pod)).failed
 
 
-@on_virtual_time
 async def test_containers_restart_while_the_resolv_conf_cannot_be_read(tmp_path: Path) -> None:
     node, file = _node_with_resolv_conf(tmp_path)
     file.touch()
@@ -207,14 +198,12 @@ async def test_containers_restart_while_the_resolv_conf_cannot_be_read(tmp_path:
     assert node.runtime.running() == ["app"]
 
 
-@on_virtual_time
 async def test_a_pod_with_its_own_name_servers_needs_no_resolv_conf(tmp_path: Path) -> None:
     node, _ = _node_with_resolv_conf(tmp_path)
     pod = make_pod(dnsPolicy="None", dnsConfig={"nameservers": ["192.0.2.53"]})
     assert not (await node.sync(pod)).failed
 
 
-@on_virtual_time
 async def test_one_failing_container_does_not_stop_the_others(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["create_container a"] = CRIError("CreateContainer", "bad mount")
@@ -233,7 +222,6 @@ async def test_one_failing_container_does_not_stop_the_others(tmp_path: Path) ->
     assert code._value.get() == 1
 
 
-@on_virtual_time
 async def test_config_error(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]
@@ -257,7 +245,6 @@ async def test_config_error(tmp_path: Path) -> None:
         ),
     ],
 )
-@on_virtual_time
 async def test_an_unknown_value_is_a_config_error(
     tmp_path: Path, fields: Any, message: str
 ) -> None:
@@ -268,7 +255,6 @@ async def test_an_unknown_value_is_a_config_error(
     assert node.events.seen[-1] == f"Warning Failed: Error: {message}"
 
 
-@on_virtual_time
 async def test_init_failure_stops_the_sync_but_a_sidecars_does_not(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     node.runtime.errors["create_container side"] = CRIError("CreateContainer", "no")
@@ -281,7 +267,6 @@ async def test_init_failure_stops_the_sync_but_a_sidecars_does_not(tmp_path: Pat
     ]
 
 
-@on_virtual_time
 @pytest.mark.parametrize(("last_count", "made"), [(None, "app-3"), (3, "app-4")])
 async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
     tmp_path: Path, last_count: int | None, made: str
@@ -298,7 +283,6 @@ async def test_an_empty_log_of_a_creation_that_was_cut_off_is_not_counted(
     assert list(node.runtime.containers) == [f"container-{made}"]
 
 
-@on_virtual_time
 async def test_replaced_sandbox(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("init",))
@@ -319,7 +303,6 @@ async def test_replaced_sandbox(tmp_path: Path) -> None:
     assert [s.attempt for s in node.known.sandboxes] == [1, 0]
 
 
-@on_virtual_time
 async def test_termination_between_steps(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     ending = False
@@ -336,7 +319,6 @@ async def test_termination_between_steps(tmp_path: Path) -> None:
     assert not killed.status.has_ready_sandbox
 
 
-@on_virtual_time
 async def test_nothing_is_done_for_a_pod_that_is_to_end(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     await node.sync(make_pod())
@@ -347,7 +329,6 @@ async def test_nothing_is_done_for_a_pod_that_is_to_end(tmp_path: Path) -> None:
     assert node.runtime.calls[before:] == []
 
 
-@on_virtual_time
 async def test_termination_during_a_pull_creates_nothing(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     ending = False
@@ -382,7 +363,6 @@ def test_a_canceled_sync_is_continued_by_the_next(tmp_path: Path, moment: float)
     scenario()
 
 
-@on_virtual_time
 async def test_kill_waits_for_a_sandbox_under_way(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -397,7 +377,6 @@ async def test_kill_waits_for_a_sandbox_under_way(tmp_path: Path) -> None:
     assert "stop_pod_sandbox sandbox-web-0" in node.runtime.calls
 
 
-@on_virtual_time
 async def test_after_a_timed_out_call_containers_are_listed_again(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod()
@@ -411,7 +390,6 @@ async def test_after_a_timed_out_call_containers_are_listed_again(tmp_path: Path
     assert "list_containers " in node.runtime.calls[before:]
 
 
-@on_virtual_time
 async def test_post_start(tmp_path: Path) -> None:
     order: list[str] = []
 
@@ -437,7 +415,6 @@ async def test_post_start(tmp_path: Path) -> None:
     assert "secret reason" not in " ".join(node.events.seen)
 
 
-@on_virtual_time
 async def test_start_slots(tmp_path: Path) -> None:
     node = FakeNode(tmp_path, options={"concurrent_starts": 3})
     node.runtime.seconds["run_pod_sandbox"] = 1
@@ -455,7 +432,6 @@ async def test_start_slots(tmp_path: Path) -> None:
     assert len(node.runtime.running()) == 6
 
 
-@on_virtual_time
 async def test_restart_of_all_containers(tmp_path: Path) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
     source = container("source", restartPolicy="Never", restartPolicyRules=[rule])
@@ -487,7 +463,6 @@ async def test_restart_of_all_containers(tmp_path: Path) -> None:
     assert list(node.runtime.containers) == ["container-init-1"], "counts go on, from the logs"
 
 
-@on_virtual_time
 async def test_old_records_of_init_containers_are_removed(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("init",))
@@ -500,7 +475,6 @@ async def test_old_records_of_init_containers_are_removed(tmp_path: Path) -> Non
     assert list(node.runtime.containers) == ["container-init-2", "container-init-3"]
 
 
-@on_virtual_time
 async def test_records_of_unreported_ends_are_kept(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     pod = make_pod("app", init=("one", "two"))
@@ -542,7 +516,6 @@ async def test_records_of_unreported_ends_are_kept(tmp_path: Path) -> None:
     ]
 
 
-@on_virtual_time
 async def test_unwanted_containers_are_killed_side_by_side(tmp_path: Path) -> None:
     node = FakeNode(tmp_path)
     await node.sync(make_pod("a", "b", terminationGracePeriodSeconds=30))

@@ -14,7 +14,7 @@ from kubeletpy.resources.placement.machine import MachineTopology, TopologyUnkno
 from kubeletpy.resources.placement.model import Cpu, CpuTopology, NumaNode
 from kubeletpy.resources.placement.state import CpuState, write_cpu_state
 from tests.kit.cgroups import fixed, pod
-from tests.unit.node.test_build import FACTS
+from tests.kit.machines import FACTS
 
 FILE = "cpu_manager_state"
 POOL = frozenset({0})

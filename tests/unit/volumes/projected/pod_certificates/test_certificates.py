@@ -23,8 +23,10 @@ from kubeletpy.volumes.files.paths import CertificateInput, PayloadError
 from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected.pod_certificates.certificates import PodCertificates
 from tests.kit.messages import streamed
-from tests.kit.virtual_time import LoopClock, eventually, on_virtual_time, settle
+from tests.kit.virtual_time import LoopClock, eventually, settle
 from tests.kit.volumes import Node, node, pod_of
+
+pytestmark = pytest.mark.virtual_time
 
 __all__ = ["node"]
 SPEC = {"signerName": "example.com/s", "keyType": "ED25519", "keyPath": "key.pem"}
@@ -162,7 +164,6 @@ class Agent:
         return self.registry.get_sample_value("kubelet_podcertificate_states", labels)
 
 
-@on_virtual_time
 async def test_one_request_and_its_certificate() -> None:
     agent = Agent()
     assert "req-1 waits for the signer" in await agent.missing()
@@ -181,7 +182,6 @@ async def test_one_request_and_its_certificate() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_server_without_v1_gets_requests_in_v1beta1() -> None:
     agent = Agent()
     agent.api.serves = "v1beta1"
@@ -189,7 +189,6 @@ async def test_a_server_without_v1_gets_requests_in_v1beta1() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_signer_that_is_faster_than_the_answer_to_the_creation() -> None:
     agent = Agent()
     agent.api.at_once = lambda name: agent.api.issue(name, agent.clock.now())
@@ -197,7 +196,6 @@ async def test_a_signer_that_is_faster_than_the_answer_to_the_creation() -> None
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_refresh_has_a_new_key_and_the_old_certificate_holds_until_then() -> None:
     agent = Agent()
     first = await agent.issued()
@@ -216,7 +214,6 @@ async def test_a_refresh_has_a_new_key_and_the_old_certificate_holds_until_then(
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_signer_that_does_not_refresh_is_reported() -> None:
     agent = Agent()
     first = await agent.issued()
@@ -230,7 +227,6 @@ async def test_a_signer_that_does_not_refresh_is_reported() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_denial_is_final() -> None:
     agent = Agent()
     await agent.missing()
@@ -245,7 +241,6 @@ async def test_a_denial_is_final() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_deleted_request_is_made_again_but_not_at_once() -> None:
     agent = Agent()
     await agent.missing()
@@ -259,7 +254,6 @@ async def test_a_deleted_request_is_made_again_but_not_at_once() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_a_refused_request_is_retried_with_the_same_key() -> None:
     agent = Agent()
     agent.api.refusals = [Forbidden("no", code=403)] * 9
@@ -269,7 +263,6 @@ async def test_a_refused_request_is_retried_with_the_same_key() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_nothing_is_requested_before_the_node_is_known() -> None:
     agent = Agent()
     agent.node_uid = ""
@@ -279,7 +272,6 @@ async def test_nothing_is_requested_before_the_node_is_known() -> None:
     await agent.certificates.close()
 
 
-@on_virtual_time
 async def test_nothing_is_left_of_a_pod_that_ended() -> None:
     agent = Agent()
     await agent.issued()
@@ -293,7 +285,6 @@ async def test_nothing_is_left_of_a_pod_that_ended() -> None:
     assert agent.api.created == 1
 
 
-@on_virtual_time
 async def test_no_key_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     agent = Agent()
     with caplog.at_level(logging.DEBUG):
