@@ -3,9 +3,11 @@
 #
 #   ./up.sh [ARGUMENTS of kubeletpy up]   install what is missing, start (again); Ctrl-C stops the
 #                                         agent and leaves the containers running
+#   ./up.sh --rootless [ARGUMENTS]        the same as a login user, without root (docs/rootless.md)
 #   ./up.sh down                          remove everything that ./up.sh made
 #
-# KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy)
+# KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy, or without root
+#                    ~/.local/share/kubeletpy)
 # KUBELETPY_RUNTIME  auto (the containerd that runs, else our own), private, or unix:///path; its cgroup
 #                    driver is found by a trial, our own has systemd's where systemd runs
 set -euo pipefail
@@ -18,14 +20,24 @@ case "${1:-}" in
     exit 0
     ;;
 esac
+root=yes
 if [ "$(id -u)" -ne 0 ]; then
-    echo "up.sh: containers need root: run it as root, or with sudo" >&2
-    exit 1
+    case " $* " in
+    " down " | *" --rootless "*) root= ;;
+    *)
+        echo "up.sh: containers need root: run it as root, with sudo, or with --rootless" >&2
+        exit 1
+        ;;
+    esac
 fi
 
 trap 'echo && echo "up.sh: interrupted; run it again to go on" >&2 && exit 130' INT TERM
 source "$checkout/tools/env/venv.sh"
 python_environment "$checkout" "" "[1/5] Python environment"
+if [ -z "$root" ]; then
+    [ "$1" = down ] || set -- up "$@"
+    exec "$checkout/.venv/bin/kubeletpy" "$@" ${KUBELETPY_HOME:+--state-dir "$KUBELETPY_HOME"}
+fi
 cd /
 # signals are handled before the imports, in which they would end with a traceback
 PYTHONPATH="$checkout" exec "$checkout/.venv/bin/python" -c '

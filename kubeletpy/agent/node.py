@@ -27,6 +27,7 @@ from kubeletpy.node.shutdown.shutdown_manager import ShutdownManager
 from kubeletpy.pods.pod import DeviceCounts, Pod
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.resources.admission.checks import NodeState
+from kubeletpy.resources.admission.user_namespace import refused
 from kubeletpy.resources.cgroups.values import parse_existing
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.status.conditions import is_ready
@@ -293,6 +294,8 @@ def build_admission(
     always = admission_state(
         settings, options, outside.machine.facts.kernel_version, apparmor=kernel.apparmor
     )
+    if rights := outside.machine.facts.rights:
+        always = replace(always, lacks_rights=partial(refused, rights=rights), apparmor=False)
 
     def now() -> NodeState:
         pressures = context.pressures()

@@ -213,7 +213,12 @@ class PodState(structs.Component):
         )
         self.sources = expected_sources(settings, context.kube_api, outside.pod_sources)
         claims_count = context.gates.enabled(CLAIMS_COUNT)
-        self.merge = Merge(node_name=node_name, claims_count=claims_count)
+        rights = outside.machine.facts.rights
+        self.merge = Merge(
+            node_name=node_name,
+            claims_count=claims_count,
+            one_network=rights is not None and not rights.owns_network,
+        )
         self.unread = UnreadPods(self.merge, self.pods, self.cache, self.queries.record)
         self.active = ActivePods(self.pods, self.queries, self.statuses.get_status)
         self.remains = Remains(self.pods, self.queries, self.unread, self.statuses.is_reported)

@@ -13,6 +13,7 @@ from kubeletpy.cli.endings import end_in_order
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("kubeletpy.cli.run", "join a cluster: the node agent with the kubelet's flags"),
     "up": ("kubeletpy.cli.up", "start a node with its own embedded Kubernetes API"),
+    "down": ("kubeletpy.cli.rootless", "remove the node of `kubeletpy up --rootless`"),
     "explain": ("kubeletpy.cli.explain", "show why a pod is in its state, and what it waits for"),
     "plan": ("kubeletpy.cli.plan", "show what this node would do with a pod, or with a change"),
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
@@ -29,6 +30,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 SERVING = (["run"], ["up"], ["view"])
 """Command lines that run until they are signalled begin so."""
+ROOTLESS = "--rootless"
+"""The option of ``up`` that makes it another command."""
 KUBELET = "kubelet"
 """Under this name (as a link, or as the program of that name) it is invoked like the kubelet."""
 
@@ -80,12 +83,15 @@ def _other_line(line: list[str]) -> int:
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:
+    name, function = COMMANDS[command][0], "main"
+    if command == "up" and ROOTLESS in arguments:
+        name, function = COMMANDS["down"][0], "up_main"
     gc.disable()  # modules are no garbage
     try:
-        module = importlib.import_module(COMMANDS[command][0])
+        module = importlib.import_module(name)
     finally:
         gc.enable()
-    code: int = module.main(arguments)
+    code: int = getattr(module, function)(arguments)
     return code
 
 

@@ -16,7 +16,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -40,6 +40,8 @@ NOT_INSTALLED = (
     "the embedded API is not installed: pip install ./up in the checkout, or "
     "pip install --find-links DIR 'kubeletpy[up]' with a release's wheels in DIR"
 )
+OWN_MACHINE = {"failSwapOn": False, "failCgroupV1": False, "makeIPTablesUtilChains": False}
+_LEAVES_CONTAINERS = "stops the agent and leaves the containers running."
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
 
@@ -49,12 +51,34 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser().parse_args(arguments)
     if importlib.util.find_spec("kubeletpy_up") is None:
         return run.fail(NOT_INSTALLED)
+    if parsed.rootless:
+        return run.fail("write --rootless in full")  # with it, main.py runs another module
+    return start(parsed, begun)
+
+
+def start(
+    parsed: argparse.Namespace,
+    begun: float,
+    settings: Mapping[str, object] = {},
+    *,
+    notices: Sequence[config.Notice] = (),
+    listening: Sequence[socket.socket] = (),
+) -> int:
+    """Run API and agent until they are signalled; returns the exit code.
+
+    Args:
+        begun: when the command began, on the monotonic clock.
+        settings: fields of the configuration, unless its file has them.
+        notices: what is not honoured here, for ``explain --node``.
+        listening: more sockets of the API.
+    """
     if owner := running_pid(parsed.state_dir):
         return run.fail(runs_already(parsed.state_dir, owner))
     try:
-        loaded = load(parsed)
+        loaded = load(parsed, settings=settings)
     except config.ConfigError as error:
         return run.fail(error)
+    loaded = replace(loaded, notices=(*loaded.notices, *notices))
     node_name = loaded.node.hostname_override
     keep_little_freed_memory()
     with process.importing():
@@ -62,7 +86,9 @@ def main(arguments: Sequence[str]) -> int:
             importlib.import_module(name)
     # a person reads the terminal; /configz has it
     return run.run(
-        loaded, lambda settings: up(settings, parsed, node_name, begun), log_configuration=False
+        loaded,
+        lambda settings: up(settings, parsed, node_name, begun, listening),
+        log_configuration=False,
     )
 
 
@@ -87,6 +113,11 @@ def parser() -> argparse.ArgumentParser:
         choices=["cgroupfs", "systemd"],
         help="of the runtime, unless --config has cgroupDriver (cgroupfs)",
     )
+    made.add_argument(
+        "--rootless",
+        action="store_true",
+        help="run containers as a login user, with a containerd of its own (docs/rootless.md)",
+    )
     made.add_argument("--config", help="a KubeletConfiguration file for the node")
     made.add_argument("-v", "--verbosity", type=int, default=0, help="of the log, 0 to 10")
     return made
@@ -98,11 +129,15 @@ def _directory(text: str) -> Path:
     return Path(text).absolute()
 
 
-def load(parsed: argparse.Namespace, report: Callable[[str], None] = print) -> config.LoadedConfig:
+def load(
+    parsed: argparse.Namespace,
+    report: Callable[[str], None] = print,
+    settings: Mapping[str, object] = {},
+) -> config.LoadedConfig:
     """The node's settings: those of the file, plus what a single machine needs.
 
     Sets ``parsed.port``, too. ``report`` is called with a line for each port that is chosen because
-    the usual one is taken.
+    the usual one is taken. ``settings`` are fields that apply unless the file has them.
 
     Raises:
         ConfigError: the file or a flag is invalid, or a port that they name is taken.
@@ -124,12 +159,12 @@ def load(parsed: argparse.Namespace, report: Callable[[str], None] = print) -> c
         document = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "failSwapOn": False,
-            "failCgroupV1": False,
-            "makeIPTablesUtilChains": False,
+            **OWN_MACHINE,
         }
     if parsed.cgroup_driver:
         document.setdefault("cgroupDriver", parsed.cgroup_driver)
+    for name, value in settings.items():
+        document.setdefault(name, value)
     state: Path = parsed.state_dir
     _serve_the_api(document, state / "api" / "pki")
     ports, problems = choose_ports(vars(parsed), document, report)
@@ -183,7 +218,11 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
 
 
 async def up(
-    loaded: config.LoadedConfig, parsed: argparse.Namespace, node_name: str, begun: float
+    loaded: config.LoadedConfig,
+    parsed: argparse.Namespace,
+    node_name: str,
+    begun: float,
+    listening: Sequence[socket.socket] = (),
 ) -> None:
     """Serve the API and run the agent until cancelled."""
     from kubeletpy.agent.launch import make_agent
@@ -200,9 +239,10 @@ async def up(
         volumes_dir=state / "volumes",
         single_node=True,
         feature_gates=[name for name, on in gates.items() if on],
+        listening=listening,
     )
     async with AsyncExitStack() as stack:
-        stack.enter_context(closing(_lock(state)))
+        stack.enter_context(closing(lock(state)))
         endpoint = await _started(local, parsed)
         stack.push_async_callback(local.stop)
         print(
@@ -220,8 +260,8 @@ async def up(
                 print("To use the node, copy into another terminal:")
                 print("\n".join(lines_to_copy(endpoint.admin_kubeconfig)))
                 print(
-                    f"node {node_name} registered {seconds:.1f} s after the start. "
-                    "Ctrl-C stops the agent and leaves the containers running.",
+                    f"node {node_name} registered {seconds:.1f} s after the start. Ctrl-C "
+                    + ("ends all." if parsed.rootless else _LEAVES_CONTAINERS),
                     file=sys.stdout,
                     flush=True,
                 )
@@ -268,7 +308,7 @@ def runs_already(state: Path, owner: str) -> str:
     )
 
 
-def _lock(state: Path) -> TextIO:
+def lock(state: Path) -> TextIO:
     """Hold the state directory while the file is open: two agents would destroy its state.
 
     Raises LaunchError.

@@ -17,6 +17,7 @@ from kubeletpy.config.flags import NodeFlags, node_addresses
 from kubeletpy.config.rules import parse_cpuset
 from kubeletpy.config.settings import KubeletSettings, Taint
 from kubeletpy.pods.pod import NO_DEVICES, DeviceCounts, canonical_address, family
+from kubeletpy.resources.admission.user_namespace import UserNamespace
 
 
 class MachineFacts(Struct, frozen=True):
@@ -38,6 +39,8 @@ class MachineFacts(Struct, frozen=True):
     """Page size -> bytes reserved in pages of that size."""
     in_user_namespace: bool = False
     """Whether the agent runs in a user namespace other than the initial one."""
+    rights: UserNamespace | None = None
+    """The rights of that namespace; None: the initial one, or they are unknown."""
 
 
 class NodeOptions(Struct, frozen=True):

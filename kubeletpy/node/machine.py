@@ -6,6 +6,7 @@ unknown boot id still runs pods.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
 import platform
@@ -13,10 +14,13 @@ import socket
 from pathlib import Path
 
 from kubeletpy.base.host.machine import huge_pages
-from kubeletpy.base.host.mount_table import in_user_namespace
-from kubeletpy.base.text import lines, sizes
+from kubeletpy.base.host.mount_table import in_user_namespace, inner_ids
+from kubeletpy.base.text import lines, number, sizes
 from kubeletpy.node.facts import MachineFacts
+from kubeletpy.resources.admission.user_namespace import UserNamespace
 
+_NS_GET_USERNS = 0xB701
+"""ioctl_ns(2): EPERM unless the caller's namespace is the owner, or above it."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
@@ -63,15 +67,39 @@ def read_machine_facts(root_dir: Path) -> MachineFacts:
         swap_bytes=memory.get("SwapTotal", 0),
         root_storage_bytes=_storage(root_dir),
         huge_pages=huge_pages(Path("/sys/kernel/mm/hugepages")),
-        in_user_namespace=in_user_namespace(_uid_map()),
+        in_user_namespace=in_user_namespace(_id_map("uid")),
+        rights=_rights(),
     )
 
 
-def _uid_map() -> str | None:
+def _id_map(kind: str) -> str | None:
     try:
-        return Path("/proc/self/uid_map").read_text(errors="replace")
+        return Path(f"/proc/self/{kind}_map").read_text(errors="replace")
     except OSError:
         return None
+
+
+def _rights() -> UserNamespace | None:
+    uids, gids = (_id_map(kind) for kind in ("uid", "gid"))
+    if not uids or not gids or not in_user_namespace(uids):
+        return None
+    first_port = number(_read_text("/proc/sys/net/ipv4/ip_unprivileged_port_start"))
+    return UserNamespace(
+        inner_ids(uids),
+        inner_ids(gids),
+        _owns_network(),
+        1024 if first_port is None else first_port,
+    )
+
+
+def _owns_network() -> bool:
+    """Whether the network namespace belongs to this user namespace, or to one below it."""
+    try:
+        with Path("/proc/self/ns/net").open("rb") as namespace:
+            os.close(fcntl.ioctl(namespace, _NS_GET_USERNS))
+    except OSError:
+        return False
+    return True
 
 
 def default_route_ip(version: int = 4) -> str:

@@ -94,6 +94,8 @@ class Merge(Component):
     node_name: str = ""
     # Gate DRANodeAllocatableResources; off: what claims add is removed.
     claims_count: bool = True
+    # Every pod gets the network of the agent: nothing could connect another one.
+    one_network: bool = False
 
     def __post_init__(self) -> None:
         self._sources: dict[str, _SourcePods] = {}
@@ -213,6 +215,8 @@ class Merge(Component):
         """
         if not self.claims_count:
             obj = without_claims(obj)
+        if self.one_network:
+            obj = _on_own_network(obj)
         uid = object_uid(obj)
         known = state.delivered.get(uid)
         try:
@@ -306,6 +310,14 @@ def _hidden(names: Mapping[str, list[str]]) -> set[str]:
 
 def _foreign(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key not in _LOCAL}
+
+
+def _on_own_network(obj: api.Pod) -> api.Pod:
+    """The object as if it had requested the network of the node."""
+    spec = obj.get("spec")
+    if not isinstance(spec, dict) or spec.get("hostNetwork"):
+        return obj
+    return cast("api.Pod", {**obj, "spec": {**spec, "hostNetwork": True}})
 
 
 def _annotated(pod: Pod, source: str, seen: str, existing: Pod | None = None) -> Pod:

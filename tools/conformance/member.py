@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubeletpy.agent.rootless.containerd import Network as PodNetwork
 from tools.conformance.node import Setup
 from tools.conformance.process import ProcessNode
-from tools.env.containerd_config import Network as PodNetwork
 from tools.env.process import CommandError, Daemon, run
 from tools.env.waiting import NotReadyError
 from tools.lab.network import Network, address_of, address_script

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from kubeletpy.agent.rootless.containerd import Network as PodNetwork
 from kubeletpy.base.api.types import JSON
 from tools.conformance.images import REGISTRY
 from tools.control_plane.plane import ControlPlane
-from tools.env.containerd_config import Network as PodNetwork
 from tools.env.images import Image
 from tools.env.kubectl import kubectl
 from tools.env.process import CommandError

@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from tools.env import containerd_config as config
+from msgspec import structs
+
+from kubeletpy.agent.rootless import containerd as config
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
 from tools.env.machine_abilities import ADDRESS_TRANSLATION, FOUND
@@ -257,7 +259,7 @@ def _network(directory: Path, prefix: int) -> config.Network:
             masquerade=translates,
             host_ports=translates,
         )
-        write_whole(kept, json.dumps(vars(network)))
+        write_whole(kept, json.dumps(structs.asdict(network)))
         return network
 
 

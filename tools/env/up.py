@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from kubeletpy.agent.rootless.containerd import cni_folder
 from kubeletpy.cli import up as kubeletpy_up
 from kubeletpy.cli.endings import INTERRUPTED, STOP_SIGNALS, end_in_order
 from kubeletpy.config import ConfigError
 from tools.env import debian, sweep
-from tools.env.containerd_config import cni_folder
 from tools.env.cri import RawRuntime
 from tools.env.kubectl import kubectl
 from tools.env.process import CommandError, read_pid, write_pid

@@ -41,6 +41,25 @@ apt_install() {
     quietly "$log" apt-get install --yes --no-install-recommends "$@"
 }
 
+# make_venv LOG PYTHON VENV: a virtual environment with pip, where Debian's Python lacks ensurepip, too.
+make_venv() {
+    local unpacked="$3.pip" wheel
+    if "$2" -c 'import ensurepip, venv' 2>/dev/null; then
+        quietly "$1" "$2" -m venv --clear "$3"
+        return
+    fi
+    if [ "$(id -u)" -eq 0 ]; then
+        printf 'installing python3-venv … '
+        apt_install "$1" python3-venv && quietly "$1" "$2" -m venv --clear "$3"
+        return
+    fi
+    mkdir -p "$unpacked" &&
+        (cd "$unpacked" && quietly "$1" apt-get download python3-pip-whl && dpkg-deb -x ./*.deb .) &&
+        quietly "$1" "$2" -m venv --clear --without-pip "$3" || return
+    wheel=$(echo "$unpacked"/usr/share/python-wheels/pip-*.whl)
+    quietly "$1" "$3/bin/python" "$wheel/pip" install --no-index "$wheel" && rm -r "$unpacked"
+}
+
 # locked_install LOG VENV LOCK CHECKOUT: install what a lock names, checked by its hashes, and the
 # checkout, which setuptools of the lock builds.
 locked_install() {
@@ -76,12 +95,8 @@ python_environment() {
         [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null &&
             grep -qsxF "$wanted" "$stamp" "$venv/installed-dev" && exit 0
         : >"$log"
-        if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-            printf 'installing python3-venv … '
-            apt_install "$log" python3-venv || exit 1
-        fi
         if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-            quietly "$log" "$python" -m venv --clear "$venv" || exit 1
+            make_venv "$log" "$python" "$venv" || exit 1
         fi
         locked_install "$log" "$venv" "$lock" "$checkout" || exit 1
         printf '%s\n' "$wanted" >"$stamp"

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import socket
 import ssl
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -104,6 +105,7 @@ class LocalApi:
             those of the node's agent. Pods lose the fields whose gate is off and not listed.
         node_metrics: serve metrics.k8s.io; without it, the group is absent, as in a cluster without
             a metrics server. For nodes whose runtime measures nothing.
+        listening: more sockets to serve, such as one in another network namespace.
     """
 
     def __init__(
@@ -122,7 +124,9 @@ class LocalApi:
         single_node: bool = False,
         feature_gates: Collection[str] = (),
         node_metrics: bool = True,
+        listening: Sequence[socket.socket] = (),
     ) -> None:
+        self._listening = listening
         self._dir = data_dir
         self._node_name = node_name
         self._address = (host, port)
@@ -203,7 +207,7 @@ class LocalApi:
             node_metrics=self._node_metrics,
         )
         host, port = self._address
-        port = await self._server.start(host, port)
+        port = await self._server.start(host, port, self._listening)
         url = f"https://{f'[{host}]' if ':' in host else host}:{port}"
         endpoint = Endpoint(url, self._dir / "admin.kubeconfig", self._dir / "node.kubeconfig")
         self._write_kubeconfigs(endpoint, tls)

@@ -116,3 +116,12 @@ def in_user_namespace(uid_map: str | None) -> bool:
     if len(parts) < len(_ALL_IDS) or not all(word.isascii() and word.isdigit() for word in parts):
         return False
     return [int(word[:20]) for word in parts] != _ALL_IDS
+
+
+def inner_ids(id_map: str) -> list[tuple[int, int]]:
+    """(first, count) of the ids in a user namespace, from the text of its map.
+
+    Example: ``"0 1000 1"`` is ``[(0, 1)]``.
+    """
+    rows = [line.split() for line in lines(id_map)]
+    return [(int(row[0]), int(row[2])) for row in rows if len(row) == len(_ALL_IDS)]

@@ -56,24 +56,26 @@ class HttpServer(Component):
             "lingering_time": LINGER_S,
             "max_line_size": self.max_line,
         }
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
 
     async def start(self, sock: socket.socket, tls: TlsInUse | None = None) -> None:
-        """Serve a listening socket, which is closed together with this server."""
-        await self._runner.setup()
+        """Serve a listening socket, which is closed together with this server; may be repeated."""
+        if not self._listeners:
+            await self._runner.setup()
         server = self._runner.server
         assert server is not None, "it has been set up"
 
         def make_protocol(on_lost: Callable[[], None]) -> asyncio.Protocol:
             return _RequestHandler(server, on_lost, **self._options)
 
-        self._listener = Listener(sock, self.limiter, make_protocol, tls)
-        self._listener.start()
+        listener = Listener(sock, self.limiter, make_protocol, tls)
+        self._listeners.append(listener)
+        listener.start()
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
-        if self._listener is not None:
-            self._listener.close()
+        for each in self._listeners:
+            each.close()
         await self._runner.cleanup()
 
 

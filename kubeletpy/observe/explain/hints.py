@@ -35,6 +35,7 @@ _REFUSED: Mapping[str, str] = {
     AdmissionReason.SYSCTL_FORBIDDEN: (
         "remove the sysctl, or allow it with the node's allowedUnsafeSysctls"
     ),
+    AdmissionReason.NEEDS_ROOT: "see the message, and `kubeletpy explain --node`",
     AdmissionReason.POD_OS_NOT_SUPPORTED: (
         "the pod is for another operating system: use a node of that system"
     ),

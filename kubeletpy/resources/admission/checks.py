@@ -122,6 +122,8 @@ class NodeState(Struct, frozen=True):
     """Pressure conditions that hold now: MemoryPressure, DiskPressure, PIDPressure."""
     in_runtime: Collection[str] = ()
     """Uids of pods that have anything in the runtime; known while there is pressure."""
+    lacks_rights: Callable[[Pod], Rejection | None] = lambda pod: None
+    """Why this agent, in a user namespace, can't run a pod; None: it can."""
 
 
 # Resources: whether the node has enough left.

@@ -65,8 +65,10 @@ def judge(
 
 def before_placement(pod: Pod, state: checks.NodeState) -> checks.Rejection | None:
     """The checks that come before a pod is assigned any of the machine's resources."""
-    return _pressure(pod, state) or checks.forbidden_sysctl(
-        pod, state.allowed_unsafe_sysctls, state.kernel_version
+    return (
+        _pressure(pod, state)
+        or checks.forbidden_sysctl(pod, state.allowed_unsafe_sysctls, state.kernel_version)
+        or state.lacks_rights(pod)
     )
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.agent.rootless.images import pause_program
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
 from tools.env.images import BUSYBOX
 from tools.env.kubectl import Kubectl
-from tools.env.pause import pause_program
 from tools.env.process import command_lines, run, start_time
 from tools.env.prometheus import check_metrics
 from tools.env.sweep import leftovers, mounts, unmount

@@ -37,7 +37,7 @@ def test_without_a_command_all_commands_are_listed(capsys: pytest.CaptureFixture
     ("command", "hint"),
     [
         ("expalin", "there is no command 'expalin'; did you mean explain?"),
-        ("xyz", "there is no command 'xyz'; the commands are run, up, explain"),
+        ("xyz", "there is no command 'xyz'; the commands are run, up, down, explain"),
     ],
 )
 def test_no_such_command(command: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,12 +180,12 @@ def test_a_second_agent_on_a_state_directory_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not up.running_pid(tmp_path)
-    with up._lock(tmp_path):
+    with up.lock(tmp_path):
         assert up.running_pid(tmp_path) == str(os.getpid())
         assert main(["--state-dir", str(tmp_path)]) == 1
         assert f"runs already (pid {os.getpid()})" in capsys.readouterr().err
         with pytest.raises(LaunchError, match="runs already"):
-            up._lock(tmp_path)
+            up.lock(tmp_path)
     assert not up.running_pid(tmp_path)
 
 

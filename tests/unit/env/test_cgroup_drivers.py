@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletpy.agent.rootless.containerd import render_config
 from tools.env.cgroup_drivers import (
     MAX_WHY,
     TRIAL_PARENT,
@@ -18,7 +19,6 @@ from tools.env.cgroup_drivers import (
     own_driver,
     pod_slices,
 )
-from tools.env.containerd_config import render_config
 from tools.env.record import Record
 
 ID = "ab" * 32

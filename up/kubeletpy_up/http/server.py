@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -57,8 +58,8 @@ class Server(Component):
         self._handler: Handler | None = None
         self._http: HttpServer | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (a free one if 0 was given).
+    async def start(self, host: str, port: int, listening: Sequence[socket.socket] = ()) -> int:
+        """Listen; returns the port (a free one if 0 was given). ``listening``: more sockets.
 
         Raises:
             ValueError: ``host`` is not loopback.
@@ -80,7 +81,8 @@ class Server(Component):
         app.router.add_route("*", r"/{path:[\s\S]*}", self._handler.handle)
         self._http = HttpServer(app, limiter, idle_s=IDLE_S, max_line=MAX_LINE)
         tls = self.tls
-        await self._http.start(sock, None if tls is None else lambda: tls)
+        for each in (sock, *listening):
+            await self._http.start(each, None if tls is None else lambda: tls)
         return port
 
     async def stop(self) -> None:

@@ -102,6 +102,7 @@ class AdmissionReason(StrEnum):
     EMPTY_POD_SHARED_POOL_ERROR = "EmptyPodSharedPoolError"
     EVICTED = "Evicted"
     INVALID_NODE_INFO = "InvalidNodeInfo"
+    NEEDS_ROOT = "NeedsRoot"
     NODE_AFFINITY = "NodeAffinity"
     NODE_NAME = "NodeName"
     NODE_PORTS = "NodePorts"

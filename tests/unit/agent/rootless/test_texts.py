@@ -1,0 +1,142 @@
+"""Texts and bytes of a node of a login user: its filter, its wrapper of runc, its subnet."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from kubeletpy.agent.rootless.containerd import free_subnet, render_config, runc_wrapper
+from kubeletpy.agent.rootless.machine import environment_of
+from kubeletpy.agent.rootless.namespaces import chown_filter, nested
+from kubeletpy.agent.rootless.possible import CHOWN, IdRange, NetworkKind, Plan
+
+IDS = (IdRange(100000, 65536), IdRange(100000, 65536))
+ALLOW, SUCCEED = 0x7FFF0000, 0x00050000
+
+
+def run_filter(program: bytes, architecture: int, call: int) -> int:
+    """Interpret the instructions of a filter; returns its answer."""
+    instructions = list(struct.iter_unpack("<HBBI", program))
+    data, position, loaded = {0: call, 4: architecture}, 0, 0
+    while True:
+        code, if_true, if_false, operand = instructions[position]
+        position += 1
+        if code == 0x20:
+            loaded = data[operand]
+        elif code == 0x15:
+            position += if_true if loaded == operand else if_false
+        else:
+            assert code == 0x06
+            return int(operand)
+
+
+@pytest.mark.parametrize("name", CHOWN)
+def test_only_changes_of_ownership_succeed_without_effect(name: str) -> None:
+    number, calls = CHOWN[name]
+    program = chown_filter(name)
+    for call in range(500):
+        expected = SUCCEED if call in calls else ALLOW
+        assert run_filter(program, number, call) == expected
+        assert run_filter(program, 0x40000003, call) == ALLOW
+
+
+def plan(network: NetworkKind, ids: tuple[IdRange, IdRange] | None) -> Plan:
+    return Plan(network, "overlayfs", ids, False, "iptables", ())
+
+
+SPEC = (
+    '{"mounts":[{"destination":"/dev/pts","options":["mode=0620","gid=5"]},'
+    '{"destination":"/sys","type":"sysfs","source":"sysfs","options":["nosuid","ro"]}],'
+    '"namespaces":[{"type":"pid"},{"type":"network","path":"/proc/7/ns/net"},{"type":"uts"}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("network", "ids", "absent", "present"),
+    [
+        (NetworkKind.PASTA, None, ["gid=5"], ["sysfs", "network"]),
+        (NetworkKind.LOGIN, IDS, ["sysfs", "network"], ["gid=5", '"source":"/sys"']),
+        (NetworkKind.LOGIN, None, ["sysfs", "network", "gid=5"], ['{"type":"uts"}']),
+    ],
+)
+def test_the_wrapper_changes_what_the_kernel_would_refuse(
+    tmp_path: Path,
+    network: NetworkKind,
+    ids: tuple[IdRange, IdRange] | None,
+    absent: list[str],
+    present: list[str],
+) -> None:
+    (tmp_path / "config.json").write_text(SPEC)
+    script = tmp_path / "oci-runtime"
+    script.write_text(runc_wrapper(plan(network, ids), "/bin/echo"))
+    done = subprocess.run(
+        ["sh", script, "create", "--bundle", tmp_path, "name"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"create --bundle {tmp_path} name\n"
+    changed = (tmp_path / "config.json").read_text()
+    assert not [text for text in absent if text in changed]
+    assert not [text for text in present if text not in changed]
+
+
+def test_nothing_is_wrapped_where_all_is_allowed() -> None:
+    assert runc_wrapper(plan(NetworkKind.PASTA, IDS), "/usr/bin/runc") == ""
+
+
+HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "subnet"),
+    [
+        ((), "10.244.0.0/24"),
+        (("eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0",), "10.244.0.0/24"),
+        (("eth0\t0000F40A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0",), "172.31.244.0/24"),
+    ],
+)
+def test_pods_get_a_subnet_that_no_route_leads_to(rows: tuple[str, ...], subnet: str) -> None:
+    assert free_subnet(HEAD + "\n".join(rows)) == subnet
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_the_configuration_has_no_cgroups_and_a_snapshotter(generation: int) -> None:
+    text = render_config(
+        Path("/s"),
+        generation,
+        state=Path("/run/containerd/state"),
+        snapshotter="native",
+        cri_settings={"disable_cgroup": True},
+    )
+    read = tomllib.loads(text)
+    assert read["state"] == "/run/containerd/state"
+    plugins = read["plugins"]
+    if generation == 1:
+        cri = plugins["io.containerd.grpc.v1.cri"]
+        assert cri["containerd"]["snapshotter"] == "native"
+    else:
+        cri = plugins["io.containerd.cri.v1.runtime"]
+        assert plugins["io.containerd.cri.v1.images"]["snapshotter"] == "native"
+    assert cri["disable_cgroup"] is True
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["Root"] == "/run/containerd/state/runc"
+
+
+def test_fetched_programs_come_after_installed_ones(tmp_path: Path) -> None:
+    made = environment_of(tmp_path, {"PATH": "/usr/bin:/opt/x", "NOTIFY_SOCKET": "/x"})
+    path = made["PATH"].split(":")
+    assert path[:2] == ["/usr/bin", "/opt/x"]
+    assert path.index("/usr/sbin") < path.index(f"{tmp_path}/usr/sbin")
+    assert "NOTIFY_SOCKET" not in made
+
+
+def test_processes_of_containers_are_those_of_nested_namespaces(tmp_path: Path) -> None:
+    for process, line in {"1": "1", "7": "7\t1", "9": "9"}.items():
+        (tmp_path / process).mkdir()
+        (tmp_path / process / "status").write_text(f"Name:\tx\nNSpid:\t{line}\n")
+    (tmp_path / "sys").mkdir()
+    assert list(nested(tmp_path)) == [7]
