@@ -420,8 +420,11 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
         """Decides which pods start while no API server has answered; None: none does."""
         if self.offline is None:
             return None
-        runs, state = self.state.cache.running, self.state
-        return self.offline.starts(lambda uid: uid in runs(), self.newest_node, state.decided)
+        return self.offline.starts(self._runs, self.newest_node, self.state.decided)
+
+    def _runs(self, uid: str) -> bool:
+        status = self.state.cache.status(uid)
+        return status is not None and bool(status.has_ready_sandbox or status.running_containers)
 
     @cached_property
     def admission(self) -> agent_node.Admission:
@@ -525,7 +528,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             self.loop,
             self.node.own,
             self.state.decided,
-            listed=starts.listed if starts is not None else lambda: None,
+            from_record=starts.from_record if starts is not None else lambda: False,
         )
 
     # -- the order of starting ------------------------------------------------------------------

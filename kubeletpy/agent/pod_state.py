@@ -43,7 +43,7 @@ from kubeletpy.status.status_manager import ApiStatusManager
 from kubeletpy.syncloop.housekeeping import Remains, UnreadPods
 from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.loop import SyncLoop
-from kubeletpy.syncloop.merge import Merge
+from kubeletpy.syncloop.merge import NAMELESS, Merge
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.manifest import ReadySources
 
@@ -97,18 +97,19 @@ def build_sources(
     own_node: OwnNode,
     decided: Decided,
     *,
-    listed: Callable[[], None],
+    from_record: Callable[[], bool],
 ) -> PodSources:
-    """``decided`` records a decision about a pod (uid); ``listed`` is called before each full set
-    of the API is delivered."""
+    """``decided`` records a decision about a pod (uid). ``from_record`` is called before each full
+    set of the API is delivered, and returns whether it is from a record of the API."""
     settings, kube_api, name = context.settings, context.kube_api, own_node.name
     tasks, problems, api_back = sources = PodSources([], [], [])
     if kube_api is not None:
         # the pods that the cluster has bound to this node, and the mirrors; not those of other
         # nodes: the Node authorizer would refuse
         def deliver_all(pods: list[JSON]) -> None:
-            listed()
-            loop.deliver(SOURCE_API, cast("list[api.Pod]", pods))
+            # a record lacks the last seconds: what it does not have is left as it is
+            missing = [NAMELESS] if from_record() else []
+            loop.deliver(SOURCE_API, [*cast("list[api.Pod]", pods), *missing])
 
         reflector = Reflector(
             kube_api,

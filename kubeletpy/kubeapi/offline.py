@@ -48,6 +48,7 @@ class ApiContact(Component):
 
     Attributes:
         made: set with the first answer.
+        shown: set once the server's list of the pods has been merged.
         alone: whether the agent has given up waiting for it; ``was_alone``: or had, before that.
         before: the last contact of an earlier start.
         last: when a renewal of the node's lease that succeeded was begun, while the pods were
@@ -58,6 +59,7 @@ class ApiContact(Component):
 
     def __post_init__(self) -> None:
         self.made = asyncio.Event()
+        self.shown = asyncio.Event()
         self.alone = self.was_alone = False
         self.before: Moment | None = None
         self.last: Moment | None = None
@@ -148,6 +150,10 @@ class OfflineApi(_Delegate):
         self._node_name = node_name
         self._clock = clock
         self._settling: asyncio.Task[None] | None = None
+
+    @property
+    def alone(self) -> bool:
+        return self._contact.was_alone and not self._contact.shown.is_set()
 
     async def close(self) -> None:
         """Stop waiting for the API server."""

@@ -126,7 +126,7 @@ class OfflineRecord(Component):
     async def run_contact(self) -> None:
         """Write the last contact now and then, until cancelled."""
         while True:
-            await asyncio.sleep(CONTACT_EVERY_S)
+            await asyncio.sleep(SOON_S if self._written is None else CONTACT_EVERY_S)
             await self._write_contact()
 
     async def close(self) -> None:

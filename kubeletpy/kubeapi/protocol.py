@@ -157,6 +157,11 @@ class KubeApi(ABC):
         """Watches of pods' objects that it carries at once; it may change."""
         return MAX_WATCHES
 
+    @property
+    def alone(self) -> bool:
+        """Whether the objects that it has shown are from a record, not from a server."""
+        return False
+
     async def version(self) -> bytes:
         """The answer of /version, at most MAX_VERSION_BYTES, not interpreted. An implementation
         without one raises Unavailable."""

@@ -221,7 +221,10 @@ class StatusComposer(Component):
         After a reboot its containers have ended, whatever the API shows; it is not Ready. Its
         addresses stay: if it is rejected, they were its last ones.
         """
-        status, reported = self.cache.status(pod.uid), self.reported(pod, None)
+        entry, reported = self.cache.get(pod.uid), self.reported(pod, None)
+        if entry is not None and entry.error:
+            return  # the runtime has something of it that could not be read yet
+        status = entry.status if entry is not None else None
         if _has_run(reported) and not (status and status.running_containers):
             self.store(
                 pod,

@@ -342,8 +342,13 @@ class ApiStatusManager(Component):
         return sum(entry.writer is not None for entry in self._entries.values())
 
     def is_reported(self, uid: str) -> bool:
-        """Whether the API has the newest status of a pod; also true for a pod without one."""
+        """Whether the API has the newest status of a pod; also true for a pod without one.
+
+        A status from a record of the API may contain what the API has not seen.
+        """
         entry = self._entries.get(uid)
+        if self.kube_api is not None and self.kube_api.alone:
+            return False
         return self._writer is None or entry is None or not entry.unsent
 
     async def delivered(self, uids: Iterable[str]) -> None:

@@ -7,7 +7,6 @@ the API server has been merged: by then those that were deleted have been remove
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from kubeletpy.base.api import types as api
@@ -20,8 +19,9 @@ from kubeletpy.pods.runtime_status import Decision
 from kubeletpy.resources.admission import offline
 from kubeletpy.syncloop.sources.static_uids import Decided
 
-CHECK_S = 30.0
-"""Between two decisions about a pod that waits: the clock may have been set meanwhile."""
+CHECK_S = 5.0
+"""Between two decisions about a pod that waits: the clock may have been set meanwhile, or the
+runtime has shown that the pod runs."""
 
 
 class OfflineStarts(Component):
@@ -40,7 +40,6 @@ class OfflineStarts(Component):
         self._verdicts: dict[str, offline.OfflineVerdict] = {}
         self._listed = False
         """Whether the API server has sent a list of the pods."""
-        self._shown = asyncio.Event()
 
     def hold(self, pod: Pod) -> Awaitable[None] | None:
         """Return an awaitable until a pod may start, or None if it may start now."""
@@ -53,18 +52,19 @@ class OfflineStarts(Component):
         found = self._verdicts.get(uid)
         return None if found is None or found.starts else found
 
-    def listed(self) -> None:
-        """A list of pods is about to be delivered: the API server's, once it has answered."""
+    def from_record(self) -> bool:
+        """Whether the list of pods that is about to be delivered is not the API server's."""
         self._listed = self._listed or self.contact.made.is_set()
+        return not self._listed
 
     def merged(self, source: str) -> None:
         """The pods of a source have been merged."""
         if source == SOURCE_API and self._listed:
-            self._shown.set()
+            self.contact.shown.set()
             self._verdicts.clear()
 
     async def _wait(self, pod: Pod) -> None:
-        while not await wait_within(self._shown, CHECK_S):
+        while not await wait_within(self.contact.shown, CHECK_S):
             if self._decide(pod).starts:
                 return
 

@@ -44,6 +44,7 @@ IDLE_TASKS = {
     "events",
     "node",
     "node-lease",
+    "offline-record",
     "eviction",
     "own-node",
     "services",

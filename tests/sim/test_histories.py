@@ -8,6 +8,7 @@ Most seeds are always the same, some are fresh. ``KUBELETPY_SIM_SEED=n`` replays
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,19 @@ ONCE_BROKEN = (100107, 101315, 102622, 401443, 7345019, 26936850959, 50466816431
 """Seeds that showed a fault of the agent, or of an invariant."""
 
 
-def _seeds() -> list[Any]:
+def seeds(runs: int, once_broken: Sequence[int] = ()) -> list[Any]:
+    """The seeds of this run: ``runs`` fixed ones, those once broken, and the fresh ones."""
     one = os.environ.get("KUBELETPY_SIM_SEED")
     if one:
         return [pytest.param(int(one), id=f"seed{one}")]
     first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
     count = int(os.environ.get("KUBELETPY_SIM_RUNS", FRESH)) if first else 0
     fresh = [pytest.param(n, id=f"fresh-seed{n}") for n in range(first, first + count)]
-    fixed = [pytest.param(n, id=f"seed{n}") for n in (*range(RUNS), *ONCE_BROKEN)]
+    fixed = [pytest.param(n, id=f"seed{n}") for n in (*range(runs), *once_broken)]
     return [*fixed, *fresh]
 
 
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds(RUNS, ONCE_BROKEN))
 def test_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(history(seed, tmp_path))

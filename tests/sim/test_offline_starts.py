@@ -10,17 +10,11 @@ import pytest
 
 from kubeletpy.base.api.types import JSON
 from tests.sim.loop import run
+from tests.sim.offline_chaos import tolerating
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 STARTS_WITHIN_S = 20.0
-
-
-def tolerating(seconds: int | None = 300) -> list[JSON]:
-    """Tolerations as the control plane adds them; None: as a DaemonSet's pods have them."""
-    limit = {} if seconds is None else {"tolerationSeconds": seconds}
-    return [{"key": key, "operator": "Exists", "effect": "NoExecute", **limit} for key in TAINTS]
 
 
 def world(root: Path, mode: str = "UntilReplaced", **more: Any) -> World:
@@ -80,6 +74,49 @@ def test_pods_start_that_cannot_have_been_replaced(
         made.api_up()
         await made.converges(60.0)
         assert running(made) == {"web", "daemon"}
+        await made.stop()
+
+    run(story())
+
+
+def test_a_running_pod_that_the_record_lacks_is_left_alone(tmp_path: Path) -> None:
+    """The agent is killed within the time in which changes go into one write."""
+
+    async def story() -> None:
+        made = world(tmp_path)
+        await settle(made, pod("old", [container("c", "run")]))
+        made.user.create(pod("new", [container("c", "run")]))
+        await asyncio.sleep(1.5)
+        assert running(made) == {"old", "new"}
+        made.api_down()
+        await made.kill()
+        made.start()
+        await asyncio.sleep(STARTS_WITHIN_S)
+        assert running(made) == {"old", "new"}
+        made.api_up()
+        await made.converges(60.0)
+        await made.stop()
+
+    run(story())
+
+
+def test_a_pod_deleted_in_the_outage_is_ended_at_contact(tmp_path: Path) -> None:
+    async def story() -> None:
+        made = world(tmp_path, "Always")
+        await settle(
+            made, pod("stays", [container("c", "run")]), pod("goes", [container("c", "run")])
+        )
+        await cut(made, 60.0)
+        assert running(made) == {"stays", "goes"}
+        made.user.delete("goes", 0)
+        uids = {each["metadata"]["uid"] for each in made.user.pods()}
+        made.api_up()
+        waited = 0.0
+        while {each.uid for each in made.runtime.running()} - uids:
+            await asyncio.sleep(0.1)
+            waited += 0.1
+        assert waited < 9.0, "a wait between two attempts, a list, and the end of the container"
+        await made.converges(60.0)
         await made.stop()
 
     run(story())

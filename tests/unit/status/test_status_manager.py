@@ -22,6 +22,8 @@ pytestmark = pytest.mark.virtual_time
 class RecordingApi:
     """Takes patches and deletes of one pod; raises the errors in `failures` first."""
 
+    alone = False
+
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any]] = []
         self.failures: list[ApiError] = []

@@ -1,0 +1,18 @@
+"""Random histories of power cuts after which the API server is absent; seeds as in
+``test_histories``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim.loop import run
+from tests.sim.offline_chaos import offline_history
+from tests.sim.test_histories import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(24))
+def test_offline_history(seed: int, tmp_path: Path) -> None:
+    """Odd seeds have a runtime with events, even ones have not."""
+    run(offline_history(seed, tmp_path))
