@@ -1,7 +1,7 @@
 """Random histories in which the API server is absent when the node comes back from power cuts.
 
-Users and a control plane act meanwhile: nodes that are not heard get taints, and pods are deleted
-after their tolerations. From then on their replacements run elsewhere.
+Users and a control plane act meanwhile. A node whose lease is not renewed gets a taint, and its pods
+are deleted after their tolerations. From then on their replacements run elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tolerating(seconds: int | None = 300) -> list[JSON]:
 
 
 class ControlPlane:
-    """Deletes the pods of a node that it does not hear of, and knows which were replaced."""
+    """Deletes the pods of a node whose lease is not renewed, and records which were replaced."""
 
     def __init__(self, world: World) -> None:
         self._world = world

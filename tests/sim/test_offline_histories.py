@@ -12,7 +12,7 @@ from tests.sim.offline_chaos import offline_history
 from tests.sim.test_histories import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(24))
+@pytest.mark.parametrize("seed", seeds(16))
 def test_offline_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(offline_history(seed, tmp_path))
