@@ -1,6 +1,6 @@
 """Random histories in which the API server is absent when the node comes back from power cuts.
 
-Users and a control plane act meanwhile. A node whose lease is not renewed gets a taint, and its pods
+Users and a control plane act meanwhile. A node whose lease is not renewed gets a taint: its pods
 are deleted after their tolerations. From then on their replacements run elsewhere.
 """
 
