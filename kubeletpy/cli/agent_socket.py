@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,7 +87,8 @@ def find(
         reported = " or ".join(f"--socket {path}" for path in listening)
         raise NoAgent(f"several agents run here: use {reported}")
     refused: dict[Path, OSError] = {}
-    for path in candidates:  # the table lacks sockets of other network namespaces
+    own = [rootless_socket()] if os.geteuid() else []
+    for path in (*candidates, *own):  # the table lacks sockets of other network namespaces
         try:
             _connect(path).close()
         except OSError as error:
@@ -94,6 +96,12 @@ def find(
         else:
             return path
     raise NoAgent(no_agent(refused))
+
+
+def rootless_socket() -> Path:
+    """Where ``up --rootless`` puts it by default."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data, "kubeletpy", "node", "kubelet", SOCKET_NAME)
 
 
 def no_agent(refused: Mapping[Path, OSError]) -> str:
