@@ -17,7 +17,7 @@ import os
 import signal
 import stat
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from aiohttp import web
@@ -26,7 +26,7 @@ from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import open_container_log, open_file, open_folder_of
 from kubeletpy.base.host.inotify import DirectoryWatches, HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
-from kubeletpy.base.structs import Component, Struct
+from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import wait_within
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
@@ -213,80 +213,10 @@ class TailSearch(Component):
         return self._end == 0
 
 
-# The files of a log in their order. A reader may be several rotations behind: then the next file
-# is not the log itself but one of its rotations, perhaps compressed by now. Files are identified by
-# inode, a compressed one by the time of its last line, which compression keeps. No file may be
-# returned twice, nor one of another log.
-
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 8
 """Tries to open a file that may be renamed or compressed between listing and opening."""
-
-
-class LogFileEntry(Struct, frozen=True):
-    """A file in a log's directory: (device, inode), and time of the last write in nanoseconds."""
-
-    name: str
-    identity: tuple[int, int]
-    modified: int
-    size: int
-
-
-def next_entry(
-    log: str, entries: Iterable[LogFileEntry], identity: tuple[int, int], modified: int
-) -> LogFileEntry | None:
-    """Return the file after the one with that identity and time, or None if there is none. Pure.
-
-    ``log`` is the name being written to; it does not count while empty, because until then the
-    runtime may still write to the previous file.
-    """
-    files = _in_order(log, entries)
-    after = _index(files, identity, modified) + 1
-    if after >= len(files) or (files[after].name == log and not files[after].size):
-        return None
-    return files[after]
-
-
-def earlier_entries(
-    log: str,
-    entries: Iterable[LogFileEntry],
-    identity: tuple[int, int],
-    modified: int,
-    since: float | None,
-) -> list[LogFileEntry]:
-    """Return the rotations before a file, oldest first, without those that end before ``since``.
-
-    Pure. ``since`` in Unix seconds, or None for all; a clock may have been set back in between.
-    """
-    files = _in_order(log, entries)
-    oldest = 0 if since is None else int((since - records.CLOCK_STEP_S) * 1e9)
-    before = files[: max(_index(files, identity, modified), 0)]
-    return [entry for entry in before if entry.modified >= oldest]
-
-
-def _in_order(log: str, entries: Iterable[LogFileEntry]) -> list[LogFileEntry]:
-    by_stem: dict[str, LogFileEntry] = {}
-    entries = list(entries)
-    for entry in sorted(entries, key=lambda each: each.name, reverse=True):
-        if entry.name == log:
-            continue
-        if entry.name.startswith(f"{log}.") and not entry.name.endswith(records.UNFINISHED):
-            # while a file is being compressed both exist: the plain one, sorted last, counts
-            by_stem[entry.name.removesuffix(records.COMPRESSED)] = entry
-    files = [by_stem[stem] for stem in sorted(by_stem)]
-    return files + [entry for entry in entries if entry.name == log]
-
-
-def _index(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
-    for at, entry in reversed(list(enumerate(files))):
-        if entry.identity == identity:  # by its last name: while being renamed it has two
-            return at
-    for at, entry in enumerate(files):
-        if entry.name.endswith(records.COMPRESSED) and entry.modified == modified:
-            return at
-    older = [at for at, entry in enumerate(files) if entry.modified < modified]
-    return older[-1] if older else -1
 
 
 def open_next(root: str, log: LogFile) -> LogFile | None:
@@ -305,7 +235,7 @@ def open_next(root: str, log: LogFile) -> LogFile | None:
     for _ in range(_ATTEMPTS):
         try:
             name, entries = _list_entries(root, log)
-            found = next_entry(name, entries, log.identity, log.modified())
+            found = records.next_entry(name, entries, log.identity, log.modified())
             if found is None:
                 return None
             opened = LogFile(root, log.path, found.name)
@@ -324,9 +254,16 @@ def list_earlier(root: str, log: LogFile, since: float | None) -> list[str]:
     """
     if log.real_path:
         return []
-    name, entries = _list_entries(root, log)
-    earlier = earlier_entries(name, entries, log.identity, log.modified(), since)
-    return [entry.name for entry in earlier]
+    for _ in range(_ATTEMPTS):
+        try:
+            name, entries = _list_entries(root, log)
+        except FileNotFoundError:
+            continue
+        # a rotation between listing and reading hides the open file: the list is incomplete
+        if any(entry.identity == log.identity for entry in entries):
+            earlier = records.earlier_entries(name, entries, log.identity, log.modified(), since)
+            return [entry.name for entry in earlier]
+    return []
 
 
 def open_rotation(root: str, log: LogFile, name: str) -> LogFile | None:
@@ -340,7 +277,7 @@ def open_rotation(root: str, log: LogFile, name: str) -> LogFile | None:
     return None
 
 
-def _list_entries(root: str, log: LogFile) -> tuple[str, list[LogFileEntry]]:
+def _list_entries(root: str, log: LogFile) -> tuple[str, list[records.LogFileEntry]]:
     """Return the name of a log and the files of its directory that begin with it."""
     folder, name = open_folder_of(root, log.path)
     try:
@@ -351,7 +288,9 @@ def _list_entries(root: str, log: LogFile) -> tuple[str, list[LogFileEntry]]:
             found = os.stat(each, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(found.st_mode):
                 identity = (found.st_dev, found.st_ino)
-                entries.append(LogFileEntry(each, identity, found.st_mtime_ns, found.st_size))
+                entries.append(
+                    records.LogFileEntry(each, identity, found.st_mtime_ns, found.st_size)
+                )
     finally:
         os.close(folder)
     return name, entries

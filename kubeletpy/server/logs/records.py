@@ -1,4 +1,4 @@
-"""The format of container logs, the options of a request for one, and the plan of a rotation. Pure.
+"""Container logs: their format, files and rotation, and the options of a request. Pure.
 
 A file is in the CRI's format (``TIME STREAM TAG TEXT``, partial lines tagged P) or in Docker's
 JSON; its first readable line decides. Unreadable lines are omitted. Source:
@@ -392,3 +392,74 @@ def plan_rotation(log: str, names: Iterable[str], max_files: int) -> RotationPla
 def rotated_name(log: str, now: float) -> str:
     """Return the name of a rotation made at a time (Unix seconds); names sort by time."""
     return f"{log}.{datetime.fromtimestamp(now, UTC).strftime(_FORMAT)}"
+
+
+# The files of a log in their order. A reader may be several rotations behind: then the next file
+# is not the log itself but one of its rotations, perhaps compressed by now. Files are identified by
+# inode, a compressed one by the time of its last line, which compression keeps. No file may be
+# returned twice, nor one of another log.
+
+
+class LogFileEntry(Struct, frozen=True):
+    """A file in a log's directory: (device, inode), and time of the last write in nanoseconds."""
+
+    name: str
+    identity: tuple[int, int]
+    modified: int
+    size: int
+
+
+def next_entry(
+    log: str, entries: Iterable[LogFileEntry], identity: tuple[int, int], modified: int
+) -> LogFileEntry | None:
+    """Return the file after the one with that identity and time, or None if there is none. Pure.
+
+    ``log`` is the name being written to; it does not count while empty, because until then the
+    runtime may still write to the previous file.
+    """
+    files = _in_order(log, entries)
+    after = _index(files, identity, modified) + 1
+    if after >= len(files) or (files[after].name == log and not files[after].size):
+        return None
+    return files[after]
+
+
+def earlier_entries(
+    log: str,
+    entries: Iterable[LogFileEntry],
+    identity: tuple[int, int],
+    modified: int,
+    since: float | None,
+) -> list[LogFileEntry]:
+    """Return the rotations before a file, oldest first, without those that end before ``since``.
+
+    Pure. ``since`` in Unix seconds, or None for all; a clock may have been set back in between.
+    """
+    files = _in_order(log, entries)
+    oldest = 0 if since is None else int((since - CLOCK_STEP_S) * 1e9)
+    before = files[: max(_index(files, identity, modified), 0)]
+    return [entry for entry in before if entry.modified >= oldest]
+
+
+def _in_order(log: str, entries: Iterable[LogFileEntry]) -> list[LogFileEntry]:
+    by_stem: dict[str, LogFileEntry] = {}
+    entries = list(entries)
+    for entry in sorted(entries, key=lambda each: each.name, reverse=True):
+        if entry.name == log:
+            continue
+        if entry.name.startswith(f"{log}.") and not entry.name.endswith(UNFINISHED):
+            # while a file is being compressed both exist: the plain one, sorted last, counts
+            by_stem[entry.name.removesuffix(COMPRESSED)] = entry
+    files = [by_stem[stem] for stem in sorted(by_stem)]
+    return files + [entry for entry in entries if entry.name == log]
+
+
+def _index(files: list[LogFileEntry], identity: tuple[int, int], modified: int) -> int:
+    for at, entry in reversed(list(enumerate(files))):
+        if entry.identity == identity:  # by its last name: while being renamed it has two
+            return at
+    for at, entry in enumerate(files):
+        if entry.name.endswith(COMPRESSED) and entry.modified == modified:
+            return at
+    older = [at for at, entry in enumerate(files) if entry.modified < modified]
+    return older[-1] if older else -1
