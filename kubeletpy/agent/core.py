@@ -424,7 +424,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
 
     def _runs(self, uid: str) -> bool:
         status = self.state.cache.status(uid)
-        return status is not None and bool(status.has_ready_sandbox or status.running_containers)
+        return status is not None and bool(status.running_containers)
 
     @cached_property
     def admission(self) -> agent_node.Admission:

@@ -452,9 +452,9 @@ class ApiStatusManager(Component):
         kept = store.prepare(pod, status, known, self.clock.now())
         self._count_terminations(known, kept)
         if entry is None:
-            entry = self._entries[pod.uid] = StatusEntry(
-                pod, kept, (target or pod).status, (target or pod).uid, version=0
-            )
+            shown = target or pod  # one from a record does not show what the API has
+            in_api: api.PodStatus = {} if self.kube_api and self.kube_api.alone else shown.status
+            entry = self._entries[pod.uid] = StatusEntry(pod, kept, in_api, shown.uid, version=0)
         followed_mirror = known is not entry.status
         changed = entry.version == 0 or followed_mirror or not store.same(entry.status, kept)
         entry.pod = pod

@@ -107,7 +107,7 @@ def decide(
         pod: not a static one.
         mode: not Never.
         away: since when there is no contact.
-        runs: a container or sandbox of it runs on this node: it is no new copy.
+        runs: a container of it runs on this node: it is no new copy.
         taints: of the Node object as last seen. The time may run since one of them was added.
     """
     if pod.being_deleted:
