@@ -347,7 +347,7 @@ class ApiStatusManager(Component):
         A status from a record of the API may contain what the API has not seen.
         """
         entry = self._entries.get(uid)
-        if self.kube_api is not None and self.kube_api.alone:
+        if self._is_alone:
             return False
         return self._writer is None or entry is None or not entry.unsent
 
@@ -432,6 +432,11 @@ class ApiStatusManager(Component):
             entry.writer.cancel()
         self.on_change(uid)
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether pods come from a record: their statuses are not what the API has."""
+        return self.kube_api is not None and self.kube_api.alone
+
     def _target(self, pod: Pod) -> Pod | None:
         """The object that shows the pod in the API: for a static pod its mirror, if it matches."""
         if not pod.is_static:
@@ -453,12 +458,12 @@ class ApiStatusManager(Component):
         self._count_terminations(known, kept)
         if entry is None:
             shown = target or pod  # one from a record does not show what the API has
-            in_api: api.PodStatus = {} if self.kube_api and self.kube_api.alone else shown.status
+            in_api: api.PodStatus = {} if self._is_alone else shown.status
             entry = self._entries[pod.uid] = StatusEntry(pod, kept, in_api, shown.uid, version=0)
         followed_mirror = known is not entry.status
         changed = entry.version == 0 or followed_mirror or not store.same(entry.status, kept)
         entry.pod = pod
-        if target is not None and followed_mirror:
+        if target is not None and followed_mirror and not self._is_alone:
             entry.api_uid, entry.in_api = target.uid, target.status
         if changed:
             entry.status = kept

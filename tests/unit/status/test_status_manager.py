@@ -193,6 +193,21 @@ async def test_exit_codes_reach_the_api_before_the_pod_is_deleted() -> None:
     assert of.get_status("u") is None
 
 
+async def test_a_status_from_a_record_is_not_taken_for_the_apis() -> None:
+    """The API does not have what the agent computed before a reboot without an API server."""
+    api = RecordingApi()
+    api.alone = True
+    of = manager(api)
+    ended: Any = phase("Failed", containerStatuses=[reported("a", terminated={"exitCode": 5})])
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    dying = pod(metadata=metadata, restartPolicy="Never", status=ended)
+    of.set_status(dying, ended)
+    of.finish(dying)
+    await settle(of)
+    assert [call[0] for call in api.calls][-1] == "delete"
+    assert api.object["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+
+
 async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None:
     api = RecordingApi()
     of = manager(api)
