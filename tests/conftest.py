@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import signal
 from typing import Any
 
 import pytest
@@ -12,6 +13,10 @@ from tests.kit.costs import set_aside
 from tests.kit.virtual_time import on_virtual_time
 
 WorkerMachine.validate = True
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a shell's background job ignores it, and so would the programs that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

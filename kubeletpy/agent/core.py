@@ -512,8 +512,15 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             show_held=self.composer.show_held,
             on_updated=self.admission.gate.updated,
             on_admitted=self._admitted,
-            on_merged=starts.merged if (starts := self.offline_starts) is not None else None,
+            on_merged=self._merged if self.offline_starts is not None else None,
         )
+
+    def _merged(self, source: str) -> None:
+        """Compare all statuses with those of the API once a start without it is over."""
+        assert self.offline_starts is not None
+        if self.offline_starts.merged(source):
+            for pod in self.state.pods.pods():
+                self.state.statuses.reconcile(pod)
 
     def _admitted(self, pod: Pod) -> None:
         self.outside.metrics.workers.pod_admitted(resource_levels(pod), qos_class(pod))

@@ -57,11 +57,13 @@ class OfflineStarts(Component):
         self._listed = self._listed or self.contact.made.is_set()
         return not self._listed
 
-    def merged(self, source: str) -> None:
-        """The pods of a source have been merged."""
-        if source == SOURCE_API and self._listed:
-            self.contact.shown.set()
-            self._verdicts.clear()
+    def merged(self, source: str) -> bool:
+        """The pods of a source have been merged; return whether the API server's are, at last."""
+        if source != SOURCE_API or not self._listed or self.contact.shown.is_set():
+            return False
+        self.contact.shown.set()
+        self._verdicts.clear()
+        return self.contact.was_alone
 
     async def _wait(self, pod: Pod) -> None:
         while not await wait_within(self.contact.shown, CHECK_S):

@@ -22,7 +22,7 @@ def test_it_has_every_command_with_its_arguments() -> None:
     commands = _commands()
     assert list(commands) == list(COMMANDS)
     bare = [name for name, each in commands.items() if len(each._actions) == 1]
-    assert bare == ["version"]
+    assert bare == ["down", "version"]
 
 
 def test_run_has_every_flag() -> None:
