@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from kubeletpy.agent import node as agent_node
 from kubeletpy.agent import resources
+from kubeletpy.agent import runtime as agent_runtime
 from kubeletpy.agent.agent import AgentHealth
 from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.placement import Placed, build_placement
 from kubeletpy.agent.pod_state import Events, PodSources, PodState, build_events, build_sources
-from kubeletpy.agent.runtime import Images, build_images, build_runtime_changes, runtime_settings
 from kubeletpy.agent.storage import Storage
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import metric_label
@@ -46,13 +46,9 @@ from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.registration import DevicePluginHandler
 from kubeletpy.resources.plugins.model import DEVICE, DRA, Handlers
-from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, settle_unknown_ranges
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
-from kubeletpy.runtime_manager.plan.crash_loop import BASE_SECONDS, REDUCED_BASE_SECONDS
-from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import RelistHealth
@@ -104,7 +100,9 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     def rules(self) -> RuntimeSettings:
         """The settings of containers."""
         machine = self.outside.machine
-        return runtime_settings(self.settings, self.flags, machine, self.root, self.host_ips)
+        return agent_runtime.runtime_settings(
+            self.settings, self.flags, machine, self.root, self.host_ips
+        )
 
     @cached_property
     def allocated(self) -> resources.Allocations:
@@ -210,52 +208,14 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
         )
 
     @cached_property
-    def images(self) -> Images:
+    def images(self) -> agent_runtime.Images:
         """Pulls images, and removes those that nothing uses."""
-        return build_images(self, self.state, self.storage.tokens)
+        return agent_runtime.build_images(self, self.state, self.storage.tokens)
 
     @cached_property
     def runtime(self) -> KubeRuntimeManager:
         """Makes the runtime run what pods request, and reads back what runs."""
-        outside, cpus = self.outside, self.placement.cpus
-        mounts, claims, placed = self.mounts, self.claims.manager, self.placement.providers
-        return KubeRuntimeManager(
-            outside.runtime,
-            self.images.manager,
-            self.recorder,
-            outside.clock,
-            outside.metrics.starts,
-            root_dir=str(self.root),
-            settings=self.rules,
-            # what goes into containers besides their spec, in this order
-            providers=(self.storage.environment, mounts, claims, self.devices, *placed),
-            runtime_handler=self.user_namespaces.checked(self.handlers.handler),
-            cgroup_parent=self.cgroups.parent,
-            user_namespace=self.user_namespaces.pod_range,
-            host_dns=lambda: host_dns(self.settings.resolv_conf),
-            hooks=LifecycleHookRunner(
-                outside.runtime,
-                self.recorder,
-                outside.metrics.hooks,
-                self.host_ips,
-                self.gates.version,
-            ),
-            actuated=self.allocated.actuated,
-            pod_limits=self.cgroups.limits,
-            resize_volume=self.storage.volumes.resize,
-            placement=cpus.placement,
-            max_crash_loop_delay=self.settings.crash_loop_back_off.max_container_restart_period,
-            first_crash_loop_delay=(
-                REDUCED_BASE_SECONDS
-                if self.gates.enabled("ReduceDefaultCrashLoopBackOffDecay")
-                else BASE_SECONDS
-            ),
-            concurrent_starts=outside.machine.concurrent_starts,
-            backlog=self.backlog,
-            gc_policy=GCPolicy.from_flags(self.flags),
-            plan_log=self.state.flight.plan,
-            sandbox_watch=self.cgroups.driver_check,
-        )
+        return agent_runtime.build_runtime(self)
 
     @cached_property
     def monitor(self) -> RuntimeMonitor:
@@ -589,7 +549,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             Component(self.runtime_upkeep, (Task("runtime-upkeep", self.runtime_upkeep.run),)),
             *([Component(each, close=each.close)] if (each := self.node.mirrors) else []),
             Component(self.workers, close=self.workers.close),
-            *build_runtime_changes(self, state, runtime, self.loop, self.relists),
+            *agent_runtime.build_runtime_changes(self, state, runtime, self.loop, self.relists),
             Component(self.dead, (Task("dead-containers", self.dead.run),)),
             Component(self.admission.gate, close=self.admission.gate.close),
             Component(self.loop, (Task("sync-loop", self.loop.run),)),

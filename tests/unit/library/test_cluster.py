@@ -327,6 +327,7 @@ def test_the_fixtures_of_a_suite(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "200"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # it may be installed here, or not
     environment.pop("KUBEBUILDER_ASSETS", None)
+    environment.pop("CI", None)  # pytest's summary repeats whole messages there
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugin, "--cluster-engine", "embedded"],
         cwd=tmp_path,
