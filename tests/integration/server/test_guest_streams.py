@@ -24,11 +24,12 @@ SECONDS = 60
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with the pods ``process`` and ``function``."""
+    """A cluster with images that sleep, run a function, and write lines."""
     directory = tmp_path_factory.mktemp("cluster")
     with Cluster(directory, engine="embedded", nodes=("n1",)) as running:
         running.image("sleep", ("sleep", "1000"))
         running.image("work", work)
+        running.image("ticks", ("sh", "-c", "while :; do echo tick; sleep 0.1; done"))
         yield running
 
 
@@ -59,7 +60,7 @@ def kubectl(
             "--namespace",
             namespace,
         ]
-        for name, image in (("process", "sleep"), ("function", "work")):
+        for name, image in (("process", "sleep"), ("function", "work"), ("ticks", "ticks")):
             spec = {
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "c", "image": image}],
@@ -125,9 +126,11 @@ def test_cp(kubectl: list[str | Path], tmp_path: Path) -> None:
     assert back.read_bytes() == (there / "copy").read_bytes() == (tmp_path / "data").read_bytes()
 
 
-def test_attach_is_refused_with_a_sentence(kubectl: list[str | Path]) -> None:
-    code, _, err = run(kubectl, "attach", "process")
-    assert code == 1 and b"this runtime attaches no clients to containers" in err
+def test_attach(kubectl: list[str | Path]) -> None:
+    with subprocess.Popen([*kubectl, "attach", "ticks"], stdout=subprocess.PIPE) as attached:
+        assert attached.stdout is not None
+        assert attached.stdout.readline() == b"tick\n"
+        attached.kill()
 
 
 class Hello(BaseHTTPRequestHandler):
