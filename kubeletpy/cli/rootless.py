@@ -95,7 +95,7 @@ def _facts(state: Path, cache: Path) -> tuple[possible.Facts, dict[str, str]]:
 
 
 class Node(Component):
-    """What runs in the namespaces.
+    """The processes in the namespaces.
 
     Attributes:
         state: the state directory.

@@ -1,4 +1,4 @@
-"""Each tutorial does what its text says, for a plain user in an empty folder.
+"""Each tutorial works as its text describes, for a plain user in an empty folder.
 
 A code block with a title is a file to write, a block ``sh`` is run, and the block ``text`` after it
 is the output (``…``: any text). All of a page runs in one shell, in the order of the page. The

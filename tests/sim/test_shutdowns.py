@@ -250,7 +250,7 @@ def test_a_canceled_shutdown_leaves_pods_as_they_were(
 def test_a_pod_that_comes_during_a_shutdown_runs_after_the_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that of a DaemonSet, which replaces its ended pod at once."""
+    """A DaemonSet replaces its ended pod at once."""
 
     async def scenario(down: Shutdown) -> None:
         world = down.world
@@ -272,7 +272,7 @@ def test_a_pod_that_comes_during_a_shutdown_runs_after_the_boot(
 def test_the_api_is_away_during_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes no more than its share of the time; no pod looks completed after the boot."""
+    """It takes no more than its share of the time; no pod is shown as completed after the boot."""
 
     async def scenario(down: Shutdown) -> None:
         world = down.world
@@ -305,7 +305,7 @@ def test_the_api_is_away_during_the_shutdown(
 def test_the_power_fails_during_the_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: float
 ) -> None:
-    """Each pod has either ended for good or runs again; none looks completed."""
+    """Each pod has either ended for good or runs again; none is shown as completed."""
 
     async def scenario(down: Shutdown) -> None:
         world = down.world

@@ -254,8 +254,8 @@ def set_up_loopback() -> None:
 def connect_network(line: Sequence[str], environment: Mapping[str, str]) -> None:
     """Run the program that connects a network namespace with that of this process.
 
-    A word ``READY`` of its command line is replaced by the number of a descriptor to which it
-    writes when it has connected it; without one it continues in the background then.
+    A word ``READY`` of its command line is replaced by the number of a descriptor, to which it
+    writes when it has connected it. Without one it continues in the background then.
     Raises LaunchError.
     """
     reader, writer = os.pipe()

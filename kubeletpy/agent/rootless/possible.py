@@ -1,4 +1,4 @@
-"""What a login user can have on this machine without root, from facts about it. Pure.
+"""The abilities of a login user on this machine without root, from facts about it. Pure.
 
 The answer is a plan, or one sentence why there can be no node. The plan has a table of what is not
 enforced, with the consequence of each row and the command that would enable it.
@@ -54,7 +54,7 @@ class Facts(Struct, frozen=True):
     state_error: str = ""
     """Why the state directory can't be written; empty: it can."""
     refused: str = ""
-    """What the kernel refused in a trial of namespaces; empty: nothing."""
+    """The refusal of the kernel in a trial of namespaces; empty: none."""
     switches: Mapping[str, str] = {}
     """Kernel settings of ``SWITCHES`` -> value."""
     ids: tuple[IdRange, IdRange] | None = None

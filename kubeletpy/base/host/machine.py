@@ -141,7 +141,7 @@ def moment(boot_id: str, clocks: Path = Path("/sys/class/rtc")) -> Moment:
 
 _AGREES_S = 60.0
 _TIME_ERROR = 5
-"""What adjtimex(2) returns while nothing synchronizes the clock."""
+"""The answer of adjtimex(2) while nothing synchronizes the clock."""
 _TIMEX_BYTES = 512
 """More than its structure has on any architecture; only zeros are passed: nothing is set."""
 

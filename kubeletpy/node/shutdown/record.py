@@ -1,4 +1,4 @@
-"""What a graceful shutdown keeps over the boot: its times, and the pods that it ended.
+"""The record of a graceful shutdown over the boot: its times, and the pods that it ended.
 
 The file and its two times are the kubelet's, which ignores our third key; each version of it is
 written completely or not at all. Source: docs/reference/behaviour.md, q.

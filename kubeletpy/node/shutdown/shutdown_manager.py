@@ -179,7 +179,7 @@ class ShutdownManager(Component):
         if await logind.shutting_down():
             self._begin()  # the agent was restarted meanwhile: no lock is available
         elif self.shutting_down:
-            await self._cancel(logind)  # while nobody could say so
+            await self._cancel(logind)  # while the bus was lost
         elif self._lock is None:
             await self._make_time(logind)
             self._lock = await logind.inhibit()

@@ -1,4 +1,4 @@
-"""What an agent in a user namespace of a login user can't give to a pod. Pure.
+"""The requests of pods that an agent in a user namespace of a login user can't serve. Pure.
 
 Such a node runs without root (``kubeletpy up --rootless``). A pod that requests one of these things
 is refused; the node and other pods are not affected.

@@ -219,7 +219,7 @@ class Site:
         for each in self.pods():
             name, status = each["metadata"]["name"], each["status"]
             assert status.get("reason") != "NodeShutdown", name
-            assert status["phase"] != "Succeeded", f"{name} looks completed"
+            assert status["phase"] != "Succeeded", f"{name} is shown as completed"
         self.await_nothing_left()
         self.await_lock()
         node = self.cluster.default.get("node", self.down.name)

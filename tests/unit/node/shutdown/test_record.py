@@ -1,4 +1,4 @@
-"""What a shutdown keeps over the boot, as a kubelet and as this agent write it."""
+"""The record of a shutdown, as a kubelet and as this agent write it."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ async def test_the_notice_is_part_of_the_grace(tmp_path: Path) -> None:
 
 
 async def test_volumes_are_unstaged_before_the_next_group_ends(tmp_path: Path) -> None:
-    """The next group may have the driver. What nobody could unstage before is not waited for."""
+    """The next group may have the driver. A volume that nobody could unstage is not waited for."""
     node = Node(tmp_path, {"a": (0, 3), "critical": (2000, 1)})
     node.volumes = {"left-by-a-driver-that-is-gone"}
 
