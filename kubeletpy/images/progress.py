@@ -318,6 +318,8 @@ class PullMonitor(Component):
             yield
         finally:
             watch.users -= 1
+            if stalled in watch.stalled:  # it no longer waits
+                watch.stalled.remove(stalled)
             if not watch.users:
                 del self._watches[image]
                 self._changed.set()

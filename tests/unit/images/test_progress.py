@@ -340,6 +340,18 @@ async def test_pods_that_wait_for_one_pull_share_its_progress() -> None:
     running.cancel()
 
 
+async def test_a_canceled_pull_gets_no_report_of_the_pull_that_others_wait_for() -> None:
+    node = Node()
+    running = asyncio.create_task(node.monitor.run())
+    canceled: list[PullProgress | None] = []
+    with node.monitor.watching("x", parse_reference("x"), node.stalls.append):
+        with node.monitor.watching("x", parse_reference("x"), canceled.append):
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+    assert (node.stalls, canceled) == ([None], [])
+    running.cancel()
+
+
 async def test_a_runtime_without_a_store_is_asked_once() -> None:
     node = Node(Store(error=Unimplemented("ListStatuses", "unknown service")))
     running = asyncio.create_task(node.monitor.run())
