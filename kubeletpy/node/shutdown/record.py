@@ -1,7 +1,8 @@
 """The record of a graceful shutdown over the boot: its times, and the pods that it ended.
 
 The file and its two times are the kubelet's, which ignores our third key; each version of it is
-written completely or not at all. Source: docs/reference/behaviour.md, q.
+written completely or not at all. It is a module of its own because a kubelet reads the format, too.
+Source: docs/reference/behaviour.md, q.
 """
 
 from __future__ import annotations
