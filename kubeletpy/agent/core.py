@@ -22,7 +22,14 @@ from kubeletpy.agent import runtime as agent_runtime
 from kubeletpy.agent.agent import AgentHealth
 from kubeletpy.agent.context import BuildContext, Component, Task
 from kubeletpy.agent.placement import Placed, build_placement
-from kubeletpy.agent.pod_state import Events, PodSources, PodState, build_events, build_sources
+from kubeletpy.agent.pod_state import (
+    Events,
+    PodSources,
+    PodState,
+    build_events,
+    build_housekeeping,
+    build_sources,
+)
 from kubeletpy.agent.storage import Storage
 from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import metric_label
@@ -40,15 +47,17 @@ from kubeletpy.podworkers.steps.volumes import Directories, PullSecrets, Volumes
 from kubeletpy.podworkers.syncer import KubePodSyncer, SyncStep, TerminatingUpdates
 from kubeletpy.podworkers.workers import PodWorkers
 from kubeletpy.probes.probe_manager import KubeProbeManager
-from kubeletpy.probes.prober import Prober
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.resources.devices.device_manager import DeviceManager
 from kubeletpy.resources.devices.registration import DevicePluginHandler
 from kubeletpy.resources.plugins.model import DEVICE, DRA, Handlers
+from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.act.user_namespaces import UserNamespaceRanges, settle_unknown_ranges
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
+from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
+from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.syncloop.housekeeping import DeadContainers, Housekeeping
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import RelistHealth
@@ -215,7 +224,41 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def runtime(self) -> KubeRuntimeManager:
         """Makes the runtime run what pods request, and reads back what runs."""
-        return agent_runtime.build_runtime(self)
+        outside, cpus = self.outside, self.placement.cpus
+        mounts, claims, placed = self.mounts, self.claims.manager, self.placement.providers
+        return KubeRuntimeManager(
+            outside.runtime,
+            self.images.manager,
+            self.recorder,
+            outside.clock,
+            outside.metrics.starts,
+            root_dir=str(self.root),
+            settings=self.rules,
+            # what goes into containers besides their spec, in this order
+            providers=(self.storage.environment, mounts, claims, self.devices, *placed),
+            runtime_handler=self.user_namespaces.checked(self.handlers.handler),
+            cgroup_parent=self.cgroups.parent,
+            user_namespace=self.user_namespaces.pod_range,
+            host_dns=lambda: host_dns(self.settings.resolv_conf),
+            hooks=LifecycleHookRunner(
+                outside.runtime,
+                self.recorder,
+                outside.metrics.hooks,
+                self.host_ips,
+                self.gates.version,
+            ),
+            actuated=self.allocated.actuated,
+            pod_limits=self.cgroups.limits,
+            resize_volume=self.storage.volumes.resize,
+            placement=cpus.placement,
+            max_crash_loop_delay=self.settings.crash_loop_back_off.max_container_restart_period,
+            first_crash_loop_delay=agent_runtime.first_crash_loop_delay(self.gates),
+            concurrent_starts=outside.machine.concurrent_starts,
+            backlog=self.backlog,
+            gc_policy=GCPolicy.from_flags(self.flags),
+            plan_log=self.state.flight.plan,
+            sandbox_watch=self.cgroups.driver_check,
+        )
 
     @cached_property
     def monitor(self) -> RuntimeMonitor:
@@ -249,23 +292,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def probes(self) -> KubeProbeManager:
         """Probes the containers of pods."""
-        outside = self.outside
-        prober = Prober(
-            outside.runtime,
-            self.recorder,
-            http2=self.gates.enabled("H2CContainerProbe"),
-            grpc_tls=self.gates.enabled("GRPCContainerProbeTLS"),
-            version=self.gates.version,
-        )
-        return KubeProbeManager(
-            prober,
-            clock=outside.clock,
-            get_status=self.state.statuses.get_status,
-            on_result=self.signals.probe_settled,
-            metrics=outside.metrics.probes,
-            agent_started_at=self.life.beginning,
-            rng=outside.rng,
-        )
+        return agent_runtime.build_probes(self, self.state, self.recorder)
 
     @cached_property
     def composer(self) -> StatusComposer:
@@ -434,19 +461,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
     @cached_property
     def housekeeping(self) -> Housekeeping:
         """Cleans up after pods."""
-        state, mirrors = self.state, self.node.mirrors
-        return Housekeeping(
-            state.pods,
-            self.workers,
-            state.statuses.forget_except,
-            state.cache,
-            active=state.active,
-            queries=state.queries,
-            delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
-            reconcile_mirror=mirrors.reconcile if mirrors is not None else lambda pod, mirror: None,
-            found=self.signals.pods_counted,
-            metrics=self.outside.metrics.pods,
-        )
+        return build_housekeeping(self, self.state, self.workers, self.node.mirrors)
 
     @cached_property
     def loop(self) -> SyncLoop:

@@ -38,12 +38,13 @@ from kubeletpy.podworkers.state_machine import (
     tick_of,
 )
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.podworkers.workers import log_impossible
+from kubeletpy.podworkers.workers import PodWorkers, log_impossible
 from kubeletpy.status.status_manager import ApiStatusManager
-from kubeletpy.syncloop.housekeeping import Remains, UnreadPods
+from kubeletpy.syncloop.housekeeping import Housekeeping, Remains, UnreadPods
 from kubeletpy.syncloop.lifecycle import ActivePods
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.merge import NAMELESS, Merge
+from kubeletpy.syncloop.mirror import ApiMirrorKeeper
 from kubeletpy.syncloop.sources.file import FileSource
 from kubeletpy.syncloop.sources.manifest import ReadySources
 
@@ -283,3 +284,21 @@ def build_events(
 
     components.append(Component(recorder, start=announce))
     return Events(recorder, components)
+
+
+def build_housekeeping(
+    context: BuildContext, state: PodState, workers: PodWorkers, mirrors: ApiMirrorKeeper | None
+) -> Housekeeping:
+    """What cleans up after pods."""
+    return Housekeeping(
+        state.pods,
+        workers,
+        state.statuses.forget_except,
+        state.cache,
+        active=state.active,
+        queries=state.queries,
+        delete_mirror=mirrors.delete if mirrors is not None else lambda mirror: None,
+        reconcile_mirror=mirrors.reconcile if mirrors is not None else lambda pod, mirror: None,
+        found=context.signals.pods_counted,
+        metrics=context.outside.metrics.pods,
+    )

@@ -10,6 +10,7 @@ from kubeletpy.agent.context import BuildContext, Component, Machine, Task
 from kubeletpy.agent.pod_state import PodState
 from kubeletpy.base.structs import Struct
 from kubeletpy.config import KubeletSettings, NodeFlags
+from kubeletpy.config.gates import FeatureGates
 from kubeletpy.images.gc import ImageAges, ImageGarbageCollector
 from kubeletpy.images.gc_selection import ImageGCPolicy, pod_images
 from kubeletpy.images.image_manager import ImageManager, PullSettings
@@ -17,22 +18,21 @@ from kubeletpy.images.pod_credentials import NodeCredentials, default_paths
 from kubeletpy.images.progress import PullMonitor
 from kubeletpy.images.records.ledger import pull_records
 from kubeletpy.images.uses import ImageUses
+from kubeletpy.kubeapi.events.writer import KeptEvents
 from kubeletpy.pods.resources import MEMORY_VOLUMES_GATE as MEMORY_VOLUMES
+from kubeletpy.probes.probe_manager import KubeProbeManager
+from kubeletpy.probes.prober import Prober
 from kubeletpy.resources.cgroups.setup import memory_qos
 from kubeletpy.resources.cgroups.values import unreserved_memory
-from kubeletpy.runtime_manager.act.hooks_runner import LifecycleHookRunner
 from kubeletpy.runtime_manager.config.settings import RuntimeSettings
 from kubeletpy.runtime_manager.kube_runtime_manager import KubeRuntimeManager
 from kubeletpy.runtime_manager.plan.crash_loop import BASE_SECONDS, REDUCED_BASE_SECONDS
-from kubeletpy.runtime_manager.plan.gc_selection import GCPolicy
-from kubeletpy.runtime_manager.read.host_dns import host_dns
 from kubeletpy.syncloop.event_stream import EarlyPolls, EventStream
 from kubeletpy.syncloop.loop import SyncLoop
 from kubeletpy.syncloop.pleg import Pleg, RelistHealth
 from kubeletpy.volumes.projected.tokens import PodTokens
 
 if TYPE_CHECKING:
-    from kubeletpy.agent.core import Core
     from kubeletpy.images.providers.provider import Plugins
 
 
@@ -83,7 +83,13 @@ def runtime_settings(
     )
 
 
-# Changes of containers and sandboxes.
+def first_crash_loop_delay(gates: FeatureGates) -> float:
+    """The first delay between restarts of a container that crashes, in seconds."""
+    reduced = gates.enabled("ReduceDefaultCrashLoopBackOffDecay")
+    return REDUCED_BASE_SECONDS if reduced else BASE_SECONDS
+
+
+# Changes of containers and sandboxes, and probes.
 
 
 def build_runtime_changes(
@@ -123,42 +129,24 @@ def build_runtime_changes(
     ]
 
 
-def build_runtime(core: Core) -> KubeRuntimeManager:
-    """Build what makes the runtime run what pods request, and reads back what runs."""
-    outside, cpus = core.outside, core.placement.cpus
-    mounts, claims, placed = core.mounts, core.claims.manager, core.placement.providers
-    return KubeRuntimeManager(
+def build_probes(context: BuildContext, state: PodState, recorder: KeptEvents) -> KubeProbeManager:
+    """What probes the containers of pods."""
+    outside = context.outside
+    prober = Prober(
         outside.runtime,
-        core.images.manager,
-        core.recorder,
-        outside.clock,
-        outside.metrics.starts,
-        root_dir=str(core.root),
-        settings=core.rules,
-        # what goes into containers besides their spec, in this order
-        providers=(core.storage.environment, mounts, claims, core.devices, *placed),
-        runtime_handler=core.user_namespaces.checked(core.handlers.handler),
-        cgroup_parent=core.cgroups.parent,
-        user_namespace=core.user_namespaces.pod_range,
-        host_dns=lambda: host_dns(core.settings.resolv_conf),
-        hooks=LifecycleHookRunner(
-            outside.runtime, core.recorder, outside.metrics.hooks, core.host_ips, core.gates.version
-        ),
-        actuated=core.allocated.actuated,
-        pod_limits=core.cgroups.limits,
-        resize_volume=core.storage.volumes.resize,
-        placement=cpus.placement,
-        max_crash_loop_delay=core.settings.crash_loop_back_off.max_container_restart_period,
-        first_crash_loop_delay=(
-            REDUCED_BASE_SECONDS
-            if core.gates.enabled("ReduceDefaultCrashLoopBackOffDecay")
-            else BASE_SECONDS
-        ),
-        concurrent_starts=outside.machine.concurrent_starts,
-        backlog=core.backlog,
-        gc_policy=GCPolicy.from_flags(core.flags),
-        plan_log=core.state.flight.plan,
-        sandbox_watch=core.cgroups.driver_check,
+        recorder,
+        http2=context.gates.enabled("H2CContainerProbe"),
+        grpc_tls=context.gates.enabled("GRPCContainerProbeTLS"),
+        version=context.gates.version,
+    )
+    return KubeProbeManager(
+        prober,
+        clock=outside.clock,
+        get_status=state.statuses.get_status,
+        on_result=context.signals.probe_settled,
+        metrics=outside.metrics.probes,
+        agent_started_at=context.life.beginning,
+        rng=outside.rng,
     )
 
 
