@@ -295,6 +295,15 @@ def _from_record(
     same = (old or {}).get("containerID") == container_id
     if not same and "terminated" in old_state:
         status["lastState"] = {"terminated": old_state["terminated"]}
+    if (
+        "waiting" in old_state
+        and old_count > record.restart_count
+        and _ends_with(status["lastState"], container_id)
+        and should_container_be_restarted(inputs.pod, container, inputs.runtime)[0]
+    ):
+        # the attempt after this end is counted and never ran, and its record is gone: were the end
+        # shown again, the next attempt would be counted twice
+        status["state"] = {"waiting": old_state["waiting"]}
     if record.running and "terminated" in old_state and old_count >= record.restart_count:
         status["restartCount"] = old_count if same else old_count + 1
     if record.running and old is not None and same:
@@ -310,6 +319,11 @@ def _from_record(
             }
         }
     return _with_mounts(inputs, container, status)
+
+
+def _ends_with(state: api.ContainerState, container_id: str) -> bool:
+    """Whether a last state is the end of this container."""
+    return (state.get("terminated") or {}).get("containerID") == container_id
 
 
 def _state(
@@ -413,6 +427,9 @@ def _ended(entry: api.ContainerStatus, now: float) -> api.ContainerStatus:
     state = entry.get("state") or {}
     if "terminated" in state:
         return entry
+    last = entry.get("lastState") or {}
+    if _ends_with(last, entry.get("containerID") or ""):  # it waited for a restart
+        return {**entry, "state": last, "ready": False, "started": False}
     return {**entry, "state": {"terminated": lost(state, now)}, "ready": False, "started": False}
 
 

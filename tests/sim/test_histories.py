@@ -21,7 +21,10 @@ from tests.sim.loop import run
 RUNS = 64
 FRESH = 64
 """A long row of fresh ones is for whom it can keep waiting: ``./test.sh sim --runs 1000``."""
-ONCE_BROKEN = (100107, 101315, 102622, 401443, 7345019, 26936850959, 50466816431, 106832097715)
+ONCE_BROKEN = (
+    *(100107, 101315, 102622, 401443, 7345019, 26936850959, 50466816431, 77770421905),
+    106832097715,
+)
 """Seeds that showed a fault of the agent, or of an invariant."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.pods.runtime_status import PodRuntimeStatus
+from kubeletpy.status.container_status import finished_status
 from kubeletpy.status.generate import generate_api_pod_status
 from tests.kit.status import inputs, pod, record, reported, runtime
 
@@ -50,3 +51,28 @@ def test_a_deleted_pods_lost_container_is_not_restarted() -> None:
     old: Any = {"containerStatuses": [counted(5, X, running={})]}
     (entry,) = generate_api_pod_status(inputs(deleted, runtime(), old=old))["containerStatuses"]
     assert entry["restartCount"] == 5
+
+
+FIRST = {"terminated": {**ENDED, "containerID": "containerd://a-0"}}
+"""The end of the only container that has run."""
+
+
+def test_an_attempt_that_never_ran_is_counted_once() -> None:
+    """Its record goes, and the end before it is the newest again; then the next attempt runs."""
+    never: Any = {"containerStatuses": [counted(1, X, waiting={}) | {"lastState": FIRST}]}
+    ended = record("a", "exited", 3)
+    between = generate_api_pod_status(inputs(pod(), runtime(ended), old=never))
+    (entry,) = between["containerStatuses"]
+    assert (entry["state"], entry["restartCount"]) == ({"waiting": {}}, 1)
+    assert finished_status(pod(), between, 0)["containerStatuses"][0]["state"] == FIRST
+
+    runs = runtime(record("a", attempt=1), ended)
+    (entry,) = generate_api_pod_status(inputs(pod(), runs, old=between))["containerStatuses"]
+    assert entry["restartCount"] == 1
+
+
+def test_the_end_before_an_attempt_that_never_ran_is_shown_where_none_follows() -> None:
+    never: Any = {"containerStatuses": [counted(1, X, waiting={}) | {"lastState": FIRST}]}
+    once = pod(restartPolicy="Never")
+    new = generate_api_pod_status(inputs(once, runtime(record("a", "exited", 3)), old=never))
+    assert new["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
