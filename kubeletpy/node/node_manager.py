@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, cast
 
@@ -112,6 +113,20 @@ METADATA_REPAIR_S, LONGEST_REPAIR_S = 10.0, 600.0
 IMAGES_FRESH_S = 30.0
 IMAGES_WAIT_S = 2.0
 """How long the status waits for the image list; after that it shows the last one."""
+
+
+_IDENTITY = re.compile(r'"system:node:([a-z0-9.-]{1,253})"')
+
+
+def refusal(error: ApiError, node_name: str) -> str:
+    """Why the node can't be registered, with the remedy for credentials of another node."""
+    named = _IDENTITY.search(str(error)) if isinstance(error, Forbidden) else None
+    if named is None or named[1] == node_name:
+        return str(error)
+    return (
+        f"the credentials are those of node {named[1]}, and this node is named {node_name}: start "
+        f"the agent with --hostname-override={named[1]}, or with credentials of {node_name}"
+    )
 
 
 class NodeManager(Component):
@@ -271,11 +286,11 @@ class NodeManager(Component):
             try:
                 await self._register_once()
             except ApiError as error:
+                self._unregistered = refusal(error, self.options.name)
                 log.warning(
                     "could not register the node; trying again",
-                    extra={"node": self.options.name, "why": str(error)},
+                    extra={"node": self.options.name, "why": self._unregistered},
                 )
-                self._unregistered = str(error)
                 await asyncio.sleep(delay * (0.75 + self._rng.random() / 2))
                 delay = min(delay * 2, LAST_RETRY_S)
                 continue

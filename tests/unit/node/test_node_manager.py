@@ -12,12 +12,12 @@ import pytest
 
 from kubeletpy.base.api.json_patch import strategic_merge
 from kubeletpy.base.tasks import cancel_tasks
-from kubeletpy.kubeapi.errors import AlreadyExists, NotFound, Unavailable
+from kubeletpy.kubeapi.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.node.build import ImageSummary, NodeHealth, RuntimeInfo, initial_node
 from kubeletpy.node.facts import NodeOptions
 from kubeletpy.node.lease import LeaseKeeper, until_renewal
-from kubeletpy.node.node_manager import NodeManager, NodeStartup, until_report
+from kubeletpy.node.node_manager import NodeManager, NodeStartup, refusal, until_report
 from kubeletpy.node.own_node import OwnNode
 from tests.kit.events import Recorder
 from tests.kit.machines import FACTS
@@ -598,3 +598,15 @@ async def test_other_reservations_are_in_the_api_with_the_first_status_after_a_r
     await asyncio.sleep(140)
     assert [what for _, what in api.log].count("patch nodes status") == 1, "and only once"
     after.cancel()
+
+
+def test_credentials_of_another_node_are_named_with_the_remedy() -> None:
+    text = (
+        'nodes "b" is forbidden: User "system:node:a" cannot get resource "nodes" in API group "" '
+        "at the cluster scope: node 'a' cannot read 'b', only its own Node object"
+    )
+    message = refusal(Forbidden(text), "b")
+    assert message.startswith("the credentials are those of node a, and this node is named b")
+    assert "--hostname-override=a" in message
+    for other in (Forbidden(text.replace("node:a", "node:b")), Unavailable(text), Forbidden("no")):
+        assert refusal(other, "b") == str(other)
