@@ -3,7 +3,7 @@
 #
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
-# Sections: lint types imports generated docs wheel unit contract sim lowest fuzz integration cluster
+# Sections: lint types imports generated docs wheel unit sim lowest fuzz contract integration cluster
 # nodes (all of them when none is named), and mutation, which only runs when it is named.
 # "lowest" are the unit tests with the oldest packages that pyproject.toml allows; all of them when it is
 # named, else those of the packages that use such packages most. The control plane of the section
@@ -36,7 +36,7 @@ set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
-all=(lint types imports generated docs wheel unit contract sim lowest fuzz integration cluster nodes)
+all=(lint types imports generated docs wheel unit sim lowest fuzz contract integration cluster nodes)
 named=(mutation) # run only when they are named
 # what tests start: Debian's own packages, by section
 declare -A packages=(
@@ -255,8 +255,8 @@ note() { # SECTION EXIT-STATUS SECONDS
 }
 
 # Sections that run beside others, in the background: mypy beside the other checks of the sources, and
-# what needs only processors beside the integration tests, which leave a third of them idle. The
-# scheduler's class "idle" takes nothing from a process that measures time.
+# what needs only processors beside contract, integration, cluster and nodes, which leave a third of them
+# idle. The scheduler's class "idle" takes nothing from a process that measures time.
 beside=()
 start_beside() { # SECTION …
     local section
@@ -292,6 +292,17 @@ finish_beside() {
     beside=()
 }
 
+# Wait until a section that was started beside others has ended.
+await_beside() { # SECTION
+    local each
+    for each in "${beside[@]}"; do
+        [[ " ${each#*:} " == *" $1 "* ]] || continue
+        while [ ! -e "build/$1.result" ] && kill -0 "${each%%:*}" 2>/dev/null; do
+            sleep 1
+        done
+    done
+}
+
 later=()
 if [[ " ${sections[*]} " == *" lint "* && " ${sections[*]} " == *" integration "* ]]; then
     later+=(prose)
@@ -322,8 +333,9 @@ if $by_default; then
     optional cluster control-plane python -m tools.control_plane check
     optional nodes node-image python -m tools.lab.prepare check
 fi
+declare -A prepared_by=([cluster]=control-plane [nodes]=node-image)
 for section in "${sections[@]}"; do
-    begin=$SECONDS code=0
+    code=0
     case "$section" in
     types)
         start_beside types
@@ -337,12 +349,18 @@ for section in "${sections[@]}"; do
         finish_beside
         ;;
     imports | generated | docs | wheel) ;;
+    contract | integration | cluster | nodes)
+        if [ ${#later[@]} -gt 0 ]; then
+            finish_beside
+            start_beside "${later[@]}"
+            later=()
+        fi
+        await_beside "${prepared_by[$section]:-}"
+        ;;
     *) finish_beside ;;
     esac
-    if [ "$section" = integration ] && [ ${#later[@]} -gt 0 ]; then
-        start_beside "${later[@]}"
-    fi
     printf '\n=== %s ===\n' "$section"
+    begin=$SECONDS
     run_section "$section" || code=$?
     note "$section" "$code" $((SECONDS - begin))
 done
