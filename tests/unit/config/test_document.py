@@ -39,8 +39,9 @@ def test_depth(loader: object) -> None:
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
-@pytest.mark.parametrize("before", ["", "a: ", "- "])
-@pytest.mark.parametrize("opening", ["[", "{", "{a: ", "[{"])
+@pytest.mark.parametrize(
+    ("before", "opening"), [("", "["), ("a: ", "{"), ("- ", "{a: "), ("", "[{")]
+)
 @pytest.mark.parametrize("depth", [999, 1_001, 20_000])
 def test_a_depth_that_the_loader_itself_refuses_is_reported_as_too_deep(
     loader: object, before: str, opening: str, depth: int

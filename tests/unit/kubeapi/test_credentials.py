@@ -10,7 +10,10 @@ import ssl
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -34,9 +37,13 @@ from tests.kit.api import answer, failure, serving
 
 
 def kubeconfig(
-    folder: Path, user: str, server: str = "http://127.0.0.1:1", cluster: str = ""
+    folder: Path,
+    user: str,
+    server: str = "http://127.0.0.1:1",
+    cluster: str = "",
+    name: str = "kubeconfig",
 ) -> str:
-    path = folder / "kubeconfig"
+    path = folder / name
     path.write_text(
         f"""apiVersion: v1
 kind: Config
@@ -79,10 +86,35 @@ async def test_no_process_reads_a_plain_kubeconfig(
         await connect_kubeconfig(path)
 
 
+OFFICIAL = """
+import json, runpy, sys
+load = runpy.run_path(sys.argv[1])["load"]
+print(json.dumps([load(path) for path in sys.argv[2:]]), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def loaded_officially(paths: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Read files by the loader in one process, which keeps its own files until the end."""
+    command = [sys.executable, "-c", OFFICIAL, kubeconfig_loader.__file__, *paths]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())
+
+
 @pytest.mark.parametrize("environment", ["", "http://proxy"])
-@pytest.mark.parametrize(
-    ("user", "cluster"),
-    [
+async def test_the_official_loader_finds_the_same(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch, environment: str
+) -> None:
+    monkeypatch.setenv("https_proxy", environment)
+    monkeypatch.setenv("no_proxy", "10.0.0.1" if environment else "")
+    (certificates / "token").write_text("xyz")
+    key, authority = (
+        base64.b64encode((certificates / name).read_bytes()).decode()
+        for name in ("node.key", "ca.crt")
+    )
+    cases = [
         ("{token: abc}", ""),
         ("{}", ", insecure-skip-tls-verify: true"),
         ("{token: abc, tokenFile: token}", ""),
@@ -90,29 +122,25 @@ async def test_no_process_reads_a_plain_kubeconfig(
         ("{username: u, password: p}", ", proxy-url: 'http://other'"),
         ("{client-certificate: node.crt, client-key: node.key}", ", certificate-authority: ca.crt"),
         (
-            "{token: abc, client-certificate: node.crt, client-key-data: KEY}",
-            ", certificate-authority-data: CA, tls-server-name: api.test, proxy-url: 'http://other'",
+            f"{{token: abc, client-certificate: node.crt, client-key-data: {key}}}",
+            f", certificate-authority-data: {authority}, tls-server-name: api.test,"
+            " proxy-url: 'http://other'",
         ),
-    ],
-)
-async def test_the_official_loader_finds_the_same(
-    certificates: Path, monkeypatch: pytest.MonkeyPatch, user: str, cluster: str, environment: str
-) -> None:
-    monkeypatch.setenv("https_proxy", environment)
-    monkeypatch.setenv("no_proxy", "10.0.0.1" if environment else "")
-    (certificates / "token").write_text("xyz")
-    for word, name in (("KEY", "node.key"), ("CA", "ca.crt")):
-        data = base64.b64encode((certificates / name).read_bytes()).decode()
-        user, cluster = user.replace(word, data), cluster.replace(word, data)
-    path = kubeconfig(certificates, user, "https://10.0.0.1", cluster)
-    found = []
-    for _ in range(2):
-        made = await connect_kubeconfig(path)
+    ]
+    paths = [
+        kubeconfig(certificates, user, "https://10.0.0.1", cluster, name=f"kubeconfig{number}")
+        for number, (user, cluster) in enumerate(cases)
+    ]
+
+    def essence(made: Connection) -> tuple[Connection, tuple[Any, ...]]:
         assert made.ssl is not None
         tls = made.ssl.get_ca_certs(), made.ssl.verify_mode, made.ssl.check_hostname
-        found.append((replace(made, ssl=None), tls))
-        monkeypatch.setattr(credentials, "_plain_context", lambda path: None)
-    assert found[0] == found[1]
+        return replace(made, ssl=None), tls
+
+    with loaded_officially(paths) as official:
+        for path, found in zip(paths, official, strict=True):
+            theirs = credentials._connection(path, {**found, "said": []}, None)
+            assert essence(await connect_kubeconfig(path)) == essence(theirs)
 
 
 async def test_token_file_is_read_again_when_refused(tmp_path: Path) -> None:

@@ -157,10 +157,10 @@ async def test_clients_leave_nothing(
     Each of the handshakes that failed left 55 kB.
     """
     tls = ANY_SERVER if listening in TLS else None
-    many = 300 if tls is not None and kind in HANDSHAKES else 1000
+    many = 100 if tls is not None and kind in HANDSHAKES else 300
     async with listening(pki, tmp_path) as port:
         left = await left_by(partial(some, partial(PEERS[kind], port, tls)), many, before=100)
-    assert left < 6 * MI
+    assert left < 3 * MI
 
 
 @pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
@@ -399,7 +399,7 @@ async def test_an_untrusted_certificate_ends_the_handshake(pki: Pki, tmp_path: P
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await request_once(port, REQUEST, pki.context(stranger))
 
-        assert await left_by(partial(some, fails), 200, before=50) < 6 * MI
+        assert await left_by(partial(some, fails), 100, before=50) < 3 * MI
 
 
 # Silent connections keep nobody out.
