@@ -165,6 +165,10 @@ class ApiObjects:
         except (ValueError, OverflowError, OSError, RecursionError):
             raise Malformed("a value that no such message has") from None
 
+    def items(self, name: str, raw: bytes) -> list[JSON]:
+        """The items of a list's own message. Raises Malformed, and KeyError as ``to_json``."""
+        return [self.to_json(name, each) for each in self._parsed("List", raw).items]
+
     def decode(self, body: bytes) -> JSON:
         """An object or a list in its envelope, as JSON has it. Raises Malformed."""
         api_version, kind, raw = self.open(body)
@@ -172,10 +176,10 @@ class ApiObjects:
         if self.has_message(name):
             found = self.to_json(name, raw)
         elif self.has_message(item):
-            parts = self._parsed("List", raw)
+            metadata = self._parsed("List", raw).metadata
             found = {
-                "metadata": self.to_json("meta/ListMeta", parts.metadata),
-                "items": [self.to_json(item, each) for each in parts.items],
+                "metadata": self.to_json("meta/ListMeta", metadata),
+                "items": self.items(item, raw),
             }
         else:
             raise Malformed("a kind that is not in the table")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
+from kubeletpy.base.api import types as api
 from kubeletpy.base.host.disk_errors import complete_errors
 from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import Component, replace
@@ -184,7 +185,8 @@ class ResourceState(Component):
         problem = ""
         if text is not None:
             try:
-                self._pods = checkpoint_file.read_snapshot(text.decode("utf-8", "replace"))
+                snapshot = text.decode("utf-8", "replace")
+                self._pods = checkpoint_file.read_snapshot(snapshot, _pod_list)
             except StateError as error:
                 problem = str(error)
         if lines and not lines[-1].endswith(b"\n"):
@@ -206,6 +208,13 @@ class ResourceState(Component):
                 "a state file can't be used: allocated resources are taken from the API",
                 extra={"path": str(path), "why": problem},
             )
+
+
+def _pod_list(raw: bytes) -> Iterable[api.Pod]:
+    # only a kubelet that ran here before has written one
+    from kubeletpy.base.wire.api_table import pod_list
+
+    return pod_list(raw)
 
 
 def _journal_path(path: Path) -> Path:

@@ -1,25 +1,30 @@
 """The files of recorded resources: a snapshot in the kubelet's own format, and a journal. Pure.
 
 The snapshot is ``{"data": JSON text, "checksum": FNV-1a of it}``, like the kubelet's state
-files, so that either agent can take over the other's node. The journal has one JSON line per
+files, so that either agent can take over the other's node. A newer kubelet adds ``"version": "v2"``
+and has the pods as a protobuf PodList in the data. The journal has one JSON line per
 change, ``[uid, entry or null]``: replayed in order over any snapshot that is not older than its
 first line, it yields the same state. Unreadable content raises StateError or is counted.
-Source: docs/reference/names.csv: checkpoint.
+Source: docs/reference/names.csv: checkpoint; docs/reference/state-files.csv: allocated_pods_state.
 """
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kubeletpy.base.api import types as api
 from kubeletpy.pods.pod import fnv1a_32
 from kubeletpy.resources.allocation.resources import KINDS, PodResources, Requirements
-from kubeletpy.resources.placement.state import StateError, reading, unseal
+from kubeletpy.resources.placement.state import StateError, reading
 
 CONTAINERS = "ContainerResources"
 POD_LEVEL = "PodLevelResources"
 VOLUMES = "EmptyDirVolumeLimits"
+PodListReader = Callable[[bytes], Iterable[api.Pod]]
+_WITH_POD_LIST = "v2"
 
 
 def snapshot(pods: Mapping[str, PodResources]) -> str:
@@ -29,10 +34,20 @@ def snapshot(pods: Mapping[str, PodResources]) -> str:
     return json.dumps({"data": data, "checksum": checksum(data)}, separators=(",", ":"))
 
 
-def read_snapshot(text: str) -> dict[str, PodResources]:
-    """Parse a state file. Raises StateError."""
+def read_snapshot(text: str, pod_list: PodListReader) -> dict[str, PodResources]:
+    """Parse a state file. Raises StateError. ``pod_list`` is api_table.pod_list."""
     with reading():
-        entries = json.loads(unseal(text, checksum, "data", "checksum")).get("entries") or {}
+        document = json.loads(text)
+        version, sealed = document.get("version") or "", document["data"]
+        if document["checksum"] != checksum(sealed):
+            raise StateError("its checksum is not that of its data")
+        data = json.loads(sealed)
+        if version == _WITH_POD_LIST:
+            pods = pod_list(base64.b64decode(data.get("podList") or ""))
+            return {pod["metadata"]["uid"]: _recorded(pod.get("spec") or {}) for pod in pods}
+        if version:
+            raise StateError(f"this agent does not read version {version!r} of it")
+        entries = data.get("entries") or {}
         return {uid: _read_entry(entry) for uid, entry in entries.items()}
 
 
@@ -80,6 +95,21 @@ def _read_entry(entry: Mapping[str, Any]) -> PodResources:
         {str(name): _requirements(value) for name, value in containers.items()},
         None if pod is None else _requirements(pod),
         {str(name): str(size) for name, size in (entry.get(VOLUMES) or {}).items() if size},
+    )
+
+
+def _recorded(spec: api.PodSpec) -> PodResources:
+    """Resources of a pod of which the other fields may be missing."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    memory = {
+        volume["name"]: volume["emptyDir"].get("sizeLimit")
+        for volume in spec.get("volumes") or ()
+        if volume.get("emptyDir", {}).get("medium") == "Memory"
+    }
+    return PodResources(
+        {each["name"]: each.get("resources", Requirements()) for each in containers},
+        spec.get("resources"),
+        {name: size for name, size in memory.items() if size},
     )
 
 

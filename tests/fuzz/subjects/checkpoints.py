@@ -13,6 +13,7 @@ from typing import Any
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.wire.api_table import pod_list
 from kubeletpy.config.decode import decode, leaves, parse
 from kubeletpy.config.problems import ProblemReport
 from kubeletpy.images.records.model import MalformedRecord, read_intent, read_record
@@ -116,12 +117,16 @@ def checkpoint_memory(data: bytes) -> None:
 def checkpoint_allocations(data: bytes) -> None:
     """The resources that are allocated to pods, and their journal."""
     with contextlib.suppress(StateError):
-        checkpoint_file.read_snapshot(text(data))
+        checkpoint_file.read_snapshot(text(data), pod_list)
     checkpoint_file.replay({}, data.splitlines(keepends=True))
     inside = text(data)
-    whole = json.dumps({"data": inside, "checksum": checkpoint_file.checksum(inside)})
-    pods = checkpoint_file.read_snapshot(whole)
-    assert checkpoint_file.read_snapshot(checkpoint_file.snapshot(pods)) == pods
+    whole = {"data": inside, "checksum": checkpoint_file.checksum(inside)}
+    for version in ("", "v2"):
+        with contextlib.suppress(StateError):
+            whole_file = json.dumps({**whole, "version": version})
+            pods = checkpoint_file.read_snapshot(whole_file, pod_list)
+            again = checkpoint_file.snapshot(pods)
+            assert checkpoint_file.read_snapshot(again, pod_list) == pods
 
 
 @target(

@@ -29,6 +29,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.structs import Struct, field, replace
 from kubeletpy.base.tasks import run_together
+from kubeletpy.base.wire.api_table import pod_list
 from kubeletpy.config import ConfigError, KubeletSettings, NodeFlags
 from kubeletpy.kubeapi.errors import ApiError
 from kubeletpy.kubeapi.protocol import PODS, KubeApi
@@ -356,7 +357,8 @@ def _is_twin(verdict: preflight_findings.PodVerdict, summary: RuntimePodSummary)
 
 def _resources(path: Path) -> dict[str, PodResources]:
     journal = path.with_name(f"{path.name}.journal")
-    return recorded_resources(_text(path), _text(journal).encode("utf-8", "surrogateescape"))
+    lines = _text(journal).encode("utf-8", "surrogateescape")
+    return recorded_resources(_text(path), lines, pod_list)
 
 
 def _text(path: Path) -> str:

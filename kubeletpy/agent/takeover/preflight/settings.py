@@ -20,6 +20,7 @@ from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import CertificateError
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import Struct, replace
+from kubeletpy.base.wire.api_table import pod_list
 from kubeletpy.config import (
     ConfigError,
     FlagValues,
@@ -132,7 +133,7 @@ def read_state(settings: KubeletSettings, flags: NodeFlags) -> list[Finding]:
         what = "the directory does not exist or can't be read"
         return [_unclear(root, what, "nothing can be taken over: check --root-dir")]
     findings = [*_pod_directories(root), *_user_namespaces(root / "pods", settings)]
-    for name, reader in state_files.readers(settings).items():
+    for name, reader in state_files.readers(settings, pod_list).items():
         findings += _one(root / name, reader)
     findings += _one(Path(flags.device_plugins_dir) / "kubelet_internal_checkpoint", DEVICES)
     findings += _shutdown_times(root)

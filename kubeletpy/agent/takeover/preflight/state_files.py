@@ -12,7 +12,7 @@ from kubeletpy.agent.takeover.preflight.findings import Area, Finding, Holdings,
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.settings import KubeletSettings
 from kubeletpy.images.records.model import read_intent, read_record
-from kubeletpy.resources.allocation import checkpoint_file
+from kubeletpy.resources.allocation.checkpoint_file import PodListReader, read_snapshot, replay
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.devices import checkpoint as device_checkpoint
 from kubeletpy.resources.devices.model import Booking, DeviceHolder
@@ -40,10 +40,14 @@ class PolicyError(ValueError):
     """A state of another policy than the configured one."""
 
 
-def readers(settings: KubeletSettings) -> Mapping[str, Reader]:
+def readers(settings: KubeletSettings, pod_list: PodListReader) -> Mapping[str, Reader]:
     """The files below the root directory that have one reader each, by name."""
+    resources = Reader(
+        lambda text: f"resources of {counted(len(read_snapshot(text, pod_list)), 'pod')}",
+        Severity.UNCLEAR,
+        "allocated resources are taken from the API",
+    )
     drain = "the agent does not start with it: drain this node and delete the file"
-    from_api = "allocated resources are taken from the API"
     return {
         "cpu_manager_state": Reader(
             lambda text: _cpus(text, settings.cpu_manager_policy), Severity.BLOCKS, drain
@@ -55,8 +59,8 @@ def readers(settings: KubeletSettings) -> Mapping[str, Reader]:
         "dra_health_state": Reader(
             _health, Severity.UNCLEAR, "the health of devices is unknown until drivers report it"
         ),
-        "allocated_pods_state": Reader(_resources, Severity.UNCLEAR, from_api),
-        "actuated_pods_state": Reader(_resources, Severity.UNCLEAR, from_api),
+        "allocated_pods_state": resources,
+        "actuated_pods_state": resources,
     }
 
 
@@ -113,10 +117,6 @@ def _health(text: str) -> str:
     return f"devices of {counted(len(health.parse_health(text)), 'driver')}"
 
 
-def _resources(text: str) -> str:
-    return f"resources of {counted(len(checkpoint_file.read_snapshot(text)), 'pod')}"
-
-
 def _devices(text: str) -> str:
     bookings, resources = device_checkpoint.parse_checkpoint(text)
     of = counted(len(bookings), "container")
@@ -168,15 +168,17 @@ def held_devices(text: str) -> Mapping[str, Mapping[str, int]]:
     return {holder.uid: counts for holder in bookings}
 
 
-def recorded_resources(snapshot: str, journal: bytes) -> dict[str, PodResources]:
+def recorded_resources(
+    snapshot: str, journal: bytes, pod_list: PodListReader
+) -> dict[str, PodResources]:
     """The records of a resource state file and its journal, by uid of the pod."""
     pods: dict[str, PodResources] = {}
     if snapshot:
         try:
-            pods = checkpoint_file.read_snapshot(snapshot)
+            pods = read_snapshot(snapshot, pod_list)
         except StateError:
             return {}
-    checkpoint_file.replay(pods, journal.splitlines(keepends=True))
+    replay(pods, journal.splitlines(keepends=True))
     return pods
 
 

@@ -8,18 +8,22 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kubeletpy.base.wire.api_table import pod_list
+from kubeletpy.resources.allocation import checkpoint_file
 from kubeletpy.resources.allocation.checkpoint import ResourceState
-from kubeletpy.resources.allocation.checkpoint_file import checksum, read_snapshot, replay, snapshot
+from kubeletpy.resources.allocation.checkpoint_file import checksum, replay, snapshot
 from kubeletpy.resources.allocation.resources import PodResources
 from kubeletpy.resources.placement.state import StateError
 from tests.kit.allocation import needs
 
 pytestmark = pytest.mark.virtual_time
 
+read_snapshot = partial(checkpoint_file.read_snapshot, pod_list=pod_list)
 KUBELETS = (
     '{"data":"{\\"entries\\":{\\"pod1\\":{\\"ContainerResources\\":{\\"container1\\":{'
     '\\"requests\\":{\\"cpu\\":\\"1Ki\\",\\"memory\\":\\"1Ki\\"}}}}}}","checksum":1178570812}'
@@ -54,6 +58,29 @@ def test_files_of_each_version_are_read(more: str, written: int) -> None:
     assert json.loads(snapshot(found))["checksum"] == written, "what is written is the same text"
     with pytest.raises(StateError, match="checksum"):
         read_snapshot(json.dumps({"data": data, "checksum": written + 1}))
+
+
+POD_LIST = (
+    "CgYKABIAGgAS4gEKFwoBYRIAGgFuIgAqBXVpZC1hMgA4AEIAErEBChYKAXYSERIPCgZNZW1vcnkSBQoDMUdpChAKAXcSCxIJ"
+    "CgASBQoDMUdpEk0KAWMSAXgqAEIzChAKBm1lbW9yeRIGCgQ2NE1pEg0KA2NwdRIGCgQxMDBtEhAKBm1lbW9yeRIGCgQ2NE1p"
+    "agByAIABAIgBAJABAKIBABoAMgBCAEoAUgBYAGAAaACCAQCKAQCaAQCiARkKAWkSACoAQgBqAHIAgAEAiAEAkAEAogEAwgEA"
+    "GhMKABoAIgAqADIASgBaAHIAiAEAElkKFQoAEgAaACIAKgV1aWQtYjIAOABCABIrGgAyAEIASgBSAFgAYABoAIIBAIoBAJoB"
+    "AMIBAMICDBIKCgNjcHUSAwoBMhoTCgAaACIAKgAyAEoAWgByAIgBAA=="
+)
+"""The podList of a version v2, encoded by k8s.io/api: pods uid-a and uid-b (pod level alone)."""
+
+
+def test_a_file_with_a_list_of_pods_is_read() -> None:
+    data = f'{{"podList":"{POD_LIST}"}}'
+    found = read_snapshot(json.dumps({"version": "v2", "data": data, "checksum": 3780240915}))
+    resources = needs("cpu=100m memory=64Mi", "memory=64Mi")
+    assert found == {
+        "uid-a": PodResources({"i": {}, "c": resources}, None, {"v": "1Gi"}),
+        "uid-b": PodResources({}, needs("cpu=2")),
+    }
+    earlier = json.loads(snapshot(found))
+    assert "version" not in earlier, "what is written all kubelets up to 1.38 read"
+    assert read_snapshot(json.dumps(earlier)) == found
 
 
 def test_the_file_has_the_kubelets_format() -> None:
@@ -98,6 +125,11 @@ def signed(data: str) -> str:
         signed('{"entries": {"u": {"ContainerResources": {"a": {"requests": {"cpu": 5}}}}}}'),
         signed('{"entries": {"u": {"ContainerResources": ["a"]}}}'),
         "[" * 100_000,
+        signed("{}").replace("{", '{"version": "v3", ', 1),
+        *(
+            signed(json.dumps({"podList": each})).replace("{", '{"version": "v2", ', 1)
+            for each in (5, "x", "AAAA", POD_LIST[:200])
+        ),
     ],
 )
 def test_a_corrupt_file_is_reported(text: str) -> None:

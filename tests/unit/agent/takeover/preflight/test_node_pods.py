@@ -15,6 +15,7 @@ from kubeletpy.agent.takeover.preflight.node_pods import (
     with_uids,
 )
 from kubeletpy.agent.takeover.preflight.state_files import holdings_by_pod, recorded_resources
+from kubeletpy.base.wire.api_table import pod_list
 from kubeletpy.config import NodeFlags, default_settings
 from kubeletpy.kubeapi.errors import Forbidden
 from kubeletpy.node.build import RuntimeInfo
@@ -193,9 +194,9 @@ def test_records_with_a_journal() -> None:
     found = PodResources({"c": {}})
     line = checkpoint_file.journal_line("v", found)
     snapshot = checkpoint_file.snapshot({"u": found})
-    assert recorded_resources(snapshot, line) == {"u": found, "v": found}
-    assert recorded_resources("", line + b'["w", ') == {"v": found}
-    assert recorded_resources("{", b"") == {}
+    assert recorded_resources(snapshot, line, pod_list) == {"u": found, "v": found}
+    assert recorded_resources("", line + b'["w", ', pod_list) == {"v": found}
+    assert recorded_resources("{", b"", pod_list) == {}
 
 
 async def test_running_pods_that_would_not_be_admitted_again(tmp_path: Path) -> None:
