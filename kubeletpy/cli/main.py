@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("kubeletpy.cli.explain", "show why a pod is in its state, and what it waits for"),
     "plan": ("kubeletpy.cli.plan", "show what this node would do with a pod, or with a change"),
     "timeline": ("kubeletpy.cli.timeline", "show how a pod's start went, step by step"),
+    "logs": ("kubeletpy.cli.pod_logs", "show the log of a container, from the node's files"),
     "view": ("kubeletpy.cli.view", "show the node's pods in a browser, live"),
     "preflight": ("kubeletpy.cli.preflight", "show what taking over this node would change"),
     "adopt": ("kubeletpy.cli.adopt", "take over the node of a kubelet, and watch it"),

@@ -110,6 +110,12 @@ class PodStatusCache:
         runtime lists but that could not be read yet: they may have either."""
         return frozenset(self._running)
 
+    def runs(self, uid: str, container_id: str) -> bool:
+        """Whether a container of a pod runs, by the newest status."""
+        status = self.status(uid)
+        record = status.by_id(container_id) if status is not None else None
+        return record is not None and record.running
+
     def counts(self) -> tuple[int, dict[str, int]]:
         """Pods with a ready sandbox, and containers by state: kubelet_running_pods and
         kubelet_running_containers."""

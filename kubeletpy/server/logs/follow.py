@@ -19,6 +19,7 @@ import stat
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from aiohttp import web
 
@@ -28,7 +29,6 @@ from kubeletpy.base.host.inotify import DirectoryWatches, HeldFd
 from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import wait_within
-from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.server.app import Handler
 from kubeletpy.server.logs import records
@@ -305,14 +305,24 @@ CLOSED_WITHIN_S = 5.0
 Write = Callable[[bytes], Awaitable[None]]
 
 
+class Containers(Protocol):
+    """Whether containers run."""
+
+    def subscribe(self, changed: Callable[[str], None], /) -> object:
+        """Call a function with the uid of each pod that changes in the runtime."""
+
+    def runs(self, uid: str, container_id: str) -> bool:
+        """Return whether a container of a pod runs."""
+
+
 class PodChanges(Component):
     """Sets events when a pod changes in the runtime."""
 
-    cache: PodStatusCache
+    containers: Containers
 
     def __post_init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        self.cache.subscribe(self._changed)
+        self.containers.subscribe(self._changed)
 
     def add(self, uid: str, event: asyncio.Event) -> None:
         """Set an event at each change of a pod."""
@@ -334,10 +344,10 @@ class LogStreams(Component):
     """Reads the logs below podLogsDir for all clients."""
 
     root: str
-    cache: PodStatusCache
+    containers: Containers
 
     def __post_init__(self) -> None:
-        self._changes = PodChanges(self.cache)
+        self._changes = PodChanges(self.containers)
         self._watches = DirectoryWatches()
         self._threads = PatientThreads(READERS)
 
@@ -382,7 +392,7 @@ class LogStreams(Component):
                 if ended:
                     await reading.finish(write)
                     return
-                ended = not self._runs(uid, container_id)
+                ended = not self.containers.runs(uid, container_id)
                 if not ended:
                     await wait_within(changed, CHECK_S)
         finally:
@@ -394,11 +404,6 @@ class LogStreams(Component):
             return self._watches.watch(Path(path).parent, changed.set)
         except OSError:
             return lambda: None
-
-    def _runs(self, uid: str, container_id: str) -> bool:
-        status = self.cache.status(uid)
-        record = status.by_id(container_id) if status is not None else None
-        return record is not None and record.running
 
 
 class _Reading(Component):
