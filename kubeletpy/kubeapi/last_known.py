@@ -18,7 +18,12 @@ from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.kubeapi import protocol
 from kubeletpy.kubeapi.protocol import Call, Resource
 
-COLLECTIONS = (protocol.PODS, protocol.SERVICES, protocol.CSIDRIVERS)
+COLLECTIONS = (
+    protocol.PODS,
+    protocol.SERVICES,
+    protocol.CSIDRIVERS,
+    protocol.CLUSTERTRUSTBUNDLES,
+)
 """Followed as a whole, or as far as they are about this node."""
 SINGLE = (
     protocol.NODES,
@@ -33,6 +38,7 @@ SINGLE = (
 )
 """Read by name."""
 KINDS = {each.plural: each for each in (*COLLECTIONS, *SINGLE)}
+"""The kinds by plural. Nothing is kept of another version."""
 _NAMED = "metadata.name="
 _SERVICE_FIELDS = ("clusterIP", "clusterIPs", "ports", "type")
 
@@ -173,6 +179,11 @@ def object_id(resource: Resource, found: Mapping[str, Any]) -> ObjectId:
     return resource.plural, namespace, str(metadata.get("name") or "")
 
 
+def is_kept(call: Call) -> bool:
+    """Whether the answers of the kind that a call is about are kept."""
+    return KINDS.get(call.resource.plural) == call.resource
+
+
 def selected(call: Call) -> ObjectId | None:
     """The object that a get, or a list or watch by name, is about; None: several."""
     name = call.name if call.verb == "get" else call.field_selector.partition(_NAMED)[2]
@@ -268,6 +279,9 @@ class _Needs(Struct):
         if plural == protocol.SERVICES.plural:
             return namespace in self.texts or (namespace, name) == ("default", "kubernetes")
         obj = obj or {}
+        if plural == protocol.CLUSTERTRUSTBUNDLES.plural:
+            signer = (obj.get("spec") or {}).get("signerName") or name
+            return not self.texts.get("", set()).isdisjoint((name, signer))
         if plural == protocol.VOLUMEATTACHMENTS.plural:
             name = ((obj.get("spec") or {}).get("source") or {}).get("persistentVolumeName", name)
         owners = (obj.get("metadata") or {}).get("ownerReferences") or ()

@@ -161,7 +161,7 @@ class OfflineApi(_Delegate):
 
     async def answer(self, call: Call) -> JSON:
         token = bool(last_known.bound_pod(call))
-        reads = call.verb in ("get", "list") and call.resource.plural in last_known.KINDS
+        reads = call.verb in ("get", "list") and last_known.is_kept(call)
         if (reads or token) and await self._is_alone():
             return self._known_token(call) if token else self._known_answer(call)
         try:
@@ -179,7 +179,7 @@ class OfflineApi(_Delegate):
         return found
 
     async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
-        if call.resource.plural not in last_known.KINDS:
+        if not last_known.is_kept(call):
             async for event in self._inner.follow(call):
                 yield event
             return

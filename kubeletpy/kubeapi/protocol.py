@@ -59,6 +59,9 @@ CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
 CERTIFICATESIGNINGREQUESTS = Resource(
     "certificates.k8s.io", "v1", "certificatesigningrequests", False, "CertificateSigningRequest"
 )
+CLUSTERTRUSTBUNDLES = Resource(
+    "certificates.k8s.io", "v1", "clustertrustbundles", False, "ClusterTrustBundle"
+)
 RESOURCECLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", True, "ResourceClaim")
 RESOURCESLICES = Resource("resource.k8s.io", "v1", "resourceslices", False, "ResourceSlice")
 TOKENREVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")

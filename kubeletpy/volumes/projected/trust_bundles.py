@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Component
+from kubeletpy.base.structs import Component, replace
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.errors import Unavailable
-from kubeletpy.kubeapi.protocol import KubeApi, Resource, WatchEvent
+from kubeletpy.kubeapi.protocol import CLUSTERTRUSTBUNDLES, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.reflector import Reflector, first_served
 from kubeletpy.volumes.files.paths import PayloadError
 from kubeletpy.volumes.projected.trust_anchors import Bundle, anchors_of, bundle_of
 
-VERSIONS = tuple(
-    Resource("certificates.k8s.io", version, "clustertrustbundles", False, "ClusterTrustBundle")
-    for version in ("v1", "v1beta1")
-)
+VERSIONS = CLUSTERTRUSTBUNDLES, replace(CLUSTERTRUSTBUNDLES, version="v1beta1")
 """The first one that the server has is followed: v1 came with 1.37."""
 FIRST_ANSWER_S = 1.0
 """How long a pod waits for the first list; it is woken when that comes later."""

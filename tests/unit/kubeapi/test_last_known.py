@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.kubeapi.last_known import LastKnown, from_json, to_json
+from kubeletpy.base.structs import replace
+from kubeletpy.kubeapi.last_known import LastKnown, from_json, is_kept, to_json
 from kubeletpy.kubeapi.protocol import (
+    CLUSTERTRUSTBUNDLES,
     CONFIGMAPS,
     CSIDRIVERS,
     NODES,
@@ -86,6 +88,30 @@ def test_a_claim_that_a_pod_owns_is_kept() -> None:
     claim["metadata"]["ownerReferences"] = [{"uid": "uid-web"}]
     note(known, PERSISTENTVOLUMECLAIMS, claim)
     assert "persistentvolumeclaims/web-scratch" in kept(known)
+
+
+def test_trust_bundles_are_kept_by_name_and_by_signer() -> None:
+    known = filled()
+    sources = [
+        {"clusterTrustBundle": {"name": "root", "path": "a"}},
+        {"clusterTrustBundle": {"signerName": "example.com/s", "path": "b"}},
+    ]
+    spec = {"volumes": [{"name": "t", "projected": {"sources": sources}}]}
+    note(known, PODS, obj("trusts", spec=spec))
+    signers: tuple[JSON, ...] = (
+        {},
+        {"signerName": "example.com/s"},
+        {"signerName": "example.com/other"},
+    )
+    for name, signer in zip(("root", "by-signer", "unused"), signers, strict=True):
+        note(known, CLUSTERTRUSTBUNDLES, obj(name, "", spec={"trustBundle": "PEM", **signer}))
+    bundles = {each for each in kept(known) if each.startswith("clustertrustbundles")}
+    assert bundles == {"clustertrustbundles/root", "clustertrustbundles/by-signer"}
+
+
+def test_nothing_is_kept_of_another_version() -> None:
+    older = replace(CLUSTERTRUSTBUNDLES, version="v1beta1")
+    assert is_kept(Call("list", CLUSTERTRUSTBUNDLES)) and not is_kept(Call("list", older))
 
 
 def test_absence_of_a_named_object_is_kept() -> None:

@@ -121,7 +121,9 @@ class PodCertificates(Component):
         await wait_within(source.settled, FIRST_ANSWER_S)
         held = source.state.held
         if held is None or source.state.refusal is not None:
-            raise PayloadError(states.why_missing(source.state, spec, pod.namespace))
+            alone = self.api.alone
+            why = states.why_missing(source.state, spec, pod.namespace, alone=alone)
+            raise PayloadError(why)
         return CertificateInput(held.key, held.chain)
 
     def release(self, uid: str) -> None:

@@ -256,14 +256,24 @@ def condition(state: SourceState, now: float) -> str:
     return "overdue_for_refresh" if now > state.held.refresh_at + OVERDUE_S else "fresh"
 
 
-def why_missing(state: SourceState, source: Mapping[str, Any], namespace: str) -> str:
-    """Why the source has no certificate, or gets no new one."""
+def why_missing(
+    state: SourceState, source: Mapping[str, Any], namespace: str, *, alone: bool = False
+) -> str:
+    """Why the source has no certificate, or gets no new one.
+
+    ``alone``: the agent has started without an API server, which has not answered yet.
+    """
     about = f"podCertificate of signer {source.get('signerName') or ''}: "
     refusal, sent = state.refusal, state.sent
     if refusal is not None:
         return (
             f"{about}PodCertificateRequest {namespace}/{refusal.name} was permanently "
             f"{_past(refusal.outcome)}: {_because(refusal)}; only a new pod sends another"
+        )
+    if alone:
+        return (
+            f"{about}keys are not recorded: the pod starts once the API server answers and the "
+            "signer issues a certificate"
         )
     if sent is not None:
         return (

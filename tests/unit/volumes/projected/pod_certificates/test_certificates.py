@@ -42,6 +42,8 @@ def chain(text: str) -> str:
 class Api:
     """Certificate requests of one node, and a signer that the test controls."""
 
+    alone = False
+
     def __init__(self) -> None:
         self.requests: dict[str, JSON] = {}
         self.refusals: list[ApiError] = []

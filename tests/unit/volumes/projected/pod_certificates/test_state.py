@@ -193,6 +193,12 @@ def test_why_there_is_none_names_the_signer(state: SourceState, text: str) -> No
     assert text in why
 
 
+def test_an_agent_without_an_api_server_says_that_the_pod_waits_for_it() -> None:
+    source = {"signerName": "example.com/s"}
+    why = why_missing(not_requested(SourceState(), "refused", 0.0, 0.0), source, "ns", alone=True)
+    assert "keys are not recorded: the pod starts once the API server answers" in why
+
+
 def test_no_key_is_shown() -> None:
     assert "key" not in repr(SourceState(HELD, ASKED)).replace("keyType", "")
     assert "chain" not in repr(HELD)
