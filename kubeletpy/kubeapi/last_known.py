@@ -18,12 +18,7 @@ from kubeletpy.base.structs import Component, Hidden, HidesFields, Struct, field
 from kubeletpy.kubeapi import protocol
 from kubeletpy.kubeapi.protocol import Call, Resource
 
-COLLECTIONS = (
-    protocol.PODS,
-    protocol.SERVICES,
-    protocol.CSIDRIVERS,
-    protocol.CLUSTERTRUSTBUNDLES,
-)
+COLLECTIONS = (protocol.PODS, protocol.SERVICES, protocol.CSIDRIVERS, protocol.CLUSTERTRUSTBUNDLES)
 """Followed as a whole, or as far as they are about this node."""
 SINGLE = (
     protocol.NODES,

@@ -114,6 +114,11 @@ class Network:
         run(*self.inside, "ip", "tuntap", "add", "dev", f"tap{number}", "mode", "tap")
         run(*self.inside, "ip", "link", "set", f"tap{number}", "master", _BRIDGE, "up")
 
+    def plug(self, number: int, connected: bool) -> None:
+        """Connect the host's end of a node's device to the bridge, or not. Raises CommandError."""
+        where = ("master", _BRIDGE) if connected else ("nomaster",)
+        run(*self.inside, "ip", "link", "set", f"tap{number}", *where)
+
     def add_veth(self, number: int, process: int) -> None:
         """Give the network namespace of a process a device eth0, without an address.
 

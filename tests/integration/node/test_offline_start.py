@@ -23,8 +23,8 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(autouse=True)
-def online_again(node: Node) -> Iterator[None]:
-    """The agent runs as usual for the next test."""
+def online_again(node: Node, namespace: str) -> Iterator[None]:
+    """The agent runs as usual for the next test, and for the removal of the namespace."""
     yield
     if node.api.stopped:
         node.api.start()
@@ -99,13 +99,13 @@ def test_pods_run_without_the_api_and_are_reported_later(node: Node, namespace: 
     node.start_agent(f"{FLAG}=Always")
     for name in ("one", "two"):
         node.until(partial(both_run, node, namespace, name), f"{name} runs without an API")
+    node.until(  # by then its hook has run, too
+        lambda: explained(node, namespace, "one")["ready"], "the probe has succeeded without an API"
+    )
     main = runs(node, namespace, "one")["main"]
     command = f"cat /words/a /hidden/key /tmp/hook; echo $KEY; wc -c < {TOKEN}"
     code, text = node.exec(main, "sh", "-c", command)
     assert (code, text.count("hush-hush")) == (0, 3)
-    node.until(
-        lambda: explained(node, namespace, "one")["ready"], "the probe has succeeded without an API"
-    )
     decisions = str(explained(node, namespace, "one")["decisions"])
     assert "starts without the API server" in decisions and "--offline-start=Always" in decisions
     assert "hush-hush" not in decisions + "\n".join(node.log_lines())

@@ -18,6 +18,7 @@ from tools.control_plane.releases import NEWEST
 from tools.env.debian import unpacked
 from tools.env.kubectl import kubectl
 from tools.env.process import CommandError
+from tools.lab.kinds import uml_kernel
 from tools.lab.network import HOST, Network, device_argument
 from tools.lab.uml import UserModeLinux
 
@@ -104,8 +105,8 @@ class Namespace:
 class Cluster:
     """A running cluster; `members` are its nodes by number."""
 
-    def __init__(self, plane: ControlPlane, members: list[Member]) -> None:
-        self.plane, self.members = plane, members
+    def __init__(self, plane: ControlPlane, members: list[Member], network: Network) -> None:
+        self.plane, self.members, self.network = plane, members, network
         self.default = Namespace(plane, "default")
 
     def member_of(self, pod: JSON) -> Member:
@@ -138,16 +139,18 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(directory: Path, disk: Path, suite: str) -> Iterator[Cluster]:
+def running_cluster(directory: Path, disk: Path, suite: str, kernel: str = "") -> Iterator[Cluster]:
     """A cluster with Ready nodes; until the block ends, this thread is in its network.
 
-    ``disk``: of the nodes, with a journal. Raises CommandError, GuestError or NotReadyError.
+    ``disk``: of the nodes, with a journal; ``kernel``: the Debian of their kernel.
+    Raises CommandError, GuestError or NotReadyError.
     """
     built = programs(NEWEST)
     programs(NEWEST, PROXY)
     for package in ("etcd-server", "kubectl"):  # its network has no way to an archive
         unpacked(package, "testing")
     unpacked("apparmor", suite)
+    linux = uml_kernel(suite, kernel)
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         stack.enter_context(network.entered())
@@ -163,6 +166,7 @@ def running_cluster(directory: Path, disk: Path, suite: str) -> Iterator[Cluster
                 directory / f"m{number}",
                 memory_mib=MEMORY_MIB,
                 more=(device_argument(number),),
+                kernel=linux,
             )
             stack.callback(machine.cut_power)
             machines.append(machine)
@@ -176,6 +180,6 @@ def running_cluster(directory: Path, disk: Path, suite: str) -> Iterator[Cluster
             return member
 
         with ThreadPoolExecutor() as together:  # threads are in the network of this one
-            made = Cluster(plane, list(together.map(join, range(NODES))))
+            made = Cluster(plane, list(together.map(join, range(NODES))), network)
         made.wait_ready()
         yield made

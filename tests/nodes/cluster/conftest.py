@@ -31,8 +31,8 @@ def cluster(
     """A cluster with three Ready nodes."""
     if pytestconfig.getoption("--upstream"):  # the cluster's network has no way to their source
         programs(NEWEST, END_TO_END_TESTS)
-    suite = str(pytestconfig.getoption("--suite"))
-    with running_cluster(lab_directory / "c", journaled_disk, suite) as made:
+    suite, kernel = (str(pytestconfig.getoption(option)) for option in ("--suite", "--kernel"))
+    with running_cluster(lab_directory / "c", journaled_disk, suite, kernel) as made:
         for program, version in made.members[0].versions.items():
             record_testsuite_property(program, version)
         evidence += [made, *made.members]
