@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.rootless import containerd as runtime
 from kubeletpy.agent.rootless import images, machine, namespaces, possible
 from kubeletpy.base.structs import Component
@@ -133,6 +133,7 @@ class Node(Component):
 
     def _run(self, containerd: runtime.RootlessContainerd) -> int:
         """The process of the agent, in the node's network."""
+        up.import_agent()  # while containerd starts
         containerd.await_answer()
         busybox = self.programs.get("busybox")
         own = [images.pause_system(images.PAUSE, lambda: Path(busybox or "/bin/busybox"))]

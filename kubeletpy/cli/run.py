@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy import config
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.base.kubernetes_version import KubernetesVersion, supported
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background
@@ -64,7 +65,6 @@ def run(loaded: config.LoadedConfig, agent: Agent, *, log_configuration: bool = 
 
     ``log_configuration``: log the effective configuration too, not only warnings about it.
     """
-    from kubeletpy.agent.launch import LaunchError
     from kubeletpy.agent.launch.runtime import log_settings
 
     handler = logs.set_up(loaded.settings.logging)

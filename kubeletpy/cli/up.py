@@ -18,10 +18,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from kubeletpy import config
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.base.text import first_line
@@ -81,15 +83,21 @@ def start(
     loaded = replace(loaded, notices=(*loaded.notices, *notices))
     node_name = loaded.node.hostname_override
     keep_little_freed_memory()
-    with process.importing():
-        for name in ("kubeletpy.agent.launch", "kubeletpy_up.api"):
-            importlib.import_module(name)
+    import_agent()
     # a person reads the terminal; /configz has it
     return run.run(
         loaded,
         lambda settings: up(settings, parsed, node_name, begun, listening),
         log_configuration=False,
     )
+
+
+@cache
+def import_agent() -> None:
+    """Import the agent and the embedded API, which takes most of the time of a start."""
+    with process.importing():
+        for name in ("kubeletpy.agent.launch", "kubeletpy_up.api"):
+            importlib.import_module(name)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -313,8 +321,6 @@ def lock(state: Path) -> TextIO:
 
     Raises LaunchError.
     """
-    from kubeletpy.agent.launch import LaunchError
-
     try:
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
         file = (state / LOCK).open("a", encoding="utf-8")
@@ -332,7 +338,6 @@ def lock(state: Path) -> TextIO:
 
 async def _started(local: LocalApi, parsed: argparse.Namespace) -> Endpoint:
     """Start the API. Raises LaunchError, which states what to do."""
-    from kubeletpy.agent.launch import LaunchError
     from kubeletpy_up.pki.certificates import CertificateError
     from kubeletpy_up.storage.store import StoreError
 

@@ -61,11 +61,12 @@ make_venv() {
 }
 
 # locked_install LOG VENV LOCK CHECKOUT: install what a lock names, checked by its hashes, and the
-# checkout, which setuptools of the lock builds.
+# checkout, which setuptools of the lock builds. Its bytecode is made now: the first start is short.
 locked_install() {
     local pip=("$2/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
     showing "$1" "${pip[@]}" --require-hashes --requirement "$3" &&
-        quietly "$1" "${pip[@]}" --no-deps --no-build-isolation --editable "$4" --editable "$4/up"
+        quietly "$1" "${pip[@]}" --no-deps --no-build-isolation --editable "$4" --editable "$4/up" &&
+        quietly "$1" "$2/bin/python" -m compileall -q -j 0 "$4/kubeletpy" "$4/up/kubeletpy_up"
 }
 
 # python_environment CHECKOUT EXTRA TITLE: make CHECKOUT/.venv hold the project and its embedded

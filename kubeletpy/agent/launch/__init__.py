@@ -4,7 +4,7 @@ The edge of the composition: reads the machine, connects, and supplies what is o
 (:mod:`kubeletpy.agent.context`); :func:`kubeletpy.agent.build.build` does the rest.
 """
 
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.launch.start import make_agent, run_agent
 
 __all__ = ["LaunchError", "make_agent", "run_agent"]

@@ -17,7 +17,7 @@ from typing import Any
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import ApiClients, Machine, Outside
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
 from kubeletpy.agent.launch.runtime import (
     OtherVersion,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import Task
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.base.api import types as api
 from kubeletpy.base.kubernetes_version import supported
 from kubeletpy.base.text import scrub

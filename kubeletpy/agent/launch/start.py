@@ -16,8 +16,8 @@ from typing import Any
 from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.build import build
 from kubeletpy.agent.context import ApiClients, Machine, OfflineHost, Outside
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.launch import runtime as launch_runtime
-from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.identity import join
 from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock

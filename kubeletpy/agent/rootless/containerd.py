@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.rootless import images
 from kubeletpy.agent.rootless.possible import NetworkKind, Plan
 from kubeletpy.base.structs import Component, Struct

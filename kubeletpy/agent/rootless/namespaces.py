@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kubeletpy.agent.launch.errors import LaunchError
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.rootless.possible import CHOWN, IdRange, id_map
 from kubeletpy.volumes.files.disk import MS_BIND, MS_REC, mount
 

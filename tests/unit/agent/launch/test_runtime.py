@@ -14,8 +14,8 @@ from aiohttp import web
 
 from kubeletpy import config
 from kubeletpy.agent.agent import Agent
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.launch import runtime
-from kubeletpy.agent.launch.errors import LaunchError
 from kubeletpy.agent.launch.runtime import (
     LONGEST_HANDLER,
     MOST_HANDLERS,

@@ -1,6 +1,6 @@
 """The error of a start that fails. Pure.
 
-Apart: every module of the package raises it, and the package itself imports those modules.
+Apart: the command line of a rootless node needs it seconds before it needs an agent.
 """
 
 from __future__ import annotations
