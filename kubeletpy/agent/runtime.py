@@ -80,6 +80,7 @@ def runtime_settings(
         default_sysctls=settings.default_pod_sysctls if gates.enabled("DefaultPodSysctls") else {},
         resizes_memory_volumes=gates.enabled(MEMORY_VOLUMES),
         stop_signals=gates.enabled("ContainerStopSignals"),
+        uids=facts.rights.uids if facts.rights is not None else (),
     )
 
 

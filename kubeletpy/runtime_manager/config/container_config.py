@@ -28,6 +28,7 @@ from kubeletpy.runtime_manager.config.resources import container_resources, plac
 from kubeletpy.runtime_manager.config.security_context import (
     ImageUser,
     build_security_context,
+    verify_image_user,
     verify_run_as_non_root,
 )
 from kubeletpy.runtime_manager.config.settings import (
@@ -118,6 +119,7 @@ def _build(
     if problem := container_problem(container):
         raise ContainerConfigError(f"container {name} has a malformed field: {problem}")
     verify_run_as_non_root(pod, container, inputs.image_user)
+    verify_image_user(pod, container, inputs.image_user, settings.uids)
     environment = build_environment(pod, container, inputs.environment)
     if len(path := container.get("terminationMessagePath") or "") >= PATH_MAX:
         raise ContainerConfigError(

@@ -87,6 +87,32 @@ def verify_run_as_non_root(pod: Pod, container: api.Container, image_user: Image
         )
 
 
+def verify_image_user(
+    pod: Pod, container: api.Container, image_user: ImageUser, uids: Sequence[tuple[int, int]]
+) -> None:
+    """Refuse the user of an image that a node without root does not have.
+
+    Args:
+        uids: (first, count) of the users that it has; empty: all.
+
+    Raises:
+        ContainerConfigError: the pod sets no other user.
+    """
+    if not uids or effective_security_context(pod, container).get("runAsUser") is not None:
+        return
+    if isinstance(image_user, str):
+        # the number of a name is in the image's file of users, which only the runtime reads
+        known = image_user in ("", "root") or sum(count for _, count in uids) > 1
+    else:
+        known = any(first <= (image_user or 0) < first + count for first, count in uids)
+    if not known:
+        raise ContainerConfigError(
+            f"the image of container {container['name']} runs as user {image_user}, which this "
+            "node, run without root, does not have; set securityContext.runAsUser: 0, or give the "
+            "login subordinate ids (`kubeletpy explain --node` has the command)"
+        )
+
+
 def build_security_context(
     pod: Pod,
     container: api.Container,

@@ -56,6 +56,8 @@ class RuntimeSettings(Struct, frozen=True):
     """Gate InPlacePodVerticalScalingMemoryBackedVolumes."""
     stop_signals: bool = False
     """Gate ContainerStopSignals: lifecycle.stopSignal is passed to the runtime."""
+    uids: Sequence[tuple[int, int]] = ()
+    """(first, count) of the users that a node without root has; empty: all."""
 
 
 class UserNamespaceRange(Struct, frozen=True):

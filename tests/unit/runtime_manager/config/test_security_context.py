@@ -11,6 +11,7 @@ from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.runtime_manager.config.security_context import (
     build_security_context,
     effective_security_context,
+    verify_image_user,
     verify_run_as_non_root,
 )
 from kubeletpy.runtime_manager.config.settings import (
@@ -315,6 +316,30 @@ def test_run_as_non_root(level: str, run_as: Any, image: Any, message: str | Non
         verify_run_as_non_root(pod, pod.containers[0], image)
     assert message in str(caught.value)
     assert str(caught.value).endswith('(pod: "web_prod(uid-1)", container: app)')
+
+
+@pytest.mark.parametrize(
+    ("image", "uids", "run_as", "refused"),
+    [
+        (1234, (), None, False),
+        (1234, ((0, 1),), None, True),
+        (1234, ((0, 1),), 0, False),
+        (1234, ((0, 1), (1, 65536)), None, False),
+        (70000, ((0, 1), (1, 65536)), None, True),
+        ("app", ((0, 1),), None, True),
+        ("app", ((0, 1), (1, 65536)), None, False),
+        *((image, ((0, 1),), None, False) for image in (0, None, "", "root")),
+    ],
+)
+def test_a_user_of_an_image_that_a_node_without_root_lacks_is_refused(
+    image: Any, uids: tuple[tuple[int, int], ...], run_as: int | None, refused: bool
+) -> None:
+    pod = secured({} if run_as is None else {"runAsUser": run_as})
+    if not refused:
+        verify_image_user(pod, pod.containers[0], image, uids)
+        return
+    with pytest.raises(ContainerConfigError, match=f"runs as user {image}, .*runAsUser: 0"):
+        verify_image_user(pod, pod.containers[0], image, uids)
 
 
 def test_a_container_may_lift_the_pods_non_root_rule() -> None:
