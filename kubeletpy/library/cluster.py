@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, aclosing, contextmanager
 from functools import partial
@@ -25,9 +34,11 @@ from kubeletpy.agent.launch.embed import guest_config
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.host.files import KeyPair
 from kubeletpy.base.host.pki import Names
+from kubeletpy.base.structs import Struct
 from kubeletpy.base.tasks import cancel_tasks
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.errors import ApiError, NotFound
+from kubeletpy.kubeapi.kubeconfig import read_kubeconfig
 from kubeletpy.kubeapi.protocol import (
     EVENTS,
     NODES,
@@ -43,6 +54,7 @@ from kubeletpy.library.control_plane import (
     ControlPlane,
     Guard,
     Programs,
+    consequences,
     find_programs,
     write_kubeconfig,
 )
@@ -63,6 +75,11 @@ START_S = 60.0
 WAIT_S = 30.0
 LOG_LINES = 10
 """Last lines of a container's log in a report."""
+_READY = "ready"
+"""A file in the directory of a shared control plane that has started."""
+_MEMBER = "kubeletpy.local/member"
+_NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
+"""The annotation of a namespace that the admission plugin PodNodeSelector reads."""
 _WATCH_S = 300
 
 
@@ -76,6 +93,22 @@ class ClusterError(Exception):
     def __init__(self, text: str, namespace: str | None = None) -> None:
         super().__init__(text)
         self.namespace = namespace
+
+
+class Sharing(Struct, frozen=True):
+    """A control plane for several programs, whose nodes run only what their program creates.
+
+    The first program that needs it starts it. It ends with the one that listens at ``lifeline``.
+
+    Attributes:
+        directory: the same for all programs.
+        lifeline: as a :class:`Guard` has it.
+        member: the name of this program; the names of its nodes end with it.
+    """
+
+    directory: Path
+    lifeline: str
+    member: str
 
 
 class Cluster:
@@ -96,6 +129,7 @@ class Cluster:
         engine: str = "auto",
         nodes: Sequence[str] = ("node-1",),
         programs: Programs | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         """Nothing happens before :meth:`start`.
 
@@ -103,6 +137,7 @@ class Cluster:
             directory: for all files; made at the start.
             engine: ``auto`` is ``real`` if there are programs.
             programs: of the control plane; None: as :func:`find_programs` finds them.
+            sharing: use one control plane with other programs; the embedded API is never shared.
 
         Raises:
             ClusterError: there is no such engine, or it has no programs.
@@ -119,12 +154,15 @@ class Cluster:
                 "directory (`setup-envtest use -p path` prints one)"
             )
         self.engine = "real" if programs is not None and engine != "embedded" else "embedded"
-        self.nodes = tuple(nodes)
+        self._sharing = sharing if self.engine == "real" else None
+        suffix = f"-{self._sharing.member}" if self._sharing else ""
+        self.nodes = tuple(f"{name}{suffix}" for name in nodes)
         self.images = Images()
         self.kubeconfig = Path()
         self.lacks: Sequence[str] = ()
         self._directory, self._programs = directory, programs
         self._guard = Guard(directory)
+        self._shared_guard: Guard | None = None
         self._abandoned = threading.Event()
         self._starting: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
@@ -203,8 +241,10 @@ class Cluster:
         self._client = await KubeClient.from_kubeconfig(str(self.kubeconfig))
         self._stack.push_async_callback(self._client.close)
         if self.engine == "real" and self._programs and self._programs.scheduler is None:
-            binder = asyncio.create_task(_bind_in_turn(self._client, self.nodes))
+            binder = asyncio.create_task(_bind_in_turn(self._client, self.nodes, self._selector))
             self._stack.callback(binder.cancel)
+        if self._sharing is not None:
+            self._stack.push_async_callback(self._remove_nodes)
         for name, kubeconfig in zip(self.nodes, node_kubeconfigs, strict=True):
             self._agents[name] = await self._start_node(name, kubeconfig)
         for agent in self._agents.values():
@@ -219,15 +259,56 @@ class Cluster:
         programs = self._programs if self.engine == "real" else None
         return programs is not None and programs.controller_manager is None
 
-    def _start_real(self, programs: Programs) -> list[Path]:
-        child = partial(Child, environment=self._guard.environment)
-        directory = self._directory / "control-plane"
-        plane = ControlPlane(directory, programs, background=child, abandoned=self._abandoned)
-        self._stack.callback(plane.stop)
+    @property
+    def _flags(self) -> list[str]:
         # nobody makes the service accounts of namespaces
-        plane.start(flags=["--disable-admission-plugins=ServiceAccount"] if self._is_alone else [])
-        self.kubeconfig, self.lacks = plane.admin, plane.lacks
-        return [plane.node_kubeconfig(name) for name in self.nodes]
+        return ["--disable-admission-plugins=ServiceAccount"] if self._is_alone else []
+
+    @property
+    def _selector(self) -> Mapping[str, str]:
+        """The labels of this program's nodes, and the selector of its pods."""
+        return {_MEMBER: self._sharing.member} if self._sharing is not None else {}
+
+    def _start_real(self, programs: Programs) -> list[Path]:
+        if self._sharing is None:
+            directory = self._directory / "control-plane"
+            plane = self._control_plane(programs, directory, self._guard)
+            self._stack.callback(plane.stop)
+            plane.start(flags=self._flags)
+        else:
+            directory = self._shared_plane(programs, self._sharing)
+        self.kubeconfig = directory / "pki" / "admin.kubeconfig"
+        self.lacks = tuple(consequences(programs))
+        url = read_kubeconfig(self.kubeconfig).cluster["server"]
+        return [_node_kubeconfig(directory, url, name) for name in self.nodes]
+
+    def _control_plane(self, programs: Programs, directory: Path, guard: Guard) -> ControlPlane:
+        child = partial(Child, environment=guard.environment)
+        return ControlPlane(directory, programs, background=child, abandoned=self._abandoned)
+
+    def _shared_plane(self, programs: Programs, sharing: Sharing) -> Path:
+        """The directory of the control plane of all programs, which the first one starts."""
+        sharing.directory.mkdir(parents=True, exist_ok=True)
+        with _locked(sharing.directory, self._abandoned):
+            for ready in sharing.directory.glob(f"cluster-*/{_READY}"):
+                return ready.parent
+            directory = sharing.directory / f"cluster-{sharing.member}"
+            self._shared_guard = Guard(directory, sharing.lifeline)
+            self._shared_guard.start()
+            plane = self._control_plane(programs, directory, self._shared_guard)
+            try:
+                plane.start(flags=[*self._flags, "--enable-admission-plugins=PodNodeSelector"])
+            except BaseException:
+                plane.stop()
+                raise
+            (directory / _READY).touch()
+            return directory
+
+    async def _remove_nodes(self) -> None:
+        """Remove nodes that have ended, so that pods of other programs do not get there."""
+        for name in self.nodes:
+            with contextlib.suppress(ApiError):  # the control plane may have ended already
+                await self._client.delete(NODES, name)
 
     async def _start_embedded(self) -> list[Path]:
         try:
@@ -249,7 +330,8 @@ class Cluster:
     async def _start_node(self, name: str, kubeconfig: Path) -> NodeAgent:
         runtime = ImageRuntime(self.images, self._guard.environment)
         root = self._directory / "nodes" / name
-        config = guest_config(root, name, kubeconfig=kubeconfig, server=True)
+        flags = [f"--node-labels={label}={value}" for label, value in self._selector.items()]
+        config = guest_config(root, name, kubeconfig=kubeconfig, server=True, flags=flags)
         self._stack.push_async_callback(runtime.close)
         return await self._stack.enter_async_context(
             NodeAgent(config, runtime=runtime, images=runtime, mounts=False)
@@ -273,7 +355,10 @@ class Cluster:
                 self._call(self._end_namespace(name))
 
     async def _new_namespace(self, name: str) -> None:
-        await self._client.create(NAMESPACES, {"metadata": {"name": name}})
+        selector = ",".join(f"{label}={value}" for label, value in self._selector.items())
+        annotations = {_NODE_SELECTOR: selector} if selector else {}
+        metadata = {"name": name, "annotations": annotations}
+        await self._client.create(NAMESPACES, {"metadata": metadata})
         await self._until_pods_are_admitted(name)
 
     async def _until_pods_are_admitted(self, namespace: str) -> None:
@@ -427,18 +512,24 @@ async def _versions(
                 yield {} if event.type == "DELETED" else event.object
 
 
-async def _bind_in_turn(api: KubeApi, nodes: Sequence[str]) -> None:
-    """Bind each pod without a node to the next node."""
+async def _bind_in_turn(api: KubeApi, nodes: Sequence[str], selector: Mapping[str, str]) -> None:
+    """Bind each pod without a node, and not for those of other programs, to the next node."""
     turn = itertools.cycle(nodes)
     field = "spec.nodeName="
+
+    async def bind(pod: JSON) -> None:
+        chosen = pod["spec"].get("nodeSelector") or {}
+        if all(chosen.get(label, value) == value for label, value in selector.items()):
+            await _bind(api, pod, next(turn))
+
     while True:
         found = await api.list(PODS, None, field_selector=field)
         for pod in found["items"]:
-            await _bind(api, pod, next(turn))
+            await bind(pod)
         async with aclosing(_changes(api, PODS, None, found, field)) as changes:
             async for event in changes:
                 if event.type == "ADDED":
-                    await _bind(api, event.object, next(turn))
+                    await bind(event.object)
 
 
 async def _bind(api: KubeApi, pod: JSON, node: str) -> None:
@@ -454,8 +545,25 @@ async def _bind(api: KubeApi, pod: JSON, node: str) -> None:
         await api.create(PODS, body, namespace, subresource="binding", name=name)
 
 
+@contextmanager
+def _locked(directory: Path, abandoned: threading.Event) -> Iterator[None]:
+    """Wait until no other program has locked a directory. Raises ClusterError: abandoned."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if abandoned.wait(0.05):
+                    raise ClusterError("the control plane is no longer waited for") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _node_kubeconfig(directory: Path, url: str, name: str) -> Path:
-    """The kubeconfig of a further node of the embedded API, with a client certificate."""
+    """The kubeconfig of a node, with a client certificate."""
     from kubeletpy.base.host import x509
 
     pki = directory / "pki"

@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import secrets
+import socket
 import ssl
 import subprocess
 import textwrap
@@ -208,31 +209,41 @@ class Background(Protocol):
 class Guard:
     """Ends the processes of this program and removes a directory when the program is killed.
 
-    A shell waits for the end of its standard input, which is open as long as this program lives.
-    It finds processes by a variable of their environment, so that their own children end, too.
+    A shell waits for the end of its standard input, which is open as long as this program lives,
+    or another one that listens at a socket. It finds processes by a variable of their environment,
+    so that their own children end, too.
 
     Attributes:
         environment: for each process that is to end.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """``directory``: the one that is removed; nothing happens before :meth:`start`."""
+    def __init__(self, directory: Path, lifeline: str = "") -> None:
+        """Nothing happens before :meth:`start`.
+
+        Args:
+            directory: the one that is removed.
+            lifeline: the abstract name of another program's socket. All ends with that program, or
+                when it accepts the connection and sends ``stopped``, which keeps the directory.
+        """
         self.environment = {"KUBELETPY_CLUSTER": secrets.token_hex(8)}
-        self._directory = directory
+        self._directory, self._lifeline = directory, lifeline
         self._shell: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin. Raises OSError: there is no shell."""
+        """Begin. Raises OSError: there is no shell, or the other program has ended."""
         ((name, value),) = self.environment.items()
         arguments = (f"{name}={value}", os.path.realpath(self._directory))
-        self._shell = subprocess.Popen(
-            ("sh", "-c", _GUARD, "kubeletpy-guard", *arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,  # signals of a terminal are for the program
-        )
+        with socket.socket(socket.AF_UNIX) as connection:
+            if self._lifeline:
+                connection.connect(f"\0{self._lifeline}")
+            self._shell = subprocess.Popen(
+                ("sh", "-c", _GUARD, "kubeletpy-guard", *arguments),
+                stdin=connection.fileno() if self._lifeline else subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,  # signals of a terminal are for the program
+            )
 
     def stop(self) -> None:
         """End all processes, and keep the directory."""
@@ -345,7 +356,7 @@ class ControlPlane:
         self.api_server = background("kube-apiserver", directory)
         self.controllers = background("kube-controller-manager", directory)
         self.scheduler = background("kube-scheduler", directory)
-        self.lacks = tuple(_lacks(programs))
+        self.lacks = tuple(consequences(programs))
         self._abandoned = abandoned or threading.Event()
 
     def start(
@@ -481,7 +492,7 @@ class ControlPlane:
         raise ControlPlaneError(f"{program.name} is not ready within {READY_S:g} s: {why}")
 
 
-def _lacks(programs: Programs) -> Iterator[str]:
+def consequences(programs: Programs) -> Iterator[str]:
     """Consequences of missing programs, as sentences."""
     if programs.controller_manager is None:
         yield (

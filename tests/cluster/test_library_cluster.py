@@ -13,8 +13,10 @@ from kubeletpy.base.structs import replace
 from kubeletpy.library.cluster import Cluster
 from kubeletpy.library.control_plane import ControlPlane, ControlPlaneError
 from tests.cluster.conftest import control_plane_programs
+from tests.unit.library.test_cluster_faults import processes, remains, run, running, until
 from tools.control_plane.plane import programs_of
 
+pytestmark = pytest.mark.timeout(400)
 CRD: Any = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -114,3 +116,69 @@ def test_a_port_that_is_taken(short_dir: Path, request: pytest.FixtureRequest) -
                 plane.start()
         finally:
             plane.stop()
+
+
+def servers(directory: Path) -> set[int]:
+    """The API servers of the runs in a directory."""
+    return set(processes("--etcd-servers=")) & set(processes(str(directory)))
+
+
+def assets(directory: Path, request: pytest.FixtureRequest) -> str:
+    """An option of pytest: a directory such as setup-envtest makes."""
+    programs = programs_of(control_plane_programs(request.config))
+    made = directory / "assets"
+    made.mkdir()
+    for name, program in (("etcd", programs.etcd), ("kube-apiserver", programs.api_server)):
+        (made / name).symlink_to(program.resolve())
+    return f"--cluster-assets={made}"
+
+
+def test_a_killed_run_leaves_nothing(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    with running(tmp_path, assets(tmp_path, request), user=True) as process:
+        assert len(servers(tmp_path)) == 1
+        process.kill()
+    until(lambda: not remains(tmp_path))
+
+
+SHARED = """
+import os, pathlib, signal, time
+import pytest
+from kubernetes import client, config
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_runs_pods(cluster, kubeconfig, namespace, worker_id, number, request):
+    root = pathlib.Path(request.config.rootpath)
+    cluster.image("mine", lambda container: container.print("of", worker_id))
+    config.load_kube_config(str(kubeconfig))
+    core = client.CoreV1Api()
+
+    def runs(name):
+        spec = {"containers": [{"name": "c", "image": "mine"}], "restartPolicy": "Never"}
+        core.create_namespaced_pod(namespace, {"metadata": {"name": name}, "spec": spec})
+        ended = lambda pod: pod.get("status", {}).get("phase") == "Succeeded"
+        pod = cluster.wait("v1/pods", name, namespace, until=ended)
+        assert (pod["spec"]["nodeName"],) == cluster.nodes == (f"node-1-{worker_id}",)
+        assert core.read_namespaced_pod_log(name, namespace) == f"of {worker_id}\\n"
+
+    def until(holds):
+        while not holds():
+            time.sleep(0.05)
+
+    runs("p"), runs("q")
+    (root / worker_id).write_text(core.api_client.configuration.host)
+    until(lambda: all((root / each).exists() for each in ("gw0", "gw1")))
+    assert (root / "gw0").read_text() == (root / "gw1").read_text()
+    if f"cluster-{worker_id}/" in str(kubeconfig):  # this one has started it
+        (root / "killed").write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGKILL)
+    until((root / "killed").exists)
+    until(lambda: not pathlib.Path("/proc", (root / "killed").read_text(), "exe").exists())
+    runs("r")
+"""
+
+
+def test_workers_share_a_control_plane(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Each runs the pods of its namespaces; the one that started it is killed."""
+    output = run(tmp_path, SHARED, assets(tmp_path, request), "--cluster-shared", "-n2")
+    assert "1 failed, 1 passed" in output, output
+    assert not processes(str(tmp_path))

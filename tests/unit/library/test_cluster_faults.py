@@ -17,9 +17,10 @@ import pytest
 from kubeletpy.agent.launch import embed
 from kubeletpy.library import LaunchError
 from kubeletpy.library.cluster import Cluster
+from kubeletpy.library.control_plane import Child, Guard
 from tests.unit.library.test_library import as_plain_user
 
-WITHIN_S = 60.0
+WITHIN_S = 300.0
 
 
 def run(
@@ -122,6 +123,7 @@ def test_programs_that_do_not_work(tmp_path: Path, etcd: str, messages: tuple[st
     for each in messages:
         assert each in output, output
     assert "2 errors" in output
+    assert "another exception" not in output
     assert "cluster.py" not in output
     assert len(output.splitlines()) < 30
 
@@ -183,7 +185,8 @@ def running(
     directory: Path, *options: str, user: bool = False, suite: str = RUNS
 ) -> Iterator[subprocess.Popen[str]]:
     """A run whose container has processes, one of them in a session of its own."""
-    options = ("--cluster-engine=embedded", *options)
+    if not any(each.startswith("--cluster-assets") for each in options):
+        options = ("--cluster-engine=embedded", *options)
     with started(directory, suite, *options, user=user) as process:
         until(lambda: (directory / "running").exists() or process.poll() is not None)
         assert process.poll() is None, process.communicate()[0]
@@ -237,6 +240,30 @@ def test_ctrl_c_while_a_control_plane_starts(tmp_path: Path) -> None:
         output = process.communicate(timeout=WITHIN_S)[0]
     assert "KeyboardInterrupt" in output
     assert not processes(str(tmp_path))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_guard_of_another_program(tmp_path: Path, killed: bool) -> None:
+    """Processes end with the program that listens; without its message the directory, too."""
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{directory}")
+        listener.listen()
+        guard = Guard(directory, str(directory))
+        guard.start()
+        child = Child("sleep", directory, guard.environment)
+        child.start(("sleep", "1000"))
+        if not killed:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"stopped\n")
+                assert connection.recv(1) == b""
+            assert child.died()
+    until(child.died)
+    until(lambda: directory.exists() != killed)
+    with pytest.raises(ConnectionRefusedError):
+        guard.start()
 
 
 FORGOTTEN = """
