@@ -1,4 +1,4 @@
-"""Each tutorial works as its text describes, for a plain user in an empty folder.
+"""Each tutorial and recipe for CI works as its text describes, for a plain user in an empty folder.
 
 A code block with a title is a file to write, a block ``sh`` is run, and the block ``text`` after it
 is the output (``…``: any text). All of a page runs in one shell, in the order of the page. The
@@ -16,10 +16,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.conftest import control_plane_programs
 from tests.unit.library.test_library import as_plain_user
@@ -29,7 +32,9 @@ from tools.control_plane.plane import programs_of
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _PRINTED = "--- printed ---"
-WITHIN_S = 600
+WITHIN_S = 1200
+Follow = Callable[[str, Mapping[str, str]], str]
+"""Runs shell code with variables, in whose values $HOME is the folder; returns its output."""
 MAX_WORDS = 500
 
 
@@ -74,53 +79,104 @@ def archive(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     return path
 
 
+@pytest.fixture(scope="session")
+def pip_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of pip: the pages install the same packages."""
+    path = tmp_path_factory.mktemp("pip")
+    as_plain_user(path)
+    return path
+
+
 @pytest.fixture
-def empty() -> Iterator[Path]:
-    """An empty folder."""
-    path = Path(tempfile.mkdtemp(prefix="tutorial-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-def follow(folder: Path, script: str, wheels: Path, archive: Path) -> str:
-    """The output of shell code that a plain user runs in a folder; it must succeed."""
+def follow(wheels: Path, archive: Path, pip_cache: Path) -> Iterator[Follow]:
+    """Runs shell code as a plain user in an empty folder, which must succeed."""
+    folder = Path(tempfile.mkdtemp(prefix="tutorial-", dir="/tmp"))
     tools, home = folder / "tools", folder / "home"
     tools.mkdir()
     (tools / "curl").write_text(f"#!/bin/sh\ncat {archive}\n")
     (tools / "curl").chmod(0o755)
     (tools / "python3").symlink_to(sys.executable)
-    user = as_plain_user(folder)
     home.mkdir()
-    if user:
-        os.chown(home, 1000, 1000)
-    done = subprocess.run(
-        [*user, "bash", "-c", f"set -euo pipefail\n{script}"],
-        cwd=home,
-        env={
-            "HOME": str(home),
-            "PATH": f"{tools}:/usr/bin:/bin",
-            **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
-            "PIP_FIND_LINKS": f"{wheels} {os.environ.get('PIP_FIND_LINKS', '')}",
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-8000:]
-    return done.stdout
+    user = as_plain_user(home)
+    folder.chmod(0o755)
+    fixed = {
+        "HOME": str(home),
+        "PATH": f"{home}/venv/bin:{tools}:/usr/bin:/bin",
+        **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
+        "PIP_FIND_LINKS": f"{wheels} {os.environ.get('PIP_FIND_LINKS', '')}",
+        "PIP_CACHE_DIR": str(pip_cache),
+        "PIP_NO_COMPILE": "1",
+    }
+
+    def run(script: str, variables: Mapping[str, str]) -> str:
+        done = subprocess.run(
+            [*user, "bash", "-c", f"set -euo pipefail\n{script}"],
+            cwd=home,
+            env=fixed
+            | {name: Template(value).substitute(HOME=home) for name, value in variables.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-8000:]
+        return done.stdout
+
+    yield run
+    shutil.rmtree(folder)
 
 
 @pytest.mark.timeout(WITHIN_S)
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_a_tutorial(page: Path, empty: Path, wheels: Path, archive: Path) -> None:
+def test_a_tutorial(page: Path, follow: Follow) -> None:
     followed = list(steps(page.read_text()))
     script = "".join(f"{code}\necho '{_PRINTED}'\n" for code, _ in followed)
-    printed = follow(empty, script, wheels, archive).split(_PRINTED)
+    printed = follow(script, {}).split(_PRINTED)
     for (code, expected), output in zip(followed, printed, strict=False):
         assert contains(output, expected), f"{code} prints:\n{output}"
+
+
+SUITE = """
+import os
+
+def test_the_engine(cluster, namespace):
+    assert cluster.engine == ("real" if "KUBEBUILDER_ASSETS" in os.environ else "embedded")
+"""
+
+
+def of_github(recipe: Any) -> tuple[Sequence[str], dict[str, str]]:
+    """The steps of its job, each with what earlier ones have added to the environment."""
+    steps = [step["run"] for step in recipe["jobs"]["test"]["steps"] if "run" in step]
+    before = "set -a; [ ! -e $GITHUB_ENV ] || . $GITHUB_ENV; set +a\n"
+    return [before + step for step in steps], {"GITHUB_ENV": "$HOME/env", "RUNNER_TEMP": "$HOME"}
+
+
+def of_gitlab(recipe: Any) -> tuple[Sequence[str], dict[str, str]]:
+    """The lines of its script, in one shell."""
+    variables = recipe["test"]["variables"].items()
+    own = {name: value.replace("CI_PROJECT_DIR", "HOME") for name, value in variables}
+    return ["\n".join(recipe["test"]["script"])], own
+
+
+RECIPES = {".github/workflows/test.yml": of_github, ".gitlab-ci.yml": of_gitlab}
+
+
+@pytest.mark.timeout(WITHIN_S)
+def test_the_recipes_for_ci(follow: Follow) -> None:
+    """Their steps run in an environment as the service's, one recipe after the other.
+
+    The second finds what the first has installed. The tests alone then have the other engine.
+    """
+    text = (ROOT / "docs" / "testing.md").read_text()
+    recipes = {each[2]: yaml.safe_load(each[3]) for each in _BLOCK.finditer(text) if each[2]}
+    assert recipes.keys() == RECIPES.keys()
+    follow(f"python3 -m venv venv\nprintf %s {shlex.quote(SUITE)} > test_suite.py", {})
+    for title, steps_of in RECIPES.items():
+        steps, variables = steps_of(recipes[title])
+        assert "1 passed" in [follow(step, variables) for step in steps][-1]
+    assert "1 passed" in follow("pytest", {})
 
 
 def test_tutorials_are_short() -> None:
