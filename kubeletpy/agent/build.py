@@ -24,6 +24,9 @@ from kubeletpy.config import KubeletSettings, NodeFlags
 from kubeletpy.config.flags import OfflineStart
 from kubeletpy.node.build import RuntimeStart
 from kubeletpy.node.facts import NodeAddresses, host_addresses, node_name
+from kubeletpy.node.guards.oom_watch import SignalWatch
+from kubeletpy.node.stats.collector import group_files, pod_paths
+from kubeletpy.observe.explain.death_watch import CgroupCounters, DeathWatch
 from kubeletpy.observe.explain.snapshot import RemovedPods, Snapshots
 from kubeletpy.observe.explain.stuck import StuckPods
 from kubeletpy.observe.foresee.model import NodeQueries
@@ -59,6 +62,7 @@ class Observers(Struct, frozen=True):
     """
 
     components: list[Component]
+    deaths: DeathWatch
     stuck: StuckPods
     removed: RemovedPods
     certificate: ServingCertificate | None
@@ -68,6 +72,7 @@ class Observers(Struct, frozen=True):
 def build_observers(core: Core, eviction: Eviction) -> Observers:
     """Raises ServerError if the server can't work with these settings."""
     loop, devices, claims, pressure = core.loop, core.devices, core.claims, eviction.pressure
+    deaths, death_components = build_death_watch(core)
     snapshots = Snapshots(
         core.state.pods,
         core.workers,
@@ -103,6 +108,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
         ),
         node_name=core.node_name,
         excluded=eviction.excluded,
+        deaths=deaths.causes,
     )
     node = NodeQueries(
         core.node_name,
@@ -149,15 +155,43 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
     )
     return Observers(
         [
+            *death_components,
             *certificate_components,
             *(Component(each, start=each.start, close=each.close) for each in local_apis),
             *endpoints.components,
         ],
+        deaths,
         StuckPods(snapshots.ending, snapshots.facts, core.recorder),
         removed,
         certificate,
         pods_api,
     )
+
+
+def build_death_watch(core: Core) -> tuple[DeathWatch, list[Component]]:
+    """What decides why containers end, and its components."""
+    state, outside, log = core.state, core.outside, core.oom_watch
+    clock, host = outside.clock, outside.machine.guarded
+    groups = group_files(clock) if host is not None else None
+    watch = DeathWatch(
+        state.cache,
+        state.pods,
+        state.queries,
+        state.statuses,
+        CgroupCounters(groups, pod_paths(state.pods, core.cgroups.tree)),
+        state.traces,
+        core.recorder,
+        clock,
+        core.workers.decided,
+        signals_since=lambda: signals.since if signals is not None else None,
+        log_followed=lambda: log is not None and log.caught_up,
+    )
+    signals = SignalWatch(host.open_process_events, watch.signaled) if host is not None else None
+    state.cache.subscribe(watch.changed)
+    found = [Component(watch, (Task("deaths", watch.run),), close=watch.close)]
+    if signals is not None:
+        found.append(Component(signals, (Task("process-events", signals.run),)))
+    return watch, found
 
 
 def runtime_start(endpoint: str, root: Path, *, systemd: bool) -> RuntimeStart:
@@ -321,6 +355,8 @@ def _connect(core: Core, upkeep: Upkeep, eviction: Eviction, observers: Observer
         *([eviction.keeper.pod_finished] if eviction.keeper is not None else ()),
         *([observers.removed.finished] if core.outside.sockets else ()),
     )
+    signals.container_stopping.connect(observers.deaths.stopping)
+    signals.process_killed.connect(observers.deaths.killed)
     signals.republish_pods.connect(core.housekeeping.republish_pods)
     if core.node.manager is not None:
         signals.node_changed.connect(core.node.manager.poke)

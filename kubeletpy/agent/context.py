@@ -26,8 +26,9 @@ from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.node.eviction.ranking import NodeSignals, PodUses
 from kubeletpy.node.facts import MachineFacts, NodeAddresses, NodeOptions
 from kubeletpy.node.guards.at_start import GuardedHost
+from kubeletpy.node.guards.oom_watch import Kill
 from kubeletpy.pods.pod import NodePods, Pod
-from kubeletpy.pods.runtime_status import ProbeOutcome
+from kubeletpy.pods.runtime_status import ProbeOutcome, StopNote
 from kubeletpy.probes.schedule import ProbeKind
 from kubeletpy.remote.content import ContentStore
 from kubeletpy.remote.protocol import ImageService, RuntimeService
@@ -232,6 +233,10 @@ class Signals(Struct, frozen=True):
     """The API shows a new object of a pod; for a mirror, of the static pod."""
     status_changed: AgentSignal[[str]] = field(default_factory=AgentSignal)
     """The status manager has another status of a pod, by uid, or another object, or none."""
+    container_stopping: AgentSignal[[StopNote]] = field(default_factory=AgentSignal)
+    """The agent begins to stop a container."""
+    process_killed: AgentSignal[[Kill]] = field(default_factory=AgentSignal)
+    """The kernel has killed a process for lack of memory."""
     node_changed: AgentSignal[[]] = field(default_factory=AgentSignal)
     """The node's status must be written at once."""
     runtime_health_changed: AgentSignal[[]] = field(default_factory=AgentSignal)

@@ -35,6 +35,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import metric_label
 from kubeletpy.kubeapi.events.writer import KeptEvents
 from kubeletpy.node.build import NodeHealth
+from kubeletpy.node.guards.oom_watch import OOMWatch
 from kubeletpy.node.runtime import RuntimeClassHandlers, RuntimeMonitor, RuntimeUpkeep
 from kubeletpy.node.server_version import VersionFollower
 from kubeletpy.pods.pod import Pod
@@ -257,6 +258,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             backlog=self.backlog,
             gc_policy=GCPolicy.from_flags(self.flags),
             plan_log=self.state.flight.plan,
+            stop_log=self.signals.container_stopping,
             sandbox_watch=self.cgroups.driver_check,
         )
 
@@ -279,6 +281,11 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             volumes_in_use_written=self.storage.claims.volumes_in_use_written,
             devices=self.devices.counts,
         )
+
+    @cached_property
+    def oom_watch(self) -> OOMWatch | None:
+        """Follows the kernel's log of OOM kills."""
+        return agent_node.build_oom_watch(self)
 
     def _node_health(self) -> NodeHealth:
         return self.health.node_health()
@@ -528,7 +535,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             Component(outside, tuple(outside.credentials)),
             *self.events.components,
             *agent_node.version_components(self, self.version),
-            *agent_node.build_guards(self),
+            *agent_node.build_guards(self, self.oom_watch),
             *state.components,
             *self.allocated.components,
             Component(

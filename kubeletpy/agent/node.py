@@ -169,10 +169,25 @@ def build_node(
 # Guards of the machine.
 
 
-def build_guards(context: BuildContext) -> list[Component]:
+def build_oom_watch(context: BuildContext) -> OOMWatch | None:
+    """Follows the kernel's log; None: the machine is not to be guarded."""
+    machine, warn = context.outside.machine, context.recorder.event
+    if (host := machine.guarded) is None:
+        return None
+    node = node_reference(context.node_name)
+    return OOMWatch(
+        host.open_kernel_log,
+        context.root / MARK,
+        machine.facts.boot_id,
+        lambda kill: warn(node, WARNING, Reason.SYSTEM_OOM, system_oom(kill)),
+        context.signals.process_killed,
+    )
+
+
+def build_guards(context: BuildContext, watch: OOMWatch | None) -> list[Component]:
     """None for a machine that is not to be guarded (a simulated one)."""
     settings, machine, root = context.settings, context.outside.machine, context.root
-    if (host := machine.guarded) is None:
+    if (host := machine.guarded) is None or watch is None:
         return []
     warn = partial(context.recorder.event, node_reference(context.node_name), WARNING)
     at_start = MachineAtStart(
@@ -184,12 +199,6 @@ def build_guards(context: BuildContext) -> list[Component]:
         swap_on=machine.facts.swap_bytes > 0,
         kernel_version=machine.facts.kernel_version,
         in_user_namespace=machine.facts.in_user_namespace,
-    )
-    watch = OOMWatch(
-        host.open_kernel_log,
-        root / MARK,
-        machine.facts.boot_id,
-        lambda kill: warn(Reason.SYSTEM_OOM, system_oom(kill)),
     )
     components = [
         Component(at_start, (Task("own-process", at_start.run),), start=at_start.start),

@@ -420,13 +420,30 @@ def _has_secrets(container: api.Container) -> bool:
 
 
 class KillReason(StrEnum):
-    """Why one container is killed; the probe reasons select the probe's own grace period."""
+    """Why a container is killed; the probe reasons select the probe's own grace period."""
 
     DEFINITION_CHANGED = "DefinitionChanged"
     LIVENESS_PROBE = "LivenessProbe"
     STARTUP_PROBE = "StartupProbe"
     UNKNOWN_STATE = "Unknown"
     RESIZE = "Resize"
+    SANDBOX_CHANGED = "SandboxChanged"
+    POD_ENDED = "PodEnded"
+    """Nothing of the pod may run any more."""
+    POST_START_HOOK = "PostStartHook"
+    RESTART_ALL = "RestartAllContainers"
+
+
+class StopNote(Struct, frozen=True):
+    """A stop of a container that this agent begins, or goes on with."""
+
+    container_id: str
+    reason: KillReason | None
+    """None: its pod is terminated, or its cgroup has vanished."""
+    grace: int
+    """Seconds that it has to end by itself."""
+    hook_late: bool = False
+    """Its preStop hook has not ended within the grace period."""
 
 
 class Decision(Struct, frozen=True):

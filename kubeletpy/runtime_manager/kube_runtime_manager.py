@@ -17,7 +17,7 @@ from kubeletpy.images.image_manager import ImageManager
 from kubeletpy.kubeapi.events.recorder import EventRecorder
 from kubeletpy.metrics.pods import PodStartMetrics
 from kubeletpy.pods.pod import NOWHERE, Placement, Pod
-from kubeletpy.pods.runtime_status import RuntimeClassError
+from kubeletpy.pods.runtime_status import RuntimeClassError, StopNote
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import StopRecords
 from kubeletpy.runtime_manager.act.executor import Executor
@@ -94,6 +94,8 @@ class KubeRuntimeManager(Component):
     gc_policy: GCPolicy = field(default_factory=GCPolicy)
     plan_log: Callable[[PlanInputs, PodActions], None] | None = None
     """Is called with what each plan is computed from, and the plan, for replays."""
+    stop_log: Callable[[StopNote], None] = lambda note: None
+    """Is called with each stop of a container that begins."""
 
     async def drain(self, timeout: float) -> None:
         """Wait for the runtime's calls under way, at most ``timeout`` seconds, and for records."""
@@ -163,7 +165,13 @@ class KubeRuntimeManager(Component):
         """Stops containers and pods."""
         runtime, mutations, slots = self.runtime, self.mutations, self.stop_slots
         containers = ContainerStopper(
-            runtime, mutations, slots, self.recorder, hooks=self.hooks, records=self.stop_records
+            runtime,
+            mutations,
+            slots,
+            self.recorder,
+            hooks=self.hooks,
+            records=self.stop_records,
+            noted=self.stop_log,
         )
         sandboxes = SandboxStopper(runtime, mutations, slots)
         source, root_dir = self.source, self.root_dir

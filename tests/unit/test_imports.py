@@ -51,6 +51,7 @@ def test_libraries_that_cost_much_are_loaded_where_they_are_used() -> None:
 
 
 LATER = (
+    "kubeletpy.observe.explain.deaths",
     "aiohttp",
     "argparse",
     "statistics",
@@ -87,7 +88,7 @@ LATER = (
 
 They are loaded with the first request, and those that serve requests when the node is Ready.
 """
-BUDGET = 374
+BUDGET = 375
 """Modules of ours that may be loaded before an agent starts: those of today plus five. Each costs
 about 0.6 ms of CPU."""
 

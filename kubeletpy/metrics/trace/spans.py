@@ -187,6 +187,17 @@ class Traces(Component):
         )
         trace.ended_at = now
 
+    def happened(
+        self, uid: str, name: trace_model.TraceCall, detail: str, *, error: str = ""
+    ) -> None:
+        """Record something that has just happened to a pod, and that no step of it did."""
+        trace = self._pods.get(uid)
+        if trace is None:
+            return
+        now, most = asyncio.get_running_loop().time(), trace_model.MAX_TEXT
+        span = trace_model.Span(name, detail[:most], now, now, error[:most])
+        _keep(trace, span, self.span_log)
+
     def written(
         self, uid: str, began: float, detail: str, *, ready: bool, ended: bool = False
     ) -> None:

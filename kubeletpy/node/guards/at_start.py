@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import resource
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from kubeletpy.base.text import number
 from kubeletpy.config import KubeletSettings
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.node.guards.iptables import Run, run_command
-from kubeletpy.node.guards.oom_watch import open_kernel_log
+from kubeletpy.node.guards.oom_watch import FIRST_NAMESPACE, open_kernel_log, open_process_events
 from kubeletpy.resources.cgroups.filesystem import ProcessGroups, detect
 from kubeletpy.resources.cgroups.values import CgroupError
 from kubeletpy.volumes.files.disk import mount, unmount
@@ -207,6 +208,7 @@ class GuardedHost(Struct, frozen=True):
 
     proc: Path = Path("/proc")
     open_kernel_log: Callable[[], int] = open_kernel_log
+    open_process_events: Callable[[], socket.socket] = open_process_events
     run: Run = run_command
     own_pid: int = 0
     """This agent's."""
@@ -329,8 +331,6 @@ DAEMONS_CHECK_EVERY_S = 60.0
 ROUNDS = 10
 """How many rounds to search: processes start others while they are moved."""
 _INIT = 1
-_FIRST_NAMESPACE = "pid:[4026531836]"
-"""The machine's own PID namespace has the same number in every kernel."""
 _REPORTED = 3
 """How many errors a message names."""
 
@@ -405,7 +405,7 @@ class DaemonCgroups(Component):
     def _in_own_namespace(self) -> bool:
         try:
             own = str(self._namespace(self.own).readlink())
-            if own == _FIRST_NAMESPACE:
+            if own == FIRST_NAMESPACE:
                 return True  # not every machine permits reading init's namespace
             return own == str(self._namespace(_INIT).readlink())
         except OSError as error:

@@ -449,7 +449,7 @@ def make_collector(
             clock=clock,
             statuses=lambda: [s for uid in cache if (s := cache.status(uid)) is not None],
             pod=pods.get,
-            pod_path=_pod_paths(pods, tree),
+            pod_path=pod_paths(pods, tree),
             groups=groups,
             node=node,
             disks=disks or DiskMeter(clock, settings.volume_stats_agg_period or 60.0),
@@ -494,7 +494,9 @@ def group_files(clock: Clock) -> GroupFiles | None:
     return GroupFiles(found.version, found.hierarchies, clock)
 
 
-def _pod_paths(pods: PodManager, tree: CgroupTree | None) -> Callable[[str], str | None]:
+def pod_paths(pods: PodManager, tree: CgroupTree | None) -> Callable[[str], str | None]:
+    """Return what finds the cgroup of a pod by uid."""
+
     def path(uid: str) -> str | None:
         pod = pods.get(uid)
         if tree is None or pod is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kubeletpy.observe.explain.deaths import DeathCause
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import ContainerStateKey, ContainerView, Exit, ProbeView, Role
 from kubeletpy.observe.explain.texts import api_time, one_line
@@ -73,14 +74,15 @@ def exits(facts: PodFacts) -> tuple[Exit, ...]:
                 one_line(_message(facts, record)),
                 record.started_at / 1e9 if record.started_at > 0 else None,
                 record.finished_at / 1e9 if record.finished_at > 0 else None,
+                facts.deaths.get(record.id),
             )
         )
     for field in _FIELDS.values():
         for entry in _entries(facts, field):
             for name in ("state", "lastState"):
                 ended = (entry.get(name) or {}).get("terminated")
-                if ended and _id_without_scheme(ended.get("containerID")) not in seen:
-                    found.append(_exit(entry.get("name", ""), ended))
+                if ended and (run := _id_without_scheme(ended.get("containerID"))) not in seen:
+                    found.append(_exit(entry.get("name", ""), ended, facts.deaths.get(run)))
     found.sort(key=lambda one: one.finished_at or 0.0, reverse=True)
     return tuple(found[:MAX_EXITS])
 
@@ -129,7 +131,7 @@ def _view(entry: dict[str, Any], name: str, kind: Role, image: str) -> Container
     )
 
 
-def _exit(name: str, ended: dict[str, Any]) -> Exit:
+def _exit(name: str, ended: dict[str, Any], cause: DeathCause | None) -> Exit:
     return Exit(
         name,
         None,
@@ -138,6 +140,7 @@ def _exit(name: str, ended: dict[str, Any]) -> Exit:
         one_line(ended.get("message") or ""),
         api_time(ended.get("startedAt")),
         api_time(ended.get("finishedAt")),
+        cause,
     )
 
 

@@ -14,6 +14,7 @@ from kubeletpy.images.policy import PullPosition
 from kubeletpy.kubeapi.watch_state import FailingWatch
 from kubeletpy.metrics.trace.model import PodTrace
 from kubeletpy.node.build import RuntimeStart
+from kubeletpy.observe.explain.deaths import DeathCause
 from kubeletpy.pods.pod import DISRUPTION_TARGET, Excluded, HeldResource, Pod
 from kubeletpy.pods.runtime_status import PodRuntimeStatus, ProbeResults, StartError
 from kubeletpy.podworkers.history import HistoryEntry, LastSync
@@ -105,6 +106,8 @@ class PodFacts(Struct, frozen=True):
     """The node's taints that it was refused for, as far as the node still has them."""
     deleted_for: tuple[NodeTaint, ...] | None = None
     """The same for those that it was deleted for; None: it was not deleted for taints."""
+    deaths: Mapping[str, DeathCause] = field(default_factory=dict)
+    """Container id -> why it ended."""
     log_ends: Mapping[str, str] = field(default_factory=dict)
     """Container name -> the last line of its latest log; only where it was requested."""
 

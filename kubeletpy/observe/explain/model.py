@@ -15,6 +15,7 @@ from msgspec import convert
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.trace.model import Chapter as Part
 from kubeletpy.metrics.trace.model import Name, PodTrace, Span, Step, TraceCall
+from kubeletpy.observe.explain.deaths import DeathCause
 from kubeletpy.pods.pod import HeldResource
 
 
@@ -124,6 +125,8 @@ class Exit(Struct, frozen=True):
     message: str
     started_at: float | None
     finished_at: float | None
+    cause: DeathCause | None = None
+    """None: not decided by this agent."""
 
 
 class ContainerView(Struct, frozen=True):
@@ -396,6 +399,7 @@ _CONTAINER_CALLS = (
     TraceCall.POST_START,
     TraceCall.BACK_OFF,
     TraceCall.RESIZE,
+    TraceCall.ENDED,
 )
 _PARALLEL = (
     TraceCall.CREATE_CONTAINER,
@@ -406,6 +410,8 @@ _PARALLEL = (
     TraceCall.STOP_CONTAINER,
     TraceCall.INIT_RUNS,
     TraceCall.BACK_OFF,
+    TraceCall.ENDED,
+    TraceCall.OOM_KILL,
 )
 """Spans that run in parallel with others: what happens meanwhile is not part of them."""
 

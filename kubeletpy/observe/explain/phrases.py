@@ -223,6 +223,8 @@ def _ends(facts: PodFacts, name: str) -> str:
     if (kind := killed_by(facts, name)) is not None:
         problem = _after_colon(last_message(facts, name, kind))
         return f"keeps being killed because its {_probe_name(kind)} fails{problem}{often}"
+    if ended.cause is not None and ended.cause.alarming and ended.reason != "OOMKilled":
+        return f"keeps ending: {ended.cause.text}{often}"
     reason = "" if ended.reason in ("", "Error", "Completed") else f" {ended.reason}"
     if ended.reason == "OOMKilled":
         reason += _limit(facts, name)

@@ -35,6 +35,7 @@ from kubeletpy.volumes.claims.model import VolumeWait
 
 if TYPE_CHECKING:
     from kubeletpy.images.policy import PullPosition
+    from kubeletpy.observe.explain.deaths import DeathCause
     from kubeletpy.observe.explain.facts import PodFacts
 
 
@@ -84,6 +85,8 @@ class Snapshots(Struct, frozen=True):
     """Why a pod waits for the API server; None: none does."""
     excluded: Callable[[str], Excluded | None]
     """How a critical pod exceeds a limit of its own storage."""
+    deaths: Callable[[str], Mapping[str, DeathCause]]
+    """Why containers ended, by id."""
 
     def uids(self) -> list[str]:
         """Return each pod that is desired or has a worker, by namespace and name."""
@@ -170,6 +173,7 @@ class Snapshots(Struct, frozen=True):
             probe_reports=self.probes.reports(uid),
             wrong_since=self.workers.notes.troubles.since(uid, now),
             excluded=self.excluded(uid),
+            deaths=self.deaths(uid),
             ended_at=self.workers.notes.troubles.ended_at(uid),
             missing_secrets=tuple(self.missing_secrets(uid)),
             port_holders=self._port_holders(pod, status),

@@ -20,6 +20,7 @@ from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note
 from kubeletpy.pods.pod import ContainerKind, Pod, is_sidecar
 from kubeletpy.pods.runtime_status import (
+    KillReason,
     PodRuntimeStatus,
     PodSyncResult,
     ProbeResults,
@@ -183,8 +184,16 @@ class Executor(Component):
             )
         if not plan.kill_pod:
             return
+        replaced = plan.create_sandbox or not run.status.has_ready_sandbox
+        whole = KillReason.SANDBOX_CHANGED if replaced else KillReason.POD_ENDED
+        own = {each.killed: each.kill_reason for each in plan.decisions if each.killed}
         results = await self.killer.stop_pod(
-            run.pod, run.status, None, run.draft, plan.kill_pod_reason
+            run.pod,
+            run.status,
+            None,
+            run.draft,
+            plan.kill_pod_reason,
+            kill_reason=lambda name: own.get(name, whole),
         )
         run.results += results
         if any(result.error is not None for result in results):
@@ -216,7 +225,12 @@ class Executor(Component):
             error = None
             if reset.kill:
                 error = await self.killer.kill_container(
-                    run.pod, reset.name, reset.id, message="killing", override=0
+                    run.pod,
+                    reset.name,
+                    reset.id,
+                    message="killing",
+                    reason=KillReason.RESTART_ALL,
+                    override=0,
                 )
             if error is None:
                 try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Component, replace
@@ -138,9 +139,12 @@ class Killer(Component):
         draft: StatusDraft,
         reason: str = "",
         *,
+        kill_reason: Callable[[str], KillReason | None] = lambda name: None,
         on_stopped: OnStopped | None = None,
     ) -> list[SyncResult]:
         """Stop all that may run of a pod, then its sandboxes; ``draft`` records what was done.
+
+        ``kill_reason``: why a container is stopped, by name; None: its pod is terminated.
 
         Sandboxes are stopped even when a container could not be: that ends it by force. While the
         sandboxes stop, the outcome of the containers is read and passed to ``on_stopped``.
@@ -150,7 +154,15 @@ class Killer(Component):
         results = list(
             await run_all(
                 *(
-                    self._kill_one(pod, status, target, override=override, order=order, why=reason)
+                    self._kill_one(
+                        pod,
+                        status,
+                        target,
+                        override=override,
+                        order=order,
+                        why=reason,
+                        kill_reason=kill_reason(target.name),
+                    )
                     for target in targets
                 )
             )
@@ -186,10 +198,12 @@ class Killer(Component):
         override: int | None,
         order: StopOrder,
         why: str,
+        kill_reason: KillReason | None,
     ) -> SyncResult:
         try:
             if pod is not None and pod.find_container(target.name) is not None:
-                found = victim(pod, target.name, target.id, None)
+                # the whole pod stops within its own grace period, not that of a failed probe
+                found = replace(victim(pod, target.name, target.id, None), reason=kill_reason)
             else:
                 found = await self._victim_without_pod(status, target)
         except NotFound:

@@ -24,7 +24,7 @@ from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import note, span
 from kubeletpy.pods.environment import EnvironmentInputs, NodeFacts
 from kubeletpy.pods.pod import Mount, Pod
-from kubeletpy.pods.runtime_status import ContainerConfigError, ContainerState
+from kubeletpy.pods.runtime_status import ContainerConfigError, ContainerState, KillReason
 from kubeletpy.pods.shape import pull_policy_problem
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
@@ -395,7 +395,11 @@ class ContainerStarter(Component):
                 "PostStartHook failed",
             )
             await self.killer.kill_container(
-                run.pod, action.name, container_id, message="FailedPostStartHook"
+                run.pod,
+                action.name,
+                container_id,
+                message="FailedPostStartHook",
+                reason=KillReason.POST_START_HOOK,
             )
             raise sync_run.StartFailed(sync_run.POST_START_ERROR, str(error)) from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from kubeletpy.base.api import types as api
@@ -19,7 +19,7 @@ from kubeletpy.kubeapi.events.recorder import NORMAL, WARNING, EventRecorder, po
 from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.metrics.trace.spans import span
 from kubeletpy.pods.pod import ContainerKind, Pod, field_path, is_sidecar
-from kubeletpy.pods.runtime_status import KillReason, StartError
+from kubeletpy.pods.runtime_status import KillReason, StartError, StopNote
 from kubeletpy.remote.errors import CRIError, NotFound
 from kubeletpy.remote.protocol import RuntimeService
 from kubeletpy.runtime_manager.act.container_files import StopRecords
@@ -44,6 +44,7 @@ class Victim(Struct, frozen=True):
     reference: api.ObjectReference
     pod: Pod | None = None
     pre_stop: api.LifecycleHandler | None = None
+    reason: KillReason | None = None
 
 
 def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) -> Victim:
@@ -59,6 +60,7 @@ def victim(pod: Pod, name: str, container_id: str, reason: KillReason | None) ->
         pod_reference(pod, field_path(kind, name)),
         pod,
         lifecycle.get("preStop"),
+        reason,
     )
 
 
@@ -71,6 +73,8 @@ class ContainerStopper(Component):
     recorder: EventRecorder
     hooks: LifecycleHookRunner
     records: StopRecords
+    # Called when a stop begins, and again when its preStop hook has taken too long.
+    noted: Callable[[StopNote], None]
 
     async def stop(
         self,
@@ -87,6 +91,7 @@ class ContainerStopper(Component):
         """
         self.recorder.event(victim.reference, NORMAL, Reason.KILLING, message)
         grace = victim.grace if override is None else override
+        self.noted(StopNote(victim.id, victim.reason, grace))
         if grace <= graces.MINIMUM:
             return await self._stop(victim, victim.pre_stop, grace, order, None)
         record = await self.records.earlier(victim.pod_uid, victim.name, victim.id)
@@ -121,6 +126,8 @@ class ContainerStopper(Component):
         hook = PreStopRun(pre_stop, victim.name, victim.id)
         try:
             took = await self._pre_stop(victim, hook, grace)
+            if hook.late:
+                self.noted(StopNote(victim.id, victim.reason, grace, hook_late=True))
             await self._note_hook(victim, record, HookState.ENDED)
             error = await self._end(victim, graces.remaining(grace, took), order)
             if hook.failed_late():
@@ -193,7 +200,8 @@ class PreStopRun(Component):
 
     def __post_init__(self) -> None:
         self._task = asyncio.ensure_future(self.hook)
-        self._late = False
+        self.late = False
+        """It has not ended within the grace period."""
 
     async def wait(self, grace: float) -> None:
         """Wait for its end, at most ``grace`` seconds. Raises HookFailed."""
@@ -202,7 +210,7 @@ class PreStopRun(Component):
         if self._task.done():
             self._task.result()
         else:
-            self._late = True
+            self.late = True
             logger.info(
                 "preStop hook did not end within the grace period",
                 extra={"container_id": self.container_id, "container": self.container},
@@ -210,7 +218,7 @@ class PreStopRun(Component):
 
     def failed_late(self) -> bool:
         """Whether it failed or was cut off after its grace period, with its container ended."""
-        return self._late and (not self._task.done() or self._task.exception() is not None)
+        return self.late and (not self._task.done() or self._task.exception() is not None)
 
     async def give_up(self) -> None:
         """Cancel the hook: its container has ended, or nothing waits for it any more."""

@@ -44,6 +44,7 @@ ALWAYS = [
         "sync-loop",
     ),
     *("container-gc", "image-gc", "eviction", "log-rotation", "stuck-pods"),
+    "deaths",
 ]
 
 
@@ -99,6 +100,7 @@ async def test_a_node_of_a_cluster(tmp_path: Path) -> None:
         ),
         "source-api",
         *("container-gc", "image-gc", "eviction", "log-rotation", "stuck-pods"),
+        "deaths",
     ]
 
 
@@ -141,7 +143,7 @@ async def test_a_machine_is_guarded(
 ) -> None:
     host = GuardedHost(groups=cast(Any, Mock()))
     agent = made(tmp_path, api=False, guarded=host, **fields)
-    assert names(agent) == ["own-process", "kernel-log", *tasks, *ALWAYS]
+    assert names(agent) == ["own-process", "kernel-log", *tasks, *ALWAYS, "process-events"]
     assert [task.name for task in agent.tasks if task.late] == ["kernel-log"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from kubeletpy.node.guards.oom_watch import (
@@ -9,6 +11,7 @@ from kubeletpy.node.guards.oom_watch import (
     Kill,
     Kills,
     parse_kernel_record,
+    parse_signal_death,
     system_oom,
 )
 
@@ -21,10 +24,13 @@ IN_GROUP = (
     "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c1,mems_allowed=0,"
     "oom_memcg=/kubepods/pod1/c1,task_memcg=/kubepods/pod1/c1,task=stress,pid=4711,uid=0"
 )
+C1 = "/kubepods/pod1/c1"
+ALL_OF = f"Tasks in {C1} are going to be killed due to memory.oom.group set"
 KILLED = (
     "Out of memory: Killed process 4711 (stress) total-vm:1024kB, anon-rss:512kB, file-rss:0kB, "
     "shmem-rss:0kB, UID:0 pgtables:40kB oom_score_adj:1000"
 )
+OF_GROUP = KILLED.replace("Out of memory", "Memory cgroup out of memory")
 
 
 @pytest.mark.parametrize(
@@ -58,10 +64,21 @@ def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
 @pytest.mark.parametrize(
     ("texts", "found"),
     [
-        ([BEGIN, "Mem-Info:", GLOBAL, KILLED], [Kill(3, "stress", 4711)]),
+        ([BEGIN, "Mem-Info:", GLOBAL, KILLED], [Kill(3, "stress", 4711, "/kubepods/pod1")]),
         # in a cgroup at its limit
-        ([BEGIN, IN_GROUP, KILLED], []),
+        ([BEGIN, IN_GROUP, OF_GROUP], [Kill(2, "stress", 4711, C1, C1, True)]),
         ([BEGIN, IN_GROUP, BEGIN, KILLED], [Kill(3, "stress", 4711)]),
+        # the kernel logs the first records of some kills only
+        ([OF_GROUP], [Kill(0, "stress", 4711, in_group=True)]),
+        (
+            [BEGIN, IN_GROUP, OF_GROUP, OF_GROUP.replace("4711", "4712")],
+            [Kill(2, "stress", 4711, C1, C1, True), Kill(3, "stress", 4712, in_group=True)],
+        ),
+        # all processes of a cgroup with memory.oom.group
+        (
+            [BEGIN, IN_GROUP, OF_GROUP, ALL_OF, OF_GROUP.replace("4711", "4712")],
+            [Kill(2, "stress", 4711, C1, C1, True), Kill(4, "stress", 4712, C1, C1, True)],
+        ),
         # a kill needs a first and a last record
         ([GLOBAL, KILLED], []),
         ([BEGIN, GLOBAL], []),
@@ -75,6 +92,14 @@ def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
         ([BEGIN, KILLED.replace("4711", "\u0664")], []),
         ([BEGIN, GLOBAL.replace("/pod1", "/,oom_memcg=/a"), KILLED], [Kill(2, "stress", 4711)]),
         ([BEGIN.replace("python3", IN_GROUP[:40]), KILLED], [Kill(1, "stress", 4711)]),
+        (
+            [BEGIN, IN_GROUP.replace("task=stress", "task=a,pid=1,uid=0"), OF_GROUP],
+            [Kill(2, "stress", 4711, C1, C1, True)],
+        ),
+        (
+            [BEGIN, IN_GROUP.replace("/c1", "/a,b=c"), OF_GROUP],
+            [Kill(2, "stress", 4711, "", "", True)],
+        ),
     ],
 )
 def test_kills(texts: list[str], found: list[Kill]) -> None:
@@ -126,4 +151,27 @@ def test_records_of_a_real_kernel() -> None:
     records = [record for data in REAL if (record := parse_kernel_record(data)) is not None]
     assert len(records) == len(REAL)
     found = [kill for record in records if (kill := notified.add(record)) is not None]
-    assert found == [Kill(444, "python3.11", 89)]
+    assert found == [
+        Kill(391, "python3.11", 88, "/pod", "/pod", True),
+        Kill(444, "python3.11", 89, "/"),
+    ]
+
+
+def message(what: int = 0x80000000, pid: int = 7, status: int = 9) -> bytes:
+    """A message of the kernel's process events."""
+    return bytes(36) + struct.pack("=IIQIIII", what, 0, 1, pid, pid, status, 17)
+
+
+@pytest.mark.parametrize(
+    ("data", "death"),
+    [
+        (message(), (7, 9)),
+        (message(status=0x8B), (7, 11)),  # with a core dump
+        (message(status=137 << 8), None),
+        (message(what=2), None),
+        (message()[:-1], None),
+        (b"", None),
+    ],
+)
+def test_deaths_by_signals(data: bytes, death: tuple[int, int] | None) -> None:
+    assert parse_signal_death(data) == death
