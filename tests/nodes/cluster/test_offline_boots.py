@@ -106,17 +106,28 @@ def claim(name: str, namespace: str) -> Sequence[JSON]:
 
 
 @dataclass
+class Ended:
+    """Pods that were deleted or replaced meanwhile: seconds after contact.
+
+    ``requested``: until the runtime was told to stop each container; ``ended``: until each main
+    container had SIGTERM.
+    """
+
+    requested: list[float] = field(default_factory=list)
+    ended: list[float] = field(default_factory=list)
+
+
+@dataclass
 class Figures:
     """Measurements of all boots, in seconds."""
 
     online: list[float] = field(default_factory=list)
     offline: list[float] = field(default_factory=list)
-    ended: list[float] = field(default_factory=list)
-    """After contact, until a pod that was deleted or replaced meanwhile was stopped."""
+    left: Ended = field(default_factory=Ended)
 
     def summary(self) -> str:
         """Medians and maxima."""
-        lists = {"online": self.online, "offline": self.offline, "ended": self.ended}
+        lists = {"online": self.online, "offline": self.offline, **vars(self.left)}
         return "; ".join(
             f"{name}: {len(each)}, median {statistics.median(each):.2f}, at most {max(each):.2f}"
             for name, each in lists.items()
@@ -265,8 +276,8 @@ class Site:
         self.namespace.wait("condition=Ready", f"pod/{replaced}")
         return uids
 
-    def come_back(self, left: dict[str, str]) -> list[float]:
-        """Restore the uplink; return how long after contact each pod was stopped that had left."""
+    def come_back(self, left: dict[str, str]) -> Ended:
+        """Restore the uplink; return how long after contact the pods that had left were stopped."""
         ended = self.logged("end")
         assert not ended, f"pods were stopped without contact: {ended}"
         self.cluster.network.plug(self.down.number, True)
@@ -275,8 +286,7 @@ class Site:
         for uid in left.values():
             self.down.await_removal(uid)
         self.await_reported([name for name in self.names if name not in left])
-        at = self.down.shell(f"journalctl -b -u kubeletpy -o short-monotonic -g '{CONTACT}'")
-        contact = float(at.splitlines()[0].strip("[").split("]")[0])
+        contact = self.journal("kubeletpy", CONTACT)[0]
         ended = self.logged("end")
         assert set(ended) == set(left), f"stopped: {sorted(ended)}, had left: {sorted(left)}"
         started = self.logged("start")
@@ -286,7 +296,18 @@ class Site:
         if left:
             self.namespace.kubectl("delete", "pod", "--ignore-not-found", *left)
             self.settle()
-        return [at - contact for at in ended.values()]
+        requests = self.journal("containerd", "StopContainer for") if left else []
+        return Ended(
+            [each - contact for each in requests if each > contact],
+            [each - contact for each in ended.values()],
+        )
+
+    def journal(self, unit: str, text: str) -> list[float]:
+        """When a unit logged a text, in seconds since the boot."""
+        command = f"journalctl -b -u {unit} -o short-monotonic -g '{text}' --no-pager"
+        return [
+            float(line.strip("[").split("]")[0]) for line in self.down.shell(command).splitlines()
+        ]
 
     def logged(self, what: str) -> dict[str, float]:
         """When each pod wrote such a line, in seconds since the boot; none wrote two."""
@@ -313,19 +334,20 @@ def boots(site: Site, turns: Sequence[int], draw: random.Random, figures: Figure
         online = site.boot(online=True)
         site.await_reported(site.names)
         site.note_restarts()
-        offline, ended = [], []
+        offline, ended = [], Ended()
         for leave in (False, True):
             offline.append(site.boot(online=False))
             left = site.leave_meanwhile(draw) if leave else {}
-            ended += site.come_back(left)
+            ended = site.come_back(left)
             site.note_restarts()
         figures.online.append(online)
         figures.offline += offline
-        figures.ended += ended
+        figures.left.requested += ended.requested
+        figures.left.ended += ended.ended
         print(
             f"turn {turn}: all Ready {online:.1f} s after the runtime online,"
             f" {' and '.join(f'{each:.1f}' for each in offline)} s offline; stopped after contact:"
-            f" {[round(each, 2) for each in ended]}; so far: {figures.summary()}",
+            f" {[round(each, 2) for each in ended.ended]}; so far: {figures.summary()}",
             flush=True,
         )
 

@@ -10,9 +10,12 @@ from typing import Any, cast
 
 import pytest
 
+from kubeletpy.base.api.times import Moment
 from kubeletpy.base.api.types import JSON
 from kubeletpy.kubeapi.errors import ApiError, Forbidden, NotFound, Unavailable
-from kubeletpy.kubeapi.protocol import Resource, WatchEvent
+from kubeletpy.kubeapi.last_known import LastKnown, from_json, to_json
+from kubeletpy.kubeapi.offline import ApiContact, OfflineApi
+from kubeletpy.kubeapi.protocol import Call, KubeApi, Resource, WatchEvent
 from kubeletpy.kubeapi.watch_state import FailingWatches, StreamedLists
 from kubeletpy.volumes.claims.model import VolumeError
 from kubeletpy.volumes.files.paths import PayloadError
@@ -20,6 +23,7 @@ from kubeletpy.volumes.node.node_volumes import NodeVolumes
 from kubeletpy.volumes.projected import trust_bundles
 from kubeletpy.volumes.projected.trust_anchors import anchors_of, bundle_of
 from kubeletpy.volumes.projected.trust_bundles import TrustBundles
+from tests.kit.clocks import SetClock
 from tests.kit.messages import streamed
 from tests.kit.volumes import Node, node, pod_of
 
@@ -180,6 +184,43 @@ async def test_a_server_without_v1_is_read_in_v1beta1(node: Node) -> None:
     bundles = TrustBundles(cast(Any, api), rng=random.Random(1))
     assert await bundles.anchors("u", {"name": "own"}) == exact(A)
     await bundles.close()
+
+
+class Server(KubeApi):
+    """An API server with one bundle, as clients reach it."""
+
+    def __init__(self) -> None:
+        self.absent = False
+
+    async def answer(self, call: Call) -> JSON:
+        if self.absent:
+            raise Unavailable("no answer")
+        return {"items": [bundle("own", pem(A))], "metadata": {"resourceVersion": "1"}}
+
+    async def follow(self, call: Call) -> AsyncIterator[WatchEvent]:
+        if self.absent:
+            raise Unavailable("no answer")
+        for event in streamed([bundle("own", pem(A))], "1"):
+            yield event
+        await asyncio.Event().wait()
+
+
+async def test_a_start_without_an_api_server_has_the_recorded_bundles() -> None:
+    server, known = Server(), LastKnown()
+    spec = {"volumes": [projected(name="own")]}
+    metadata = {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "1"}
+    known.note(("pods", "default", "web"), {"metadata": metadata, "spec": spec})
+    for alone in (False, True):
+        contact = ApiContact(lambda: Moment(0.0, "boot", 0.0))
+        server.absent = alone
+        if alone:
+            contact.left_alone()
+        api = OfflineApi(server, contact, known, "n", SetClock())
+        bundles = TrustBundles(api, rng=random.Random(1))
+        assert await bundles.anchors("u", {"name": "own"}) == exact(A)
+        await bundles.close()
+        await api.close()
+        known.contents = from_json(to_json(known.needed()()))
 
 
 async def test_an_answer_for_a_pod_that_has_ended_starts_nothing() -> None:
