@@ -43,6 +43,9 @@ def containerd_generation(version: str) -> int:
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CONTAINERD_CONFIG = "/etc/containerd/config.toml"
 POD_SUBNET = "10.88.0.0/24"
+STATE_TIMEOUT = '\n[timeouts]\n"io.containerd.timeout.task.state" = "60s"\n'
+"""How long a shim may take to show a task's state. After the default of 2 s, which a busy machine
+exceeds, containerd uses 0 as the process of the sandbox, and the start of a container fails."""
 NETWORK_CONFIG = "/etc/cni/net.d/10-pods.conflist"
 
 
@@ -56,7 +59,7 @@ def containerd_config(driver: str, generation: int, sandbox_image: str, oci: str
     options = f"SystemdCgroup = {str(driver == 'systemd').lower()}"
     if oci != RUNC:
         options += f'\nBinaryName = "/usr/bin/{oci}"'
-    return re.sub(r"SystemdCgroup = \w+", options, text)
+    return re.sub(r"SystemdCgroup = \w+", options, text) + STATE_TIMEOUT
 
 
 def pod_network(subnet: str = POD_SUBNET) -> str:
