@@ -94,6 +94,8 @@ class Wait(Struct, frozen=True):
     until: float | None = None
     call: str | None = None
     """The step or call being waited for: one of ours, or ``NodeStageVolume of driver x``."""
+    share: float | None = None
+    """How much of it is done, from 0 to 1; None: not known."""
 
 
 class Action(Struct, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import ValidationError, convert, to_builtins
 
 from kubeletpy.metrics.trace.model import Chapter
 from kubeletpy.observe.explain import texts
@@ -178,17 +178,19 @@ def _exits(exits: Sequence[View], now: float) -> str:
         ran = f"after {texts.duration(finished - started)}" if known else ""
         attempt = "" if one["attempt"] is None else f"run {one['attempt'] + 1}"
         how = f"exit code {one['exit_code']} {one['reason']}"
-        rows.append(
-            (one["container"], attempt, how, when, ran, _death(one["cause"]), one["message"])
-        )
+        cause = death(one.get("cause"))  # an earlier version of the agent sends none
+        rows.append((one["container"], attempt, how, when, ran, cause, one["message"]))
     return _table("Ended runs", rows)
 
 
-def _death(cause: View | None) -> str:
+def death(cause: View | None) -> str:
     """Return why a run ended, unless its exit code has all that there is."""
     if cause is None or (cause["kind"] == DeathKind.EXITED and len(cause["evidence"]) < 2):
         return ""
-    return convert(cause, DeathCause).text
+    try:
+        return convert(cause, DeathCause).text
+    except ValidationError:  # a later version has more kinds
+        return str(cause["kind"])
 
 
 def _history(title: str, entries: Sequence[View], limit: int, now: float) -> str:

@@ -184,8 +184,10 @@ def _hook(facts: PodFacts, action: Action) -> Wait:
 def _pull(facts: PodFacts, action: Action) -> Wait:
     position = facts.pulls.get(action.subject)
     since = action.since if position is None else position.since + facts.wall_offset
-    why = phrases.pull(position)
-    return Wait(WaitKind.IMAGE_PULL, action.subject, why, since, action.until, action.what)
+    why, progress = phrases.pull(position), None if position is None else position.progress
+    share = None if progress is None else min(progress.done / max(progress.total, 1), 1.0)
+    kind = WaitKind.IMAGE_PULL
+    return Wait(kind, action.subject, why, since, action.until, action.what, share)
 
 
 def _watches(facts: PodFacts) -> Iterator[Wait]:

@@ -15,6 +15,7 @@ from msgspec import to_builtins
 
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.observe.explain.model import WaitKind, from_json
+from kubeletpy.observe.explain.render import death
 from kubeletpy.observe.explain.texts import one_line
 from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.observe.view.drawing import waterfalls
@@ -203,7 +204,7 @@ def pod(
         "final": facts["final"],
         "since": facts["first_seen"],
         "facts": _facts(facts),
-        "waits": [_plain(wait, "kind", "subject", "why", "since", "until")
+        "waits": [_plain(wait, "kind", "subject", "why", "since", "until", "share")
                   for wait in facts["waits"][:MAX_ROWS]],
         "containers": [
             _plain(each, "name", "kind", "image", "state", "reason", "message", "since", "ready",
@@ -217,7 +218,8 @@ def pod(
         "decisions": _latest(facts["decisions"], _decision),
         "errors": _latest(facts["errors"], _decision),
         "exits": [
-            _plain(each, "container", "exit_code", "reason", "message", "finished_at")
+            _plain({**each, "cause": death(each.get("cause"))},
+                   "container", "exit_code", "reason", "message", "finished_at", "cause")
             for each in facts["exits"][:MAX_ROWS]
         ],
     }  # fmt: skip
@@ -283,7 +285,8 @@ def _latest(found: Sequence[Mapping[str, Any]], convert: Any) -> list[JSON]:
 
 def _plain(answer: Mapping[str, Any], *fields: str) -> JSON:
     return {
-        name: _text(value) if isinstance(value := answer[name], str) else value for name in fields
+        name: _text(value) if isinstance(value := answer.get(name), str) else value
+        for name in fields
     }
 
 

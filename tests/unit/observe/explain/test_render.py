@@ -455,3 +455,13 @@ def test_without_an_api_server() -> None:
 
 def test_an_agent_of_an_earlier_release_reports_none() -> None:
     assert version(None) == ""
+
+
+def test_the_cause_of_an_ended_run_beside_its_exit_code() -> None:
+    cause = {"kind": "signal", "actor": "outside", "evidence": ["exit code 137", "signal 9"]}
+    plain = {"kind": "exited", "actor": "process", "evidence": ["exit code 3"]}
+    assert render.death(cause) == (
+        "killed by a signal from outside the container (exit code 137; signal 9)"
+    )
+    assert render.death(plain) == render.death(None) == ""
+    assert render.death({**cause, "kind": "of-a-later-version"}) == "of-a-later-version"

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
+from kubeletpy.images.policy import PullPosition, PullProgress
+from kubeletpy.metrics.trace.model import TraceCall
 from kubeletpy.observe.explain import unplaced
+from kubeletpy.observe.explain.deaths import Actor, DeathCause, DeathKind
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain, line
 from kubeletpy.observe.view import feed
 from kubeletpy.observe.view.feed import History
 from kubeletpy.pods.runtime_status import StartError
-from tests.kit.observe import NOW, exited, facts, not_ready, waiting
+from tests.kit.observe import NOW, doing, exited, facts, not_ready, waiting
 from tests.kit.view import Agent, used
 from tests.unit.observe.explain.test_from_api import UNSCHEDULED
 from tests.unit.observe.explain.test_from_api import pod as from_api_pod
@@ -155,6 +158,24 @@ def test_an_unhealthy_pod_has_waits_and_ended_runs() -> None:
     assert (reported["tone"], reported["waterfalls"], reported["events"]) == ("sick", [], [])
     assert [wait["kind"] for wait in reported["waits"]] == ["crash backoff"]
     assert reported["exits"][0]["exit_code"] == 3
+
+
+def test_a_pull_has_a_bar_and_an_ended_run_its_cause() -> None:
+    pulls = {"shop:1": PullPosition(0.0, None, 1, None, PullProgress(30, 120, 2, 0))}
+    cause = DeathCause(DeathKind.SIGNAL, Actor.OUTSIDE, ("signal 9",))
+    ended = exited(137)
+    ended["state"]["terminated"]["containerID"] = "c://1"
+    found = facts(
+        status=not_ready(ended),
+        trace=doing(TraceCall.PULL_IMAGE, "shop:1"),
+        pulls=pulls,
+        deaths={"1": cause},
+    )
+    reported = feed.pod(to_builtins(explain(found)), None, ())
+    assert [wait["share"] for wait in reported["waits"]] == [0.25]
+    assert reported["exits"][0]["cause"] == (
+        "killed by a signal from outside the container (signal 9)"
+    )
 
 
 def test_the_newest_decision_comes_first_whenever_it_was_first_made() -> None:
