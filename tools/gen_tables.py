@@ -93,8 +93,8 @@ def metrics(table: Rows) -> Iterator[str]:
             yield f"        {_attribute(attribute, declared)}"
 
 
-_VERSIONS = re.compile(r"\d\.\d+")
-"""Names of columns that are about one Kubernetes version."""
+_VERSIONS = re.compile(r"\d\.(\d+)(?:-(\w+\.\d+))?")
+"""Names of columns that are about one Kubernetes version, or about a pre-release of one."""
 KINDS = {
     "int32": "int",
     "IP": "text",
@@ -118,7 +118,7 @@ def gates(table: Rows) -> Iterator[str]:
         stages = (cell or "-" for column, cell in row.items() if _VERSIONS.fullmatch(column))
         yield " ".join((row["gate"], *stages))
     yield '"""'
-    yield '"""Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""'
+    yield '"""Name, stage in each of KNOWN; "+": on by default, "!": locked, "-": absent."""'
 
 
 def constant_gates(table: Rows) -> Iterator[str]:
@@ -360,8 +360,11 @@ def operations(table: Rows) -> Iterator[str]:
 
 def supported(table: Rows) -> Iterator[str]:
     """The minor versions that the tables have columns for."""
-    minors = (int(name.partition(".")[2]) for name in filter(_VERSIONS.fullmatch, table[0]))
-    yield f"MINORS = {tuple(minors)}"
+    columns = [found for found in map(_VERSIONS.fullmatch, table[0]) if found]
+    yield f"MINORS = {tuple(int(found[1]) for found in columns)}"
+    previews = {int(found[1]): found[2] for found in columns if found[2]}
+    yield f"PREVIEWS: dict[int, str] = {previews}"
+    yield '"""Minor versions of which only a pre-release is known, and which one."""'
 
 
 def version_facts(table: Rows) -> Iterator[str]:

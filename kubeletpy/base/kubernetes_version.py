@@ -9,7 +9,7 @@ Apart, because every wing reads it and a new version begins here.
 
 from __future__ import annotations
 
-from kubeletpy.base.generated.versions import FACTS, MINORS, VersionFacts
+from kubeletpy.base.generated.versions import FACTS, MINORS, PREVIEWS, VersionFacts
 from kubeletpy.base.structs import Struct
 from kubeletpy.base.version import VERSION
 
@@ -28,8 +28,9 @@ class KubernetesVersion(Struct, frozen=True):
 
     @property
     def release(self) -> str:
-        """The release whose behavior applies, such as ``v1.37.0``."""
-        return f"v1.{self.minor}.0"
+        """The release whose behavior applies: ``v1.37.0``, or ``v1.38.0-beta.0`` of a preview."""
+        prerelease = PREVIEWS.get(self.minor)
+        return f"v1.{self.minor}.0{f'-{prerelease}' if prerelease else ''}"
 
     @property
     def next_release(self) -> str:
@@ -45,33 +46,36 @@ class KubernetesVersion(Struct, frozen=True):
         return f"{self.release}+kubeletpy.{VERSION}"
 
 
-SUPPORTED = tuple(KubernetesVersion(minor) for minor in MINORS)
+KNOWN = tuple(KubernetesVersion(minor) for minor in MINORS)
 """From the oldest to the newest: the columns of every table that depends on the version."""
+
+SUPPORTED = tuple(each for each in KNOWN if each.minor not in PREVIEWS)
+"""The versions that an agent takes of its own accord. A preview has to be named."""
 
 OLDEST, NEWEST = SUPPORTED[0], SUPPORTED[-1]
 
 
 def supported(text: str) -> KubernetesVersion | None:
-    """The supported version with that text, such as ``1.37``; None when it is not supported."""
-    return next((each for each in SUPPORTED if str(each) == text), None)
+    """The known version with that text, such as ``1.37``; None when there is no such one."""
+    return next((each for each in KNOWN if str(each) == text), None)
 
 
 def column(table: str, version: KubernetesVersion) -> dict[str, str]:
     """A version's column of a table by name.
 
-    ``table``: a line for each name, with a value for each of SUPPORTED after it.
+    ``table``: a line for each name, with a value for each of KNOWN after it.
     """
-    at = SUPPORTED.index(version)
+    at = KNOWN.index(version)
     rows = (line.split() for line in table.split("\n") if line)
     return {name: values[at] for name, *values in rows}
 
 
 def within(version: KubernetesVersion, *, since: str = "", until: str = "") -> bool:
-    """Whether a version is in a span of supported ones; empty: from the oldest, to the newest."""
-    texts = [str(each) for each in SUPPORTED]
+    """Whether a version is in a span of known ones; empty: from the oldest, to the newest."""
+    texts = [str(each) for each in KNOWN]
     first = texts.index(since) if since else 0
     last = texts.index(until) if until else len(texts) - 1
-    return first <= SUPPORTED.index(version) <= last
+    return first <= KNOWN.index(version) <= last
 
 
 def version_facts(version: KubernetesVersion = NEWEST) -> VersionFacts:
@@ -80,4 +84,4 @@ def version_facts(version: KubernetesVersion = NEWEST) -> VersionFacts:
     Decisions take a fact by its name. A fact that no decision needs is removed with its row.
     Source: docs/reference/versions.csv.
     """
-    return FACTS[SUPPORTED.index(version)]
+    return FACTS[KNOWN.index(version)]

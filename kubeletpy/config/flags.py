@@ -15,7 +15,7 @@ from typing import Any
 
 from kubeletpy.base.api import names
 from kubeletpy.base.api.times import parse_duration
-from kubeletpy.base.kubernetes_version import SUPPORTED, KubernetesVersion, supported, within
+from kubeletpy.base.kubernetes_version import KNOWN, KubernetesVersion, supported, within
 from kubeletpy.base.structs import Struct, field
 from kubeletpy.config.decode import document
 from kubeletpy.config.generated import tables
@@ -97,7 +97,7 @@ def check_kubernetes_version(text: str) -> list[Problem]:
     """``--kubernetes-version``: auto, or a version that this agent can be a kubelet of."""
     if text in ("", AUTO) or supported(text) is not None:
         return []
-    allowed = f"must be {AUTO} or one of {', '.join(map(str, SUPPORTED))}"
+    allowed = f"must be {AUTO} or one of {', '.join(map(str, KNOWN))}"
     return [Problem("--kubernetes-version", show("kubernetes-version", text), allowed)]
 
 

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 
-from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import KNOWN, NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Struct
 from kubeletpy.config.generated.tables import GATES, HERE
 from kubeletpy.config.problems import ProblemReport
@@ -32,7 +32,7 @@ class Gate(Struct, frozen=True):
 @cache
 def known_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, Gate]:
     """Every gate that a version has, by name."""
-    column = SUPPORTED.index(version)
+    column = KNOWN.index(version)
     rows = ((name, tokens[column]) for name, tokens in _tokens().items())
     return MappingProxyType(
         {
@@ -50,7 +50,7 @@ def absent_gates(version: KubernetesVersion = NEWEST) -> Mapping[str, bool]:
     A gate that is not there yet is off. One that was removed keeps its last default: its behavior
     has become part of Kubernetes, or was removed.
     """
-    column = SUPPORTED.index(version)
+    column = KNOWN.index(version)
     found = {}
     for name, tokens in _tokens().items():
         if tokens[column] == _ABSENT:
@@ -72,8 +72,8 @@ def _why_unknown(name: str, version: KubernetesVersion) -> str:
         near = get_close_matches(name, known_gates(version), 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"no such feature gate{hint}"
-    having = [each for each, token in zip(SUPPORTED, tokens, strict=True) if token != _ABSENT]
-    until = SUPPORTED.index(having[-1]) < SUPPORTED.index(version)
+    having = [each for each, token in zip(KNOWN, tokens, strict=True) if token != _ABSENT]
+    until = KNOWN.index(having[-1]) < KNOWN.index(version)
     when = f"removed after {having[-1]}" if until else f"new in {having[0]}"
     return f"does not exist in Kubernetes {version}; {when}"
 

@@ -173,6 +173,17 @@ def _gated(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
             yield field, value, f"needs feature gate {gate}"
 
 
+def _certificates(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
+    s = inputs.settings
+    for field, algorithm in (
+        ("clientCertificateKeyAlgorithm", s.client_certificate_key_algorithm),
+        ("serverCertificateKeyAlgorithm", s.server_certificate_key_algorithm),
+    ):
+        if algorithm.startswith("ML-DSA"):
+            allowed = "this agent makes only ECDSA and RSA keys: choose one of these"
+            yield field, algorithm, allowed
+
+
 def _logs(inputs: SettingsInput) -> Iterable[tuple[str, object, str]]:
     s = inputs.settings
     if s.enable_system_log_query and not s.enable_system_log_handler:
@@ -230,6 +241,7 @@ _RULES: tuple[tuple[Rule, tuple[str, ...]], ...] = (
             "memoryThrottlingFactor",
         ),
     ),
+    (_certificates, ("clientCertificateKeyAlgorithm", "serverCertificateKeyAlgorithm")),
     (_logs, ("logging", "enableSystemLog")),
     (_shutdown, ("shutdownGracePeriod", "featureGates")),
     (_user_namespaces, ("userNamespaces",)),

@@ -97,6 +97,9 @@ class SyncNotes(Component):
         decisions = list(outcome.decisions)
         if outcome.error and not outcome.waiting:
             decisions.append(Decision(f"{run.stage} failed", outcome.error, failed=True))
+            syncing = run.stage is records.Stage.SYNC
+            failed = run.work.type.value if syncing else run.stage.value
+            self.metrics.pod_worker_errors.labels(failed).inc()
             log.debug(
                 "sync failed", extra={"uid": run.uid, "step": outcome.step, "error": outcome.error}
             )

@@ -276,6 +276,7 @@ class ServingCertificate(Component):
             certificate_dir(self.flags),
             "kubelet-server",
             configured if settings.tls_cert_file else None,
+            settings.server_certificate_key_algorithm,
         )
         self._manager = CertificateManager(
             Purpose(

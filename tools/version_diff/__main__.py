@@ -128,7 +128,9 @@ def main(arguments: list[str] | None = None) -> int:
         found[about] = differences(getattr(old, about)(), getattr(new, about)())
         rows.writerows((about, *row) for row in found[about])
     if supplied.write:
-        write(f"1.{old.minor}", f"1.{new.minor}", found, new.gates_read())
+        prerelease = supplied.new.partition("-")[2]
+        column = f"1.{new.minor}-{prerelease}".removesuffix("-")
+        write(f"1.{old.minor}", column, found, new.gates_read())
     return 0
 
 

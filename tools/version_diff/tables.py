@@ -15,16 +15,26 @@ TYPES = {"metav1.Duration": "duration"}
 
 
 def with_column(rows: Rows, old: str, new: str) -> Rows:
-    """A table with a column for each version: the new one has the values of the old one."""
+    """A table with a column for each version: the new one has the values of the old one.
+
+    A column of an earlier pre-release of the new version becomes that of the new one.
+    """
     found: Rows = []
     for row in rows:
+        of_version = {column for column in row if minor(column) == minor(new)}
         cells = {}
         for column, cell in row.items():
-            cells[column] = cell
+            if column not in of_version:
+                cells[column] = cell
             if column == old:
-                cells[new] = row.get(new, cell)
+                cells[new] = next((row[each] for each in of_version), cell)
         found.append(cells)
     return found
+
+
+def minor(column: str) -> str:
+    """The minor version that a column is about: ``1.38-beta.0`` is about ``1.38``."""
+    return column.partition("-")[0]
 
 
 def with_gates(
@@ -50,7 +60,12 @@ def with_fields(rows: Rows, new: str, changes: Iterable[Difference]) -> Rows:
         document, _, field = name.partition(".")
         path = field if document == "KubeletConfiguration" else f"{UNDECIDED}{name}"
         if kind:
-            row = {**dict.fromkeys(found[0], ""), "path": path, "default": UNDECIDED, "since": new}
+            row = {
+                **dict.fromkeys(found[0], ""),
+                "path": path,
+                "default": UNDECIDED,
+                "since": minor(new),
+            }
             row["type"] = _field_type(kind, {each["type"] for each in rows})
             found.insert(at, row)
             at += 1
@@ -72,9 +87,9 @@ def with_flags(rows: Rows, old: str, new: str, changes: Iterable[Difference]) ->
     empty = dict.fromkeys(rows[0], "")
     for flag, before, _ in changes:
         if flag in by_flag:
-            by_flag[flag]["until" if before else "since"] = old if before else new
+            by_flag[flag]["until" if before else "since"] = old if before else minor(new)
         elif not before and not flag.startswith(UNDECIDED):
-            decided = {"type": UNDECIDED, "default": UNDECIDED, "since": new}
+            decided = {"type": UNDECIDED, "default": UNDECIDED, "since": minor(new)}
             by_flag[flag] = {**empty, "flag": flag, **decided}
     return sorted(by_flag.values(), key=lambda row: row["flag"])
 
@@ -89,7 +104,12 @@ def with_metrics(rows: Rows, old: str, new: str, changes: Iterable[Difference]) 
         row = by_name.get(name)
         if row is None:
             buckets = UNDECIDED if after.startswith("histogram") else ""
-            added = {"name": name, "endpoint": "/metrics", "meaning": UNDECIDED, "since": new}
+            added = {
+                "name": name,
+                "endpoint": "/metrics",
+                "meaning": UNDECIDED,
+                "since": minor(new),
+            }
             by_name[name] = {**empty, **added, **_metric(after), "buckets": buckets}
         elif not after:
             row["until"] = old

@@ -142,7 +142,8 @@ class _Joining(Component):
         if not self._unwritten:
             context = await asyncio.to_thread(read_kubeconfig, self._kubeconfig)
             files = context.certificate_files()
-        self._store = CertificateStore(self._directory, CLIENT, files)
+        algorithm = self.settings.client_certificate_key_algorithm
+        self._store = CertificateStore(self._directory, CLIENT, files, algorithm)
         certificates = self.metrics.certificates
         self._manager = CertificateManager(
             Purpose(

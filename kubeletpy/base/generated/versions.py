@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from kubeletpy.base.structs import Struct
 
-MINORS = (35, 36, 37)
+MINORS = (35, 36, 37, 38)
+PREVIEWS: dict[int, str] = {38: "beta.0"}
+"""Minor versions of which only a pre-release is known, and which one."""
 
 
 class VersionFacts(Struct, frozen=True):
@@ -38,16 +40,22 @@ FACTS = (
         resize_bounded_by_node=False,
         throttling_factor_needs_gate=True,
     ),
+    VersionFacts(
+        reports_user_namespace=True,
+        reports_volume_health=True,
+        resize_bounded_by_node=False,
+        throttling_factor_needs_gate=True,
+    ),
 )
 DECLARED_FEATURES = """
-DRANodeAllocatableResources - - gate
-DRAOptionalNodeOperations - - gate
-ExtendWebSocketsToKubelet - gate gate
-GuaranteedQoSPodCPUResize cpus - -
-InPlacePodLevelResourcesVerticalScaling gate gate gate
-InPlacePodVerticalScalingInitContainers - gate gate
-InPlacePodVerticalScalingMemoryBackedVolumes - - gate
-RestartAllContainersOnContainerExits gate gate gate
-UserNamespacesHostNetworkSupport - user_namespaces_host_network user_namespaces_host_network
-VolumeBindMountOptions - - mount_options
+DRANodeAllocatableResources - - gate gate
+DRAOptionalNodeOperations - - gate gate
+ExtendWebSocketsToKubelet - gate gate gate
+GuaranteedQoSPodCPUResize cpus - - -
+InPlacePodLevelResourcesVerticalScaling gate gate gate gate
+InPlacePodVerticalScalingInitContainers - gate gate gate
+InPlacePodVerticalScalingMemoryBackedVolumes - - gate gate
+RestartAllContainersOnContainerExits gate gate gate gate
+UserNamespacesHostNetworkSupport - user_namespaces_host_network user_namespaces_host_network user_namespaces_host_network
+VolumeBindMountOptions - - mount_options mount_options
 """

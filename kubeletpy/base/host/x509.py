@@ -14,7 +14,7 @@ import ipaddress
 import re
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cryptography import x509
@@ -36,7 +36,16 @@ from kubeletpy.base.text import first_line
 MAX_PEM_BYTES = 256 * 1024
 RSA_BITS = range(2048, 8192 + 1)
 """For keys in requests of others: with more, checking one signature takes seconds."""
+_RSA_EXPONENT = 65537
 CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+KEYS: Mapping[str, Callable[[], ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey]] = {
+    "ECDSA-P256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ECDSA-P384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "RSA-2048": lambda: rsa.generate_private_key(_RSA_EXPONENT, 2048),
+    "RSA-3072": lambda: rsa.generate_private_key(_RSA_EXPONENT, 3072),
+    "RSA-4096": lambda: rsa.generate_private_key(_RSA_EXPONENT, 4096),
+}
+"""Makes a key of an algorithm. Source: docs/reference/config.csv: clientCertificateKeyAlgorithm."""
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _CERTIFICATE = re.compile(
     rb"-----BEGIN CERTIFICATE-----\n.*?-----END CERTIFICATE-----\n?", re.DOTALL
@@ -65,9 +74,9 @@ def refusing(what: str) -> Iterator[None]:
         raise CertificateError(f"{what}: {first_line(error)}") from None
 
 
-def new_key() -> bytes:
-    """A private key (P-256), PEM."""
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+def new_key(algorithm: str = "ECDSA-P256") -> bytes:
+    """A private key, PEM. ``algorithm``: one of KEYS."""
+    return KEYS[algorithm]().private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),

@@ -221,6 +221,8 @@ class KubeletFields(Struct, frozen=True):
     image_service_endpoint: str
     fail_cgroup_v1: bool
     user_namespaces: UserNamespaces
+    client_certificate_key_algorithm: str
+    server_certificate_key_algorithm: str
 
 
 GROUPS: Mapping[str, type] = {

@@ -245,299 +245,360 @@ FIELDS: tuple[Row, ...] = (
     ("imageServiceEndpoint", "string", "", (), "", ()),
     ("failCgroupV1", "*bool", True, (), "", ()),
     ("userNamespaces.idsPerPod", "*int64", 65536, ("between", 65536, 4294967295), "", ()),
+    (
+        "clientCertificateKeyAlgorithm",
+        "string",
+        "ECDSA-P256",
+        (
+            "one_of",
+            "ECDSA-P256",
+            "ECDSA-P384",
+            "RSA-2048",
+            "RSA-3072",
+            "RSA-4096",
+            "ML-DSA-44",
+            "ML-DSA-65",
+            "ML-DSA-87",
+        ),
+        "1.38",
+        (),
+    ),
+    (
+        "serverCertificateKeyAlgorithm",
+        "string",
+        "ECDSA-P256",
+        (
+            "one_of",
+            "ECDSA-P256",
+            "ECDSA-P384",
+            "RSA-2048",
+            "RSA-3072",
+            "RSA-4096",
+            "ML-DSA-44",
+            "ML-DSA-65",
+            "ML-DSA-87",
+        ),
+        "1.38",
+        (),
+    ),
 )
 """Path, type, default, rule, first version, defaults of earlier versions."""
 GATES = """
-AllAlpha Alpha Alpha Alpha
-AllBeta Beta Beta Beta
-APIResponseCompression Beta+ Beta+ Beta+
-APIServerIdentity Beta+ Beta+ Beta+
-APIServerTracing GA+! GA+! -
-APIServerWebhookAuthenticationToken - - Alpha
-APIServingWithRoutine Alpha Alpha Alpha
-AggregatedDiscoveryRemoveBetaType Deprecated+! Deprecated+! Deprecated+!
-AllowDNSOnlyNodeCSR Deprecated Deprecated Deprecated
-AllowInsecureKubeletCertificateSigningRequests Deprecated Deprecated Deprecated
-AllowOverwriteTerminationGracePeriodSeconds Deprecated! Deprecated! Deprecated!
-AllowParsingUserUIDFromCertAuth Beta+ Beta+ Beta+
-AllowServiceExternalIPs - GA+ GA+
-AllowUnsafeMalformedObjectDeletion Alpha Alpha Beta+
-AnonymousAuthConfigurableEndpoints GA+! GA+! -
-AnyVolumeDataSource GA+! GA+! -
-AtomicFIFO - Beta+ Beta+
-AtomicWriteVolumeUserFields - - Alpha
-AuthorizeNodeWithSelectors GA+! GA+! -
-AuthorizePodWebsocketUpgradeCreatePermission Beta+ Beta+ Beta+
-AuthorizeWithSelectors GA+! GA+! -
-BtreeWatchCache GA+! GA+! -
-CBORServingAndStorage Alpha Alpha Alpha
-CPUManagerPolicyAlphaOptions Alpha Alpha Alpha
-CPUManagerPolicyBetaOptions Beta+ Beta+ Beta+
-CPUManagerPolicyOptions GA+! GA+! GA+!
-CRDObservedGenerationTracking Beta Beta+ Beta+
-CRDValidationRatcheting GA+! GA+! GA+!
-CRIListStreaming - Alpha Alpha
-CSIMigrationPortworx GA+! - -
-CSIServiceAccountTokenSecrets Beta+ GA+! GA+!
-CSIVolumeHealth Alpha Alpha Alpha
-ChangeContainerStatusOnKubeletRestart Deprecated Deprecated Deprecated
-ClearingNominatedNodeNameAfterBinding Beta+ Beta+ Beta+
-ClientsAllowCARotation - Beta+ Beta+
-ClientsAllowCBOR Alpha Alpha Alpha
-ClientsAllowTLSCacheGC - Beta+ Beta+
-ClientsPreferCBOR Alpha Alpha Alpha
-CloudControllerManagerWatchBasedRoutesReconciliation Alpha Alpha Alpha
-CloudControllerManagerWebhook Alpha Alpha Alpha
-ClusterTrustBundle Beta Beta GA+
-ClusterTrustBundleProjection Beta Beta GA+
-ComponentFlagz Alpha Beta+ Beta+
-ComponentStatusz Alpha Beta+ Beta+
-CompositePodGroup - - Alpha
-ConcurrentWatchObjectDecode Beta Beta Beta+
-ConsistentListFromCache GA+! GA+! -
-ConsistentListFromCacheSkipTimeoutFallback - - Alpha
-ConstrainedImpersonation Alpha Beta+ Beta+
-ContainerCheckpoint Beta+ Beta+ Beta+
-ContainerRestartRules Beta+ Beta+ Beta+
-ContainerStopSignals Alpha Alpha Alpha
-ContextualLogging Beta+ Beta+ Beta+
-CoordinatedLeaderElection Beta Beta Beta
-CrossNamespaceVolumeDataSource Alpha Alpha Alpha
-CustomCPUCFSQuotaPeriod Alpha GA+ GA+
-CustomResourceFieldSelectors GA+! GA+! GA+!
-DRAAdminAccess Beta+ GA+! GA+!
-DRAConsumableCapacity Alpha Beta+ Beta+
-DRADerivedAttributes - - Alpha
-DRADeviceBindingConditions Alpha Beta+ Beta+
-DRADeviceCompatibilityGroups - - Alpha
-DRADeviceTaintRules Alpha Beta GA+
-DRADeviceTaints Alpha Beta+ GA+
-DRAExtendedResource Alpha Beta+ GA+!
-DRAFractionalCapacityRange - - Beta
-DRAListTypeAttributes - Alpha Alpha
-DRANodeAllocatableResources - Alpha Alpha
-DRAOptionalNodeOperations - - Alpha
-DRAPartitionableDevices Alpha Beta+ Beta+
-DRAPartitionableDevicesType - - Alpha
-DRAPrioritizedList Beta+ GA+ GA+!
-DRAResourceClaimDeviceStatus Beta+ Beta+ GA+!
-DRAResourceClaimGranularStatusAuthorization - Beta+ Beta+
-DRAResourcePoolStatus - Alpha Alpha
-DRASchedulerFilterTimeout Beta+ Beta+ Beta+
-DRAWorkloadResourceClaims - Alpha Beta
-DeclarativeValidation Beta+ GA+! GA+!
-DeclarativeValidationBeta - Beta+ Beta+
-DeclarativeValidationTakeover Beta Deprecated Deprecated!
-DefaultPodSysctls - - Alpha
-DeploymentReplicaSetTerminatingReplicas Beta+ Beta+ Beta+
-DetectCacheInconsistency Beta+ Beta+ Beta+
-DisableAllocatorDualWrite GA+! GA+! GA+!
-DisableCPUQuotaWithExclusiveCPUs Beta+ Deprecated+ Deprecated+!
-DisableNodeKubeProxyVersion Deprecated+ Deprecated+! Deprecated+!
-DynamicResourceAllocation GA+! GA+! GA+!
-EmptyDirVolumeMode - - Alpha
-EnvFiles Beta+ Beta+ Beta+
-EtcdRangeStream - - Beta+
-EventedPLEG Alpha Alpha Alpha
-EvictionRequestAPI - - Alpha
-ExcludeAdmissionWebhookVirtualResources - - Beta+
-ExecProbeTimeout GA+! GA+! GA+!
-ExtendWebSocketsToKubelet - Beta+ Beta+
-ExternalServiceAccountTokenSigner Beta+ GA+! GA+!
-GRPCContainerProbeTLS - - Alpha
-GangScheduling Alpha Alpha -
-GenericWorkload Alpha Alpha Beta
-GitRepoVolumeDriver Deprecated Deprecated! Deprecated!
-GracefulNodeShutdown Beta+ Beta+ Beta+
-GracefulNodeShutdownBasedOnPodPriority Beta+ Beta+ Beta+
-H2CContainerProbe - - Alpha
-HPAConfigurableTolerance Beta+ Beta+ GA+!
-HPAGeneration - - Beta+
-HPAOptimizedSelectorStore - - Beta+
-HPAScaleToZero Alpha Alpha Beta+
-HonorPVReclaimPolicy GA+! - -
-HostnameOverride Beta+ Beta+ GA+!
-HugepageAwareEviction - - Beta+
-ImageMaximumGCAge GA+! GA+! GA+!
-ImageVolume Beta+ GA+! GA+!
-ImageVolumeWithDigest - Alpha Alpha
-InOrderInformers Beta+ GA+! GA+!
-InOrderInformersBatchProcess Beta+ Beta+ Beta+
-InPlacePodLevelResourcesVerticalScaling Alpha Beta+ Beta+
-InPlacePodVerticalScaling GA+! GA+! GA+!
-InPlacePodVerticalScalingAllocatedStatus Deprecated - -
-InPlacePodVerticalScalingExclusiveCPUs Alpha Alpha Alpha
-InPlacePodVerticalScalingExclusiveMemory Alpha Alpha Alpha
-InPlacePodVerticalScalingInitContainers - Beta+ GA+!
-InPlacePodVerticalScalingMemoryBackedVolumes - - Alpha
-InPlacePodVerticalScalingSchedulerPreemption - - Alpha
-InTreePluginPortworxUnregister Alpha - -
-InformerResourceVersion GA+ GA+ GA+
-InterPodAffinityHostnameFastPath - - Alpha
-JobBackoffLimitPerIndex GA+! GA+! -
-JobManagedBy GA+! GA+! GA+!
-JobPodReplacementPolicy GA+! GA+! -
-JobSuccessPolicy GA+! GA+! -
-KMSv1 Deprecated Deprecated Deprecated
-KubeProxyIPVS - - Deprecated+
-KubeProxyNFTablesLocalhostNodePorts - - Alpha
-KubeletAllocatedPodsEndpoint - - Alpha
-KubeletCgroupDriverFromCRI GA+! GA+! GA+!
-KubeletCrashLoopBackOffMax Beta+ Beta+ Beta+
-KubeletEnsureSecretPulledImages Beta+ Beta+ Beta+
-KubeletFineGrainedAuthz Beta+ GA+! GA+!
-KubeletInUserNamespace Alpha Alpha Beta+
-KubeletPSI Beta+ GA+! GA+!
-KubeletPodResourcesDynamicResources Beta+ GA+! GA+!
-KubeletPodResourcesGet Beta+ GA+! GA+!
-KubeletPodResourcesListUseActivePods Deprecated+ Deprecated+ Deprecated+
-KubeletRegistrationGetOnExistsOnly Deprecated Deprecated Deprecated
-KubeletSeparateDiskGC Beta+ Beta+ Beta+
-KubeletServiceAccountTokenForCredentialProviders Beta+ Beta+ Beta+
-KubeletTracing GA+! GA+! GA+!
-ListFromCacheSnapshot Beta+ Beta+ Beta+
-LocalStorageCapacityIsolationFSQuotaMonitoring Beta Beta Beta
-LogarithmicScaleDown GA+! GA+! -
-LoggingAlphaOptions Alpha Alpha Alpha
-LoggingBetaOptions Beta+ Beta+ Beta+
-ManifestBasedAdmissionControlConfig - Alpha Beta+
-MatchLabelKeysInPodAffinity GA+! GA+! GA+!
-MatchLabelKeysInPodTopologySpread Beta+ Beta+ Beta+
-MatchLabelKeysInPodTopologySpreadSelectorMerge Beta+ Beta+ Beta+
-MaxUnavailableStatefulSet Beta Beta Beta+
-MemoryManager GA+! - -
-MemoryQoS Alpha Alpha Beta+
-MultiCIDRServiceAllocator GA+! GA+! GA+!
-MutableCSINodeAllocatableCount Beta+ GA+! GA+!
-MutablePVNodeAffinity Alpha Alpha Alpha
-MutablePodResourcesForSuspendedJobs Alpha Beta+ Beta+
-MutableSchedulingDirectivesForSuspendedJobs Alpha Beta+ Beta+
-MutatingAdmissionPolicy Beta GA+ GA+
-NFTablesNetlink - - Beta+
-NFTablesProxyMode GA+! GA+! GA+!
-NativeHistograms - Alpha Beta+
-NodeControllerLeaseCircuitBreaker - - Beta+
-NodeDeclaredFeatures Alpha Beta+ GA+!
-NodeInclusionPolicyInPodTopologySpread GA+! GA+! GA+!
-NodeLifecycleConditions - - Alpha
-NodeLogQuery Beta GA+! GA+!
-NodeSwap GA+! GA+! GA+!
-NominatedNodeNameForExpectation Beta+ Beta+ Beta+
-OpenAPIEnums Beta+ Beta+ Beta+
-OpportunisticBatching Beta+ Beta+ Beta+
-OrderedNamespaceDeletion GA+! GA+! -
-PLEGOnDemandRelist - Beta+ GA+!
-PersistentVolumeClaimUnusedSinceTime - Alpha Beta+
-PodAndContainerStatsFromCRI Alpha Alpha Beta
-PodCertificateRequest Beta Beta GA+
-PodDeletionCost Beta+ Beta+ Beta+
-PodGroupPreemptionPolicy - - Alpha
-PodLevelResourceManagers - Alpha Beta
-PodLevelResources Beta+ Beta+ Beta+
-PodLevelResourcesFixDefaulting - - Beta+
-PodLevelResourcesFixKubeletQOSClass - - Beta+
-PodLifecycleSleepAction GA+! GA+! -
-PodLifecycleSleepActionAllowZero GA+! GA+! -
-PodLogsQuerySplitStreams Alpha Alpha Alpha
-PodObservedGenerationTracking GA+! GA+! GA+!
-PodReadyToStartContainersCondition Beta+ Beta+ GA+!
-PodSchedulingReadiness GA+! GA+! GA+!
-PodTopologyLabelsAdmission Beta+ Beta+ Beta+
-PodsAPI - Alpha Beta+
-PortForwardWebsockets Beta+ Beta+ Beta+
-PreferSameTrafficDistribution GA+! GA+! GA+!
-PreventStaticPodAPIReferences Beta+ Beta+ -
-ProcMountType Beta+ GA+! GA+!
-QOSReserved Alpha Alpha Alpha
-RecoverVolumeExpansionFailure GA+! GA+! GA+!
-RecursiveReadOnlyMounts GA+! GA+! GA+!
-ReduceDefaultCrashLoopBackOffDecay Alpha Alpha Alpha
-RelaxedDNSSearchValidation GA+! GA+! -
-RelaxedEnvironmentVariableValidation GA+! GA+! GA+!
-RelaxedServiceNameValidation Alpha Beta+ GA+!
-ReloadKubeletClientCAFile - Beta+ Beta+
-ReloadKubeletServerCertificateFile Beta+ Beta+ Beta+
-RemoteRequestHeaderUID Beta+ Beta+ Beta+
-ResilientWatchCacheInitialization GA+! GA+! -
-ResourceHealthStatus Alpha Beta+ Beta+
-ResourceHealthStatusMessage - Beta+ Beta+
-RestartAllContainersOnContainerExits Alpha Beta+ Beta+
-RetryGenerateName GA+! GA+! -
-RotateKubeletServerCertificate Beta+ Beta+ Beta+
-RuntimeClassInImageCriApi Alpha Alpha Alpha
-SELinuxChangePolicy Beta+ GA+! GA+!
-SELinuxMount Beta Beta GA+
-SELinuxMountReadWriteOncePod Beta+ GA+! GA+!
-SchedulerAsyncAPICalls Beta Beta Beta
-SchedulerAsyncPreemption Beta+ Beta+ Beta+
-SchedulerPopFromBackoffQ Beta+ Beta+ Beta+
-SchedulerPreQueueingHints - - Alpha
-SchedulerQueueingHints GA+! GA+! -
-SeparateCacheWatchRPC Deprecated Deprecated! Deprecated!
-SeparateTaintEvictionController GA+! GA+! GA+!
-ServiceAccountNodeAudienceRestriction Beta+ Beta+ Beta+
-ServiceAccountTokenJTI GA+! GA+! GA+!
-ServiceAccountTokenNodeBinding GA+! GA+! GA+!
-ServiceAccountTokenNodeBindingValidation GA+! GA+! GA+!
-ServiceAccountTokenPodNodeInfo GA+! GA+! GA+!
-ServiceCIDRStatusFieldWiping - Deprecated+ Deprecated+
-ServiceTrafficDistribution GA+! - -
-ShardedListAndWatch - Alpha Alpha
-SidecarContainers GA+! GA+! -
-SizeBasedListCostEstimate Beta+ Beta+ Beta+
-StaleControllerConsistencyDaemonSet - Beta+ Beta+
-StaleControllerConsistencyHPA - - Beta+
-StaleControllerConsistencyJob - Beta+ Beta+
-StaleControllerConsistencyReplicaSet - Beta+ Beta+
-StaleControllerConsistencyStatefulSet - Beta+ Beta+
-StatefulSetRecreateStrategy - - Alpha
-StatefulSetSemanticRevisionComparison Beta+ Beta+ Beta+
-StorageCapacityScoring Alpha Alpha Beta+
-StorageNamespaceIndex Deprecated+ Deprecated+ Deprecated+
-StorageVersionAPI Alpha Alpha Alpha
-StorageVersionHash Beta+ Beta+ Beta+
-StorageVersionMigrator Beta Beta GA+
-StreamingCollectionEncodingToJSON GA+! GA+! -
-StreamingCollectionEncodingToProtobuf GA+! GA+! -
-StrictIPCIDRValidation Alpha Beta+ Beta+
-StructuredAuthenticationConfiguration GA+! GA+! -
-StructuredAuthenticationConfigurationEgressSelector Beta+ Beta+ Beta+
-StructuredAuthenticationConfigurationJWKSMetrics Beta+ Beta+ Beta+
-StructuredAuthorizationConfiguration GA+! - -
-SupplementalGroupsPolicy GA+! GA+! GA+!
-SystemdWatchdog GA+! GA+! GA+!
-TaintTolerationComparisonOperators Alpha Alpha Alpha
-TokenRequestServiceAccountUIDValidation Beta+ Beta+ Beta+
-TopologyAwareHints GA+! - -
-TopologyAwareWorkloadScheduling - Alpha Alpha
-TopologyManagerPolicyAlphaOptions Alpha Alpha Alpha
-TopologyManagerPolicyBetaOptions Beta+ Beta+ Beta+
-TopologyManagerPolicyOptions GA+ GA+! GA+!
-TranslateStreamCloseWebsocketRequests Beta+ Beta+ Beta+
-UnauthenticatedHTTP2DOSMitigation Beta+ Beta+ Beta+
-UnknownVersionInteroperabilityProxy Alpha Beta+ Beta+
-UnlockWhileProcessingFIFO - Beta+ Beta+
-UserNamespacesHostNetworkSupport Alpha Alpha Alpha
-UserNamespacesSupport Beta+ GA+! GA+!
-VolumeAttributesClass GA+ GA+! GA+!
-VolumeBindMountOptions - - Alpha
-VolumeLimitScaling Alpha Alpha Beta+
-WatchCacheInitializationPostStartHook Beta Beta+ GA+!
-WatchFromStorageWithoutResourceVersion Deprecated! - -
-WatchList Beta+ Beta+ Beta+
-WatchListClient Beta+ Beta+ Beta+
-WatchListCompression - - Beta+
-WebhookRoundTripLoadBalancing - - Beta+
-WinDSR GA+! GA+! GA+!
-WinOverlay GA+! GA+! GA+!
-WindowsCPUAndMemoryAffinity Alpha Alpha Alpha
-WindowsGracefulNodeShutdown Beta+ Beta+ Beta+
-WindowsHostNetwork Deprecated Deprecated Deprecated
-WorkloadAwarePreemption - Alpha -
-WorkloadWithJob - Alpha Alpha
+AllAlpha Alpha Alpha Alpha Alpha
+AllBeta Beta Beta Beta Beta
+AllocatorPoolBufferCap - - - Beta+
+AllowDNSOnlyNodeCSR Deprecated Deprecated Deprecated Deprecated
+AllowInsecureKubeletCertificateSigningRequests Deprecated Deprecated Deprecated Deprecated
+AllowOverwriteTerminationGracePeriodSeconds Deprecated! Deprecated! Deprecated! -
+AllowParsingUserUIDFromCertAuth Beta+ Beta+ Beta+ Beta+
+AllowServiceExternalIPs - GA+ GA+ GA+
+AllowUnsafeMalformedObjectDeletion Alpha Alpha Beta+ Beta+
+APIResponseCompression Beta+ Beta+ Beta+ Beta+
+APIServerIdentity Beta+ Beta+ Beta+ Beta+
+APIServerTracing GA+! GA+! - -
+APIServerWebhookAuthenticationToken - - Alpha Alpha
+APIServingWithRoutine Alpha Alpha Alpha Alpha
+AggregatedDiscoveryRemoveBetaType Deprecated+! Deprecated+! Deprecated+! -
+AnonymousAuthConfigurableEndpoints GA+! GA+! - -
+AnyVolumeDataSource GA+! GA+! - -
+AtomicFIFO - Beta+ Beta+ Beta+
+AtomicWriteVolumeUserFields - - Alpha Beta+
+AuthorizeNodeWithSelectors GA+! GA+! - -
+AuthorizePodWebsocketUpgradeCreatePermission Beta+ Beta+ Beta+ GA+!
+AuthorizeWithSelectors GA+! GA+! - -
+BtreeWatchCache GA+! GA+! - -
+CBORServingAndStorage Alpha Alpha Alpha Alpha
+CPUManagerPolicyAlphaOptions Alpha Alpha Alpha Alpha
+CPUManagerPolicyBetaOptions Beta+ Beta+ Beta+ Beta+
+CPUManagerPolicyOptions GA+! GA+! GA+! GA+!
+CRDObservedGenerationTracking Beta Beta+ Beta+ Beta+
+CRDValidationRatcheting GA+! GA+! GA+! -
+CRIListStreaming - Alpha Alpha Alpha
+CSIMigrationPortworx GA+! - - -
+CSIServiceAccountTokenSecrets Beta+ GA+! GA+! GA+!
+CSIVolumeHealth Alpha Alpha Alpha Alpha
+CertificateSigningRequestMLDSA - - - Beta
+ChangeContainerStatusOnKubeletRestart Deprecated Deprecated Deprecated Deprecated
+ClearingNominatedNodeNameAfterBinding Beta+ Beta+ Beta+ Beta+
+ClientsAllowCARotation - Beta+ Beta+ Beta+
+ClientsAllowCBOR Alpha Alpha Alpha Alpha
+ClientsAllowConnectionPool - - - Beta+
+ClientsAllowTLSCacheGC - Beta+ Beta+ Beta+
+ClientsPreferCBOR Alpha Alpha Alpha Alpha
+CloudControllerManagerWatchBasedRoutesReconciliation Alpha Alpha Alpha Alpha
+CloudControllerManagerWebhook Alpha Alpha Alpha Alpha
+CloudNodeAdditionalLabelsReconciliation - - - Alpha
+ClusterTrustBundle Beta Beta GA+ GA+
+ClusterTrustBundleProjection Beta Beta GA+ GA+
+ComponentFlagz Alpha Beta+ Beta+ Beta+
+ComponentStatusz Alpha Beta+ Beta+ Beta+
+CompositePodGroup - - Alpha Beta
+ConcurrentWatchObjectDecode Beta Beta Beta+ Beta+
+ConditionalAuthorization - - - Alpha
+ConsistentGetFromCache - - - Alpha
+ConsistentListFromCache GA+! GA+! - -
+ConsistentListFromCacheSkipTimeoutFallback - - Alpha Alpha
+ConstrainedImpersonation Alpha Beta+ Beta+ Beta+
+ContainerCheckpoint Beta+ Beta+ Beta+ Beta+
+ContainerRestartRules Beta+ Beta+ Beta+ Beta+
+ContainerStopSignals Alpha Alpha Alpha Alpha
+ContextualLogging Beta+ Beta+ Beta+ Beta+
+CoordinatedLeaderElection Beta Beta Beta Beta
+CrossNamespaceVolumeDataSource Alpha Alpha Alpha Alpha
+CustomCPUCFSQuotaPeriod Alpha GA+ GA+ GA+
+CustomResourceFieldSelectors GA+! GA+! GA+! -
+DRAAdminAccess Beta+ GA+! GA+! GA+!
+DRAConsumableCapacity Alpha Beta+ Beta+ GA+
+DRADerivedAttributes - - Alpha Alpha
+DRADeviceBindingConditions Alpha Beta+ Beta+ GA+!
+DRADeviceCompatibilityGroups - - Alpha Alpha
+DRADeviceTaintRules Alpha Beta GA+ GA+!
+DRADeviceTaints Alpha Beta+ GA+ GA+!
+DRAExtendedResource Alpha Beta+ GA+! GA+!
+DRAFractionalCapacityRange - - Beta GA+
+DRAListTypeAttributes - Alpha Alpha Alpha
+DRANodeAllocatableResources - Alpha Alpha Alpha
+DRAOptionalNodeOperations - - Alpha Alpha
+DRAPartitionableDevices Alpha Beta+ Beta+ GA+!
+DRAPartitionableDevicesType - - Alpha Alpha
+DRAPrioritizedList Beta+ GA+ GA+! GA+!
+DRAResourceClaimDeviceStatus Beta+ Beta+ GA+! GA+!
+DRAResourceClaimGranularStatusAuthorization - Beta+ Beta+ Beta+
+DRAResourcePoolStatus - Alpha Alpha Alpha
+DRASchedulerFilterTimeout Beta+ Beta+ Beta+ Beta+
+DRAWorkloadResourceClaims - Alpha Beta Beta
+DeclarativeValidation Beta+ GA+! GA+! GA+!
+DeclarativeValidationBeta - Beta+ Beta+ Beta+
+DeclarativeValidationTakeover Beta Deprecated Deprecated! Deprecated!
+DefaultPodSysctls - - Alpha Alpha
+DeploymentReplicaSetTerminatingReplicas Beta+ Beta+ Beta+ Beta+
+DetectCacheInconsistency Beta+ Beta+ Beta+ Beta+
+DisableAllocatorDualWrite GA+! GA+! GA+! -
+DisableCPUQuotaWithExclusiveCPUs Beta+ Deprecated+ Deprecated+! Deprecated+!
+DisableNodeKubeProxyVersion Deprecated+ Deprecated+! Deprecated+! Deprecated+!
+DynamicNodeLocalEphemeralVolumes - - - Alpha
+DynamicResourceAllocation GA+! GA+! GA+! -
+EmptyDirVolumeMode - - Alpha Alpha
+EnvFiles Beta+ Beta+ Beta+ GA+!
+EtcdRangeStream - - Beta+ Beta+
+EventedPLEG Alpha Alpha Alpha Alpha
+EvictionRequestAPI - - Alpha Alpha
+ExcludeAdmissionWebhookVirtualResources - - Beta+ Beta+
+ExecProbeTimeout GA+! GA+! GA+! -
+ExtendWebSocketsToKubelet - Beta+ Beta+ GA+!
+ExternalServiceAccountTokenSigner Beta+ GA+! GA+! GA+!
+GRPCContainerProbeTLS - - Alpha Alpha
+GangScheduling Alpha Alpha - -
+GenericWorkload Alpha Alpha Beta Beta
+GitRepoVolumeDriver Deprecated Deprecated! Deprecated! Deprecated!
+GracefulNodeShutdown Beta+ Beta+ Beta+ Beta+
+GracefulNodeShutdownBasedOnPodPriority Beta+ Beta+ Beta+ Beta+
+H2CContainerProbe - - Alpha Alpha
+HPAConfigurableTolerance Beta+ Beta+ GA+! GA+!
+HPAGeneration - - Beta+ GA+!
+HPAOptimizedSelectorStore - - Beta+ Beta+
+HPAScaleToZero Alpha Alpha Beta+ Beta+
+HonorPVReclaimPolicy GA+! - - -
+HostnameOverride Beta+ Beta+ GA+! GA+!
+HugepageAwareEviction - - Beta+ Beta+
+ImageMaximumGCAge GA+! GA+! GA+! GA+!
+ImageVolume Beta+ GA+! GA+! GA+!
+ImageVolumeWithDigest - Alpha Alpha Alpha
+InOrderInformers Beta+ GA+! GA+! GA+!
+InOrderInformersBatchProcess Beta+ Beta+ Beta+ Beta+
+InPlacePodLevelResourcesVerticalScaling Alpha Beta+ Beta+ Beta+
+InPlacePodVerticalScaling GA+! GA+! GA+! -
+InPlacePodVerticalScalingAllocatedStatus Deprecated - - -
+InPlacePodVerticalScalingExclusiveCPUs Alpha Alpha Alpha Alpha
+InPlacePodVerticalScalingExclusiveMemory Alpha Alpha Alpha Alpha
+InPlacePodVerticalScalingInitContainers - Beta+ GA+! GA+!
+InPlacePodVerticalScalingMemoryBackedVolumes - - Alpha Alpha
+InPlacePodVerticalScalingSchedulerPreemption - - Alpha Alpha
+InTreePluginPortworxUnregister Alpha - - -
+InformerResourceVersion GA+ GA+ GA+ GA+
+InterPodAffinityHostnameFastPath - - Alpha Alpha
+JobBackoffLimitPerIndex GA+! GA+! - -
+JobManagedBy GA+! GA+! GA+! -
+JobPodReplacementPolicy GA+! GA+! - -
+JobSuccessPolicy GA+! GA+! - -
+KMSv1 Deprecated Deprecated Deprecated Deprecated
+KubeAPIServerWorkloadsTrust - - - Alpha
+KubeProxyIPVS - - Deprecated+ Deprecated+
+KubeProxyNFTablesLocalhostNodePorts - - Alpha Beta+
+KubeletAllocatedPodsEndpoint - - Alpha Alpha
+KubeletCgroupDriverFromCRI GA+! GA+! GA+! GA+!
+KubeletCrashLoopBackOffMax Beta+ Beta+ Beta+ Beta+
+KubeletEnsureSecretPulledImages Beta+ Beta+ Beta+ Beta+
+KubeletFineGrainedAuthz Beta+ GA+! GA+! GA+!
+KubeletInUserNamespace Alpha Alpha Beta+ Beta+
+KubeletPSI Beta+ GA+! GA+! GA+!
+KubeletPodResourcesDynamicResources Beta+ GA+! GA+! GA+!
+KubeletPodResourcesGet Beta+ GA+! GA+! GA+!
+KubeletPodResourcesListUseActivePods Deprecated+ Deprecated+ Deprecated+ Deprecated+
+KubeletRegistrationGetOnExistsOnly Deprecated Deprecated Deprecated Deprecated
+KubeletSeparateDiskGC Beta+ Beta+ Beta+ Beta+
+KubeletServiceAccountTokenForCredentialProviders Beta+ Beta+ Beta+ Beta+
+KubeletTracing GA+! GA+! GA+! -
+ListFromCacheSnapshot Beta+ Beta+ Beta+ Beta+
+LocalStorageCapacityIsolationFSQuotaMonitoring Beta Beta Beta Beta
+LogarithmicScaleDown GA+! GA+! - -
+LoggingAlphaOptions Alpha Alpha Alpha Alpha
+LoggingBetaOptions Beta+ Beta+ Beta+ Beta+
+ManagedFieldsOptOut - - - Alpha
+ManagedFieldsOptOutClient - - - Alpha
+ManifestBasedAdmissionControlConfig - Alpha Beta+ Beta+
+MatchLabelKeysInPodAffinity GA+! GA+! GA+! -
+MatchLabelKeysInPodTopologySpread Beta+ Beta+ Beta+ Beta+
+MatchLabelKeysInPodTopologySpreadSelectorMerge Beta+ Beta+ Beta+ Beta+
+MaxUnavailableStatefulSet Beta Beta Beta+ Beta+
+MemoryManager GA+! - - -
+MemoryQoS Alpha Alpha Beta+ Beta+
+MultiCIDRServiceAllocator GA+! GA+! GA+! -
+MutableCSINodeAllocatableCount Beta+ GA+! GA+! GA+!
+MutablePVNodeAffinity Alpha Alpha Alpha Alpha
+MutablePodResourcesForSuspendedJobs Alpha Beta+ Beta+ Beta+
+MutableSchedulingDirectivesForSuspendedJobs Alpha Beta+ Beta+ Beta+
+MutatingAdmissionPolicy Beta GA+ GA+ GA+
+NFTablesNetlink - - Beta+ Beta+
+NFTablesProxyMode GA+! GA+! GA+! -
+NativeHistograms - Alpha Beta+ Beta+
+NodeControllerLeaseCircuitBreaker - - Beta+ Beta+
+NodeDeclaredFeatures Alpha Beta+ GA+! GA+!
+NodeInclusionPolicyInPodTopologySpread GA+! GA+! GA+! GA+!
+NodeLifecycleConditions - - Alpha Alpha
+NodeLogQuery Beta GA+! GA+! GA+!
+NodeSwap GA+! GA+! GA+! -
+NominatedNodeNameForExpectation Beta+ Beta+ Beta+ Beta+
+OpenAPIEnums Beta+ Beta+ Beta+ Beta+
+OpenAPIV2LazyBuild - - - Beta+
+OpportunisticBatching Beta+ Beta+ Beta+ Beta+
+OrderedNamespaceDeletion GA+! GA+! - -
+PLEGOnDemandRelist - Beta+ GA+! GA+!
+PersistentVolumeClaimUnusedSinceTime - Alpha Beta+ Beta+
+PodAndContainerStatsFromCRI Alpha Alpha Beta Beta
+PodCertificateMLDSA - - - Beta
+PodCertificateRequest Beta Beta GA+ GA+
+PodDeletionCost Beta+ Beta+ Beta+ Beta+
+PodGroupPreemptionPolicy - - Alpha -
+PodLevelResourceManagers - Alpha Beta Beta
+PodLevelResources Beta+ Beta+ Beta+ Beta+
+PodLevelResourcesFixDefaulting - - Beta+ Beta+
+PodLevelResourcesFixKubeletQOSClass - - Beta+ Beta+
+PodLifecycleSleepAction GA+! GA+! - -
+PodLifecycleSleepActionAllowZero GA+! GA+! - -
+PodLogsQuerySplitStreams Alpha Alpha Alpha Alpha
+PodObservedGenerationTracking GA+! GA+! GA+! GA+!
+PodReadyToStartContainersCondition Beta+ Beta+ GA+! GA+!
+PodSchedulingReadiness GA+! GA+! GA+! -
+PodTopologyLabelsAdmission Beta+ Beta+ Beta+ Beta+
+PodsAPI - Alpha Beta+ Beta+
+PortForwardWebsockets Beta+ Beta+ Beta+ GA+!
+PreferSameTrafficDistribution GA+! GA+! GA+! -
+PreventStaticPodAPIReferences Beta+ Beta+ - -
+ProcMountType Beta+ GA+! GA+! GA+!
+QOSReserved Alpha Alpha Alpha Alpha
+RecoverVolumeExpansionFailure GA+! GA+! GA+! -
+RecursiveReadOnlyMounts GA+! GA+! GA+! GA+!
+ReduceDefaultCrashLoopBackOffDecay Alpha Alpha Alpha Alpha
+RelaxedDNSSearchValidation GA+! GA+! - -
+RelaxedEnvironmentVariableValidation GA+! GA+! GA+! GA+!
+RelaxedServiceNameValidation Alpha Beta+ GA+! GA+!
+ReloadKubeletClientCAFile - Beta+ Beta+ Beta+
+ReloadKubeletServerCertificateFile Beta+ Beta+ Beta+ Beta+
+RemoteRequestHeaderUID Beta+ Beta+ Beta+ Beta+
+RequestCostAggregation - - - Alpha
+ResilientWatchCacheInitialization GA+! GA+! - -
+ResourceHealthStatus Alpha Beta+ Beta+ Beta+
+ResourceHealthStatusMessage - Beta+ Beta+ Beta+
+RestartAllContainersOnContainerExits Alpha Beta+ Beta+ Beta+
+RetryGenerateName GA+! GA+! - -
+RotateKubeletServerCertificate Beta+ Beta+ Beta+ Beta+
+RuntimeClassInImageCriApi Alpha Alpha Alpha Alpha
+SELinuxChangePolicy Beta+ GA+! GA+! GA+!
+SELinuxMount Beta Beta GA+ GA+
+SELinuxMountReadWriteOncePod Beta+ GA+! GA+! GA+!
+SchedulerAsyncAPICalls Beta Beta Beta Beta
+SchedulerAsyncPreemption Beta+ Beta+ Beta+ Beta+
+SchedulerPopFromBackoffQ Beta+ Beta+ Beta+ Beta+
+SchedulerPreQueueingHints - - Alpha Beta+
+SchedulerQueueingHints GA+! GA+! - -
+SecurityProfileOCI - - - Alpha
+SeparateCacheWatchRPC Deprecated Deprecated! Deprecated! Deprecated!
+SeparateTaintEvictionController GA+! GA+! GA+! -
+ServiceAccountNodeAudienceRestriction Beta+ Beta+ Beta+ Beta+
+ServiceAccountTokenJTI GA+! GA+! GA+! -
+ServiceAccountTokenMLDSA - - - Beta
+ServiceAccountTokenNodeBinding GA+! GA+! GA+! -
+ServiceAccountTokenNodeBindingValidation GA+! GA+! GA+! -
+ServiceAccountTokenPodNodeInfo GA+! GA+! GA+! -
+ServiceCIDRStatusFieldWiping - Deprecated+ Deprecated+ Deprecated+
+ServiceTrafficDistribution GA+! - - -
+ShardedListAndWatch - Alpha Alpha Beta+
+SidecarContainers GA+! GA+! - -
+SizeBasedListCostEstimate Beta+ Beta+ Beta+ Beta+
+StaleControllerConsistencyDaemonSet - Beta+ Beta+ Beta+
+StaleControllerConsistencyHPA - - Beta+ Beta+
+StaleControllerConsistencyJob - Beta+ Beta+ Beta+
+StaleControllerConsistencyReplicaSet - Beta+ Beta+ Beta+
+StaleControllerConsistencyStatefulSet - Beta+ Beta+ Beta+
+StatefulSetRecreateStrategy - - Alpha Beta+
+StatefulSetSemanticRevisionComparison Beta+ Beta+ Beta+ Beta+
+StorageCapacityScoring Alpha Alpha Beta+ Beta+
+StorageNamespaceIndex Deprecated+ Deprecated+ Deprecated+ Deprecated+
+StorageVersionAPI Alpha Alpha Alpha Alpha
+StorageVersionHash Beta+ Beta+ Beta+ Beta+
+StorageVersionMigrator Beta Beta GA+ GA+
+StreamingCollectionEncodingToJSON GA+! GA+! - -
+StreamingCollectionEncodingToProtobuf GA+! GA+! - -
+StrictIPCIDRValidation Alpha Beta+ Beta+ GA+!
+StructuredAuthenticationConfiguration GA+! GA+! - -
+StructuredAuthenticationConfigurationEgressSelector Beta+ Beta+ Beta+ Beta+
+StructuredAuthenticationConfigurationJWKSMetrics Beta+ Beta+ Beta+ Beta+
+StructuredAuthorizationConfiguration GA+! - - -
+SupplementalGroupsPolicy GA+! GA+! GA+! -
+SystemdWatchdog GA+! GA+! GA+! -
+TaintTolerationComparisonOperators Alpha Alpha Alpha Alpha
+TokenRequestServiceAccountUIDValidation Beta+ Beta+ Beta+ Beta+
+TopologyAwareHints GA+! - - -
+TopologyAwareWorkloadScheduling - Alpha Alpha Beta
+TopologyManagerPolicyAlphaOptions Alpha Alpha Alpha Alpha
+TopologyManagerPolicyBetaOptions Beta+ Beta+ Beta+ Beta+
+TopologyManagerPolicyOptions GA+ GA+! GA+! GA+!
+TranslateStreamCloseWebsocketRequests Beta+ Beta+ Beta+ GA+!
+UnauthenticatedHTTP2DOSMitigation Beta+ Beta+ Beta+ Beta+
+UnknownVersionInteroperabilityProxy Alpha Beta+ Beta+ Beta+
+UnlockWhileProcessingFIFO - Beta+ Beta+ Beta+
+UserNamespacesHostNetworkSupport Alpha Alpha Alpha Alpha
+UserNamespacesSupport Beta+ GA+! GA+! GA+!
+VolumeAttributesClass GA+ GA+! GA+! GA+!
+VolumeBindMountOptions - - Alpha Alpha
+VolumeLimitScaling Alpha Alpha Beta+ Beta+
+WatchCacheInitializationPostStartHook Beta Beta+ GA+! GA+!
+WatchFromStorageWithoutPrevKV - - - Beta+
+WatchFromStorageWithoutResourceVersion Deprecated! - - -
+WatchList Beta+ Beta+ Beta+ Beta+
+WatchListClient Beta+ Beta+ Beta+ Beta+
+WatchListClientConcurrentDecoding - - - Beta+
+WatchListCompression - - Beta+ Beta+
+WebhookRoundTripLoadBalancing - - Beta+ Beta+
+WinDSR GA+! GA+! GA+! -
+WinOverlay GA+! GA+! GA+! -
+WindowsCPUAndMemoryAffinity Alpha Alpha Alpha Beta+
+WindowsGracefulNodeShutdown Beta+ Beta+ Beta+ Beta+
+WindowsHostNetwork Deprecated Deprecated Deprecated -
+WorkloadAwarePreemption - Alpha - -
+WorkloadWithJob - Alpha Alpha Alpha
 """
-"""Name, stage in each of SUPPORTED; "+": on by default, "!": locked, "-": absent."""
+"""Name, stage in each of KNOWN; "+": on by default, "!": locked, "-": absent."""
 HERE = {
+    "DynamicNodeLocalEphemeralVolumes": (
+        False,
+        "volumes and mounts of a running pod do not change",
+    ),
+    "SecurityProfileOCI": (
+        False,
+        "seccompProfile.type OCI is refused (CreateContainerConfigError)",
+    ),
     "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
     "ChangeContainerStatusOnKubeletRestart": (
         False,

@@ -218,6 +218,12 @@ class WorkersFamilies:
             "Pods killed for a critical pod, by the first resource that it lacked.",
             "preemption_signal",
         )
+        self.pod_worker_errors = families.counter(
+            "kubelet_pod_worker_errors_total",
+            "Failed syncs of pods: create, update, sync, terminating or terminated.",
+            "operation_type",
+            since="1.38",
+        )
 
 
 class PodsFamilies:
@@ -1017,6 +1023,8 @@ class HttpFamilies:
             "kubelet_websocket_streaming_requests_total",
             "Streams over WebSockets that the runtime does not speak itself.",
             "subresource",
+            level="BETA",
+            earlier_level=("1.37", "ALPHA"),
             since="1.36",
         )
         self.provider = families.gauge(

@@ -54,11 +54,13 @@ class CertificateStore(Component):
         directory: created when first written to.
         prefix: ``kubelet-client`` or ``kubelet-server``.
         fallback: a pair to use until we have our own.
+        algorithm: that of new keys, by its name in the configuration.
     """
 
     directory: Path
     prefix: str
     fallback: KeyPair | None = None
+    algorithm: str = "ECDSA-P256"
 
     @property
     def current_path(self) -> Path:
@@ -185,7 +187,7 @@ class CertificateStore(Component):
             x509.public_key(found)
             if not self._in_use(found):
                 return found
-        key = x509.new_key()
+        key = x509.new_key(self.algorithm)
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         write_private(self.key_path, key)
         return key

@@ -13,7 +13,7 @@ import pytest
 
 import kubeletpy
 from kubeletpy import config
-from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion
+from kubeletpy.base.kubernetes_version import KNOWN, NEWEST, SUPPORTED, KubernetesVersion
 from kubeletpy.base.text import snake_case
 from kubeletpy.config import effects
 from kubeletpy.config.fields import FIELDS
@@ -225,7 +225,7 @@ def test_another_cloud_than_external_is_named() -> None:
 @pytest.mark.parametrize("row", rows("features.csv"), ids=lambda row: row["gate"])
 def test_a_gate_works_or_is_named_or_does_not_apply(row: dict[str, str]) -> None:
     name = row["gate"]
-    columns = [known_gates(version).get(name) for version in SUPPORTED]
+    columns = [known_gates(version).get(name) for version in KNOWN]
     changeable = [gate for gate in columns if gate is not None and not gate.locked]
     ways = (
         name not in HERE and (name in SWITCHES or name in names_read()[1]),
@@ -242,7 +242,7 @@ def test_a_fixed_gate_is_named_when_set_to_the_other_value(name: str) -> None:
     value, consequence = HERE[name]
     version = next(
         each
-        for each in reversed(SUPPORTED)
+        for each in reversed(KNOWN)
         if (gate := known_gates(each).get(name)) is not None and not gate.locked
     )
     other = config.default_settings(version, featureGates={name: not value})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kubeletpy import config
-from kubeletpy.base.kubernetes_version import NEWEST, SUPPORTED, KubernetesVersion, supported
+from kubeletpy.base.kubernetes_version import KNOWN, NEWEST, SUPPORTED, KubernetesVersion, supported
 from kubeletpy.config.gates import absent_gates, known_gates, resolve, warnings
 
 DOCUMENT = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
@@ -398,7 +398,7 @@ def test_a_gate_that_no_version_has_is_an_error_of_the_code() -> None:
 
 @pytest.mark.parametrize("version", SUPPORTED, ids=str)
 def test_a_gate_is_known_or_absent(version: KubernetesVersion) -> None:
-    everywhere = {name for each in SUPPORTED for name in known_gates(each)}
+    everywhere = {name for each in KNOWN for name in known_gates(each)}
     assert known_gates(version).keys() | absent_gates(version).keys() == everywhere
     assert not known_gates(version).keys() & absent_gates(version).keys()
     assert resolve({}, version).effective.keys() == known_gates(version).keys()
@@ -476,7 +476,7 @@ def test_the_flag_selects_the_gates(tmp_path: Path) -> None:
         config.load_files(newest)
 
 
-@pytest.mark.parametrize("text", ["1.34", "1.38", "1.36.1", "v1.36", "Auto", "x"])
+@pytest.mark.parametrize("text", ["1.34", "1.39", "1.36.1", "v1.36", "Auto", "x"])
 def test_a_version_that_is_not_supported_is_refused(text: str) -> None:
     with pytest.raises(config.ConfigError, match=r"must be auto or one of 1\.35, 1\.36, 1\.37"):
         config.parse_flags([f"--kubernetes-version={text}"])
@@ -488,5 +488,32 @@ def test_versions_have_no_order() -> None:
 
 
 def test_supported_versions_by_text() -> None:
-    assert [supported(str(each)) for each in SUPPORTED] == [*SUPPORTED]
-    assert [supported(text) for text in ("1.34", "1.38", "1.037", "37", "", "v1.37")] == [None] * 6
+    assert [supported(str(each)) for each in KNOWN] == [*KNOWN]
+    assert [supported(text) for text in ("1.34", "1.39", "1.037", "37", "", "v1.37")] == [None] * 6
+
+
+PREVIEW = KNOWN[-1]
+
+
+def test_a_preview_has_to_be_named() -> None:
+    loaded = config.load(None, (), config.parse_flags([f"--kubernetes-version={PREVIEW}"]))
+    gates = loaded.settings.feature_gates
+    assert (gates.version, NEWEST) == (PREVIEW, SUPPORTED[-1])
+    assert gates.enabled("AtomicWriteVolumeUserFields")
+    assert PREVIEW.kubelet.startswith("v1.38.0-beta.0+kubeletpy.")
+
+
+def test_a_gate_that_a_version_has_removed_is_refused() -> None:
+    with pytest.raises(config.ConfigError, match=r"does not exist in Kubernetes 1\.38; removed"):
+        config.default_settings(PREVIEW, featureGates={"NodeSwap": True})
+
+
+@pytest.mark.parametrize(
+    "field", ["clientCertificateKeyAlgorithm", "serverCertificateKeyAlgorithm"]
+)
+def test_key_algorithms(field: str) -> None:
+    assert config.default_settings(PREVIEW, **{field: "RSA-3072"})
+    with pytest.raises(config.ConfigError, match="makes only ECDSA and RSA keys"):
+        config.default_settings(PREVIEW, **{field: "ML-DSA-65"})
+    with pytest.raises(config.ConfigError, match="must be one of ECDSA-P256"):
+        config.default_settings(PREVIEW, **{field: "RSA-1024"})

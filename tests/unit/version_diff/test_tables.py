@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.version_diff.tables import with_fields, with_flags, with_gates, with_metrics
+from tools.version_diff.tables import with_column, with_fields, with_flags, with_gates, with_metrics
 
 GATES = [
     {"gate": "AllAlpha", "1.1": "Alpha", "main_parts": "all"},
@@ -73,3 +73,13 @@ def test_metrics_keep_what_they_were() -> None:
     assert rows["counter code|host ALPHA"]["earlier"] == "1.1: labels=code"
     *_, added = with_metrics([METRIC], "1.1", "1.2", [("seconds", "", "histogram BETA")])
     assert (added["buckets"], added["meaning"], added["since"]) == ("?", "?", "1.2")
+
+
+def test_a_release_takes_the_column_of_its_pre_release() -> None:
+    before = [{"fact": "a", "1.37": "no", "meaning": "m"}]
+    preview = with_column(before, "1.37", "1.38-beta.0")
+    assert preview == [{"fact": "a", "1.37": "no", "1.38-beta.0": "no", "meaning": "m"}]
+    preview[0]["1.38-beta.0"] = "yes"
+    (release,) = with_column(preview, "1.37", "1.38")
+    assert " ".join(release) == "fact 1.37 1.38 meaning"
+    assert release["1.38"] == "yes"

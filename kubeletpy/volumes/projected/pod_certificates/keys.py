@@ -10,19 +10,18 @@ from collections.abc import Callable, Mapping
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
 from kubeletpy.base.host.pki import CertificateError
-from kubeletpy.base.host.x509 import digest
+from kubeletpy.base.host.x509 import KEYS, digest
 from kubeletpy.base.structs import Hidden, HidesFields, Struct
 
-_RSA_EXPONENT = 65537
 _KEY_TYPES: Mapping[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
-    "RSA3072": lambda: rsa.generate_private_key(_RSA_EXPONENT, 3072),
-    "RSA4096": lambda: rsa.generate_private_key(_RSA_EXPONENT, 4096),
-    "ECDSAP256": lambda: ec.generate_private_key(ec.SECP256R1()),
-    "ECDSAP384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "RSA3072": KEYS["RSA-3072"],
+    "RSA4096": KEYS["RSA-4096"],
+    "ECDSAP256": KEYS["ECDSA-P256"],
+    "ECDSAP384": KEYS["ECDSA-P384"],
     "ECDSAP521": lambda: ec.generate_private_key(ec.SECP521R1()),
     "ED25519": ed25519.Ed25519PrivateKey.generate,
 }

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
@@ -206,6 +207,16 @@ def test_keys_of_other_programs_are_accepted(form: PrivateFormat) -> None:
             Encoding.DER, PublicFormat.SubjectPublicKeyInfo
         )
         assert x509.read_request(x509.new_request(pem, SERVER)) == SERVER
+
+
+@pytest.mark.parametrize("algorithm", ["ECDSA-P256", "ECDSA-P384", "RSA-2048"])
+def test_keys_of_each_algorithm_make_requests(algorithm: str) -> None:
+    key = x509.new_key(algorithm)
+    assert x509.read_request(x509.new_request(key, SERVER)) == SERVER
+    length = algorithm.partition("-")[2].removeprefix("P")
+    loaded = load_pem_private_key(key, None)
+    assert isinstance(loaded, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
+    assert loaded.key_size == int(length)
 
 
 def test_a_key_with_a_password_is_an_error() -> None:
