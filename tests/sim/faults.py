@@ -8,8 +8,25 @@ scenario stays quiet.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+_READS = re.compile(r"(get|list|watch) |(Node)?(Get|List)|\w*Status\b|Version|ImageFsInfo|uses of")
+
+
+def changes(what: str) -> bool:
+    """Whether a call may change something.
+
+    An agent that dies at a call that only reads leaves the same as one that dies at the change
+    before it, or at the change after it, if it has written files between the two.
+    """
+    return _READS.match(what) is None
+
+
+def with_events(instant: int) -> bool:
+    """Whether the runtime of a story has events: every other call, as it begins and as it ends."""
+    return (instant + 1) // 2 % 2 == 1
 
 
 class FaultKind(StrEnum):

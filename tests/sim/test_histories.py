@@ -18,8 +18,8 @@ from tests.sim.chaos import history
 from tests.sim.hash_seeds import printed
 from tests.sim.loop import run
 
-RUNS = 64
-FRESH = 64
+RUNS = 32
+FRESH = 48
 """A long row of fresh ones is for whom it can keep waiting: ``./test.sh sim --runs 1000``."""
 ONCE_BROKEN = (
     *(100107, 101315, 102622, 401443, 7345019, 26936850959, 50466816431, 77770421905),
@@ -28,16 +28,15 @@ ONCE_BROKEN = (
 """Seeds that showed a fault of the agent, or of an invariant."""
 
 
-def seeds(runs: int, once_broken: Sequence[int] = ()) -> list[Any]:
-    """The seeds of this run: ``runs`` fixed ones, those once broken, and the fresh ones."""
+def seeds(runs: int, once_broken: Sequence[int] = (), fresh: int = FRESH) -> list[Any]:
+    """The seeds of this run: ``runs`` fixed ones, those once broken, and ``fresh`` new ones."""
     one = os.environ.get("KUBELETPY_SIM_SEED")
     if one:
         return [pytest.param(int(one), id=f"seed{one}")]
     first = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
-    count = int(os.environ.get("KUBELETPY_SIM_RUNS", FRESH)) if first else 0
-    fresh = [pytest.param(n, id=f"fresh-seed{n}") for n in range(first, first + count)]
+    count = int(os.environ.get("KUBELETPY_SIM_RUNS", fresh)) if first else 0
     fixed = [pytest.param(n, id=f"seed{n}") for n in (*range(runs), *once_broken)]
-    return [*fixed, *fresh]
+    return [*fixed, *(pytest.param(n, id=f"fresh-seed{n}") for n in range(first, first + count))]
 
 
 @pytest.mark.parametrize("seed", seeds(RUNS, ONCE_BROKEN))

@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,11 +33,12 @@ from tests.sim.pressure import (
     Liar,
 )
 from tests.sim.pressure_judge import CHECK_S, Wish
+from tests.sim.test_histories import seeds
 from tests.sim.test_scenarios import manifest
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-RUNS = 20
+RUNS = 10
 ONCE_BROKEN = (68, 28351650701, 101020866809, 29547138217)
 """Seeds that showed a fault of the agent, the last one a fault of the judge."""
 TICK_S = 0.1
@@ -48,17 +48,6 @@ FRESH = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))
 DESIRED = int(os.environ.get("KUBELETPY_SIM_RUNS", "0"))
 """The number of fresh seeds; 0: as many as fixed ones."""
 CLASSES = {"low": 0, "middle": 100, "high": 1000}
-
-
-def _seeds() -> list[Any]:
-    one = os.environ.get("KUBELETPY_SIM_SEED")
-    if one:
-        return [pytest.param(int(one), id=f"seed{one}")]
-    count = (DESIRED or RUNS) if FRESH else 0
-    return [
-        *(pytest.param(n, id=f"seed{n}") for n in (*range(RUNS), *ONCE_BROKEN)),
-        *(pytest.param(n, id=f"fresh-seed{n}") for n in range(FRESH, FRESH + count)),
-    ]
 
 
 class HungryUser:
@@ -190,7 +179,7 @@ async def _tick(world: World) -> None:
         await asyncio.sleep(TICK_S)
 
 
-@pytest.mark.parametrize("seed", _seeds())
+@pytest.mark.parametrize("seed", seeds(RUNS, ONCE_BROKEN, fresh=RUNS))
 def test_history(seed: int, tmp_path: Path) -> None:
     run(history(seed, tmp_path))
 
