@@ -18,8 +18,8 @@ _READS = re.compile(r"(get|list|watch) |(Node)?(Get|List)|\w*Status\b|Version|Im
 def changes(what: str) -> bool:
     """Whether a call may change something.
 
-    An agent that dies at a call that only reads leaves the same as one that dies at the change
-    before it, or at the change after it, if it has written files between the two.
+    An agent that dies at a call that only reads leaves what the change before has left. Files that
+    it has written since are there, too, if it dies as the next change begins.
     """
     return _READS.match(what) is None
 
