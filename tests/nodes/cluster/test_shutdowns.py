@@ -43,6 +43,8 @@ HIGH = {
 }
 ORDER = {"name": "order", "hostPath": {"path": LOG, "type": "DirectoryOrCreate"}}
 MOUNT = {"name": "order", "mountPath": "/order"}
+HOOKED = {"terminationGracePeriodSeconds": 100}
+"""A hook takes seconds of a processor, too."""
 CLIENT = """\
 ok=0; failed=0
 while :; do
@@ -79,10 +81,12 @@ class Site:
             template["metadata"]["labels"]["app"] = "shop"
             labels = {**template["metadata"]["labels"], "on": member.name}
             template["metadata"]["labels"] = made["spec"]["selector"]["matchLabels"] = labels
+            if member is self.other:  # a busy machine may be late to answer one probe
+                template["spec"]["containers"][0]["readinessProbe"]["failureThreshold"] = 10
             servers[member.name] = made
         kinds = {
-            "low": spec_of(logging("low"), volumes=[ORDER]),
-            "high": spec_of(logging("high"), volumes=[ORDER], priorityClassName="high"),
+            "low": spec_of(logging("low"), volumes=[ORDER], **HOOKED),
+            "high": spec_of(logging("high"), volumes=[ORDER], priorityClassName="high", **HOOKED),
         }
         storage_class, volume, database = self._database()
         namespace.apply(
