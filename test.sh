@@ -364,6 +364,7 @@ for section in "${sections[@]}"; do
     run_section "$section" || code=$?
     note "$section" "$code" $((SECONDS - begin))
 done
+[ ${#later[@]} -eq 0 ] || start_beside "${later[@]}" # named after integration
 finish_beside
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${results[@]}"
