@@ -147,11 +147,18 @@ def decode_gates(value: object, at: str, report: ProblemReport) -> Mapping[str, 
 
 
 def warnings(gates: FeatureGates) -> list[str]:
-    """Warnings about gates that are set although they no longer matter."""
+    """Warnings about gates that are set although they no longer matter, or not for long."""
     reported = []
     for name in sorted(gates.explicit):
         gate = known_gates(gates.version)[name]
-        if gate.stage in ("GA", "Deprecated"):
+        later = KNOWN[KNOWN.index(gates.version) + 1 :]
+        absent = next((each for each in later if name not in known_gates(each)), None)
+        if absent is not None:
+            reported.append(
+                f"feature gate {name} is absent in Kubernetes {absent}, whose kubelet does not "
+                "start with it: remove it before the upgrade"
+            )
+        elif gate.stage in ("GA", "Deprecated"):
             reported.append(
                 f"feature gate {name} is {gate.stage}: it will be removed, stop setting it"
             )

@@ -21,11 +21,14 @@ from kubeletpy.base.wire.api_table import load_table
 from kubeletpy.kubeapi import client
 from kubeletpy.kubeapi.client import JSON_FORMAT, JSON_TYPE, event_of
 from kubeletpy.kubeapi.protocol import Resource, WatchEvent
+from kubeletpy.kubeapi.transport import WITHOUT_MANAGED_FIELDS
 
 LARGE = 64 << 10
 """Bytes from which on a body is read on a thread: 64 KiB of pods take about 10 ms."""
 _LENGTH = 4
-_ACCEPT = MappingProxyType({"Accept": f"{MEDIA_TYPE},{JSON_TYPE}"})
+_ACCEPT = MappingProxyType(
+    {"Accept": ",".join(each + WITHOUT_MANAGED_FIELDS for each in (MEDIA_TYPE, JSON_TYPE))}
+)
 T = TypeVar("T")
 
 

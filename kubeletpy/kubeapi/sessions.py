@@ -23,6 +23,7 @@ from kubeletpy.kubeapi import errors, watch_state
 from kubeletpy.kubeapi import http2_limits as limits
 from kubeletpy.kubeapi.kubeconfig import Connection, KubeconfigError
 from kubeletpy.kubeapi.transport import (
+    WITHOUT_MANAGED_FIELDS,
     Attempt,
     NameLookup,
     NotHttp2,
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 USER_AGENT = f"kubeletpy/{VERSION} ({platform.system().lower()}/{platform.machine()})"
-_ALWAYS = {"User-Agent": USER_AGENT, "Accept": "application/json", "Accept-Encoding": "gzip"}
+_ALWAYS = {
+    "User-Agent": USER_AGENT,
+    "Accept": f"application/json{WITHOUT_MANAGED_FIELDS}",
+    "Accept-Encoding": "gzip",
+}
 RETIRED_S = 3630.0
 """How long requests with old credentials may last: a watch lasts an hour at most."""
 _MAX_RETIRED = 4

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
 
 
+WITHOUT_MANAGED_FIELDS = ";drop=metadata.managedFields"
+"""Parameter of a media type in Accept. Servers before gate ManagedFieldsOptOut ignore it."""
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
 """Bytes of a response that is read as a whole; a page of a list holds 500 objects."""
 

@@ -152,7 +152,8 @@ def test_warnings_in_order() -> None:
         "clusterDNS: not an IP address, skipped: x, y",
         "feature gate KubeletPodResourcesListUseActivePods is Deprecated: it will be removed, "
         "stop setting it",
-        "feature gate NodeSwap is GA: it will be removed, stop setting it",
+        "feature gate NodeSwap is absent in Kubernetes 1.38, whose kubelet does not start with it: "
+        "remove it before the upgrade",
     )
 
 

@@ -41,6 +41,7 @@ async def test_the_client_is_a_kube_api() -> None:
         (requested,) = server.requested
         assert (requested.method, requested.path) == ("GET", "/api/v1/namespaces/n/pods/p")
         assert requested.headers["Authorization"] == "Bearer t0ken"
+        assert requested.headers["Accept"] == "application/json;drop=metadata.managedFields"
         assert requested.headers["User-Agent"].startswith(f"kubeletpy/{VERSION} (linux/")
 
 
