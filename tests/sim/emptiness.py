@@ -24,6 +24,7 @@ from kubeletpy.syncloop.pleg import Pleg
 from tests.sim.loop import SimLoop
 
 IDLE_TASKS = {
+    "deaths",
     "flight-recorder",
     "runtime-monitor",
     "runtime-upkeep",
