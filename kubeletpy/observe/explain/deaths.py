@@ -86,7 +86,7 @@ class DeathCause(Struct, frozen=True):
 
     @property
     def alarming(self) -> bool:
-        """Whether neither the agent nor the program itself wanted it, and no event reports it."""
+        """Whether neither the agent nor the program itself intended it, and no event reports it."""
         return self.actor in _ALARMING and self.kind is not DeathKind.NEVER_RAN
 
 

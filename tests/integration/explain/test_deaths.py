@@ -254,18 +254,18 @@ def expect(node: Node, made: Iterable[JSON], mistakes: list[str]) -> int:
     for each in (*made, STATIC):
         name, spec = each["metadata"]["name"], each["spec"]
         names = [c["name"] for c in (*spec.get("initContainers", ()), *spec["containers"])]
-        wanted = [way for way in names if way in WAYS]
+        expected = [way for way in names if way in WAYS]
         try:
             wait_until(
-                lambda name=name, wanted=wanted: set(wanted) <= set(causes(node, name)),  # type: ignore[misc]
+                lambda name=name, expected=expected: set(expected) <= set(causes(node, name)),  # type: ignore[misc]
                 f"causes of {name}",
                 timeout=30,
             )
         except NotReadyError:
-            none = sorted(set(wanted) - set(causes(node, name)))
+            none = sorted(set(expected) - set(causes(node, name)))
             mistakes.append(f"{name}: {none} have none")
         found = causes(node, name)
-        for way in wanted:
+        for way in expected:
             count += 1
             cause = found.get(way)
             if cause is not None and (cause["kind"], cause["actor"]) != (
