@@ -138,9 +138,14 @@ def refusal(facts: Facts) -> str:
             f"the kernel refuses {facts.refused} to this user; an administrator has to allow user "
             "namespaces, in a container for example with --security-opt seccomp=unconfined"
         )
-    if not any(facts.programs.get(name) for name in ("runc", "crun")):
+    if not facts.programs.get("runc") and not _crun(facts):
         return _missing("runc")
     return next((_missing(name) for name in NEEDED if not facts.programs.get(name)), "")
+
+
+def _crun(facts: Facts) -> bool:
+    """Whether crun can replace runc: it refuses a machine with both versions of cgroups."""
+    return facts.cgroup_v2 and bool(facts.programs.get("crun"))
 
 
 NEEDED = ("containerd", "containerd-shim-runc-v2", "ctr")
@@ -313,7 +318,7 @@ def id_map(own: int, extra: IdRange | None) -> list[int]:
 def packages_to_fetch(facts: Facts, packages: Mapping[str, str]) -> list[str]:
     """The packages of programs that are missing and of use here, from program -> package."""
     have = {name for name, path in facts.programs.items() if path}
-    if "crun" in have:
+    if _crun(facts):
         have.add("runc")
     if NetworkKind.SLIRP in have:
         have.add(NetworkKind.PASTA)

@@ -61,7 +61,11 @@ FULL = replace(
         ),
         ({"refused": "mounts (EPERM)", "switches": {"user.max_user_namespaces": "9"}}, ("EPERM",)),
         ({"programs": {}}, ("apt-get install runc",)),
-        ({"programs": {"crun": "/usr/bin/crun"}}, ("apt-get install containerd",)),
+        ({"programs": {"crun": "/usr/bin/crun"}}, ("apt-get install runc",)),
+        (
+            {"programs": {"crun": "/usr/bin/crun"}, "cgroup_v2": True},
+            ("apt-get install containerd",),
+        ),
     ],
 )
 def test_a_refusal_is_one_sentence_with_the_remedy(
@@ -175,5 +179,5 @@ PACKAGES = {"containerd": "containerd", "runc": "runc", "pasta": "passt", "bridg
 def test_only_programs_of_use_are_fetched(
     programs: tuple[str, ...], tun: bool, packages: list[str]
 ) -> None:
-    facts = replace(BARE, programs=dict.fromkeys(programs, "/x"), tun=tun)
+    facts = replace(BARE, programs=dict.fromkeys(programs, "/x"), tun=tun, cgroup_v2=True)
     assert packages_to_fetch(facts, PACKAGES) == packages
