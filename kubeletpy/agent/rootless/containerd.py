@@ -179,6 +179,13 @@ _LOGIN_NETWORK = (
 )
 
 
+_WITHOUT_CGROUPS = (
+    """-e 's#"cgroupsPath":"[^"]*"#"cgroupsPath":""#'"""
+    """ -e 's#"\\(cpu\\|memory\\|pids\\|unified\\)":{[^}]*}#"\\1":{}#g'"""
+)
+"""containerd 2.1 has no setting that disables cgroups."""
+
+
 def runc_wrapper(plan: Plan, program: str) -> str:
     """A shell script in place of runc, which changes specifications; empty if none is needed.
 
@@ -186,6 +193,7 @@ def runc_wrapper(plan: Plan, program: str) -> str:
     of its own, and no process may enter it again.
     """
     edits = [
+        *([] if plan.limits else [_WITHOUT_CGROUPS]),
         *([_ONE_ID] if plan.ids is None else []),
         *([_LOGIN_NETWORK] if plan.network is NetworkKind.LOGIN else []),
     ]

@@ -44,12 +44,14 @@ def test_only_changes_of_ownership_succeed_without_effect(name: str) -> None:
         assert run_filter(program, 0x40000003, call) == ALLOW
 
 
-def plan(network: NetworkKind, ids: tuple[IdRange, IdRange] | None) -> Plan:
-    return Plan(network, "overlayfs", ids, False, "iptables", ())
+def plan(
+    network: NetworkKind, ids: tuple[IdRange, IdRange] | None, *, limits: bool = False
+) -> Plan:
+    return Plan(network, "overlayfs", ids, limits, "iptables", ())
 
 
 SPEC = (
-    '{"mounts":[{"destination":"/dev/pts","options":["mode=0620","gid=5"]},'
+    '{"cgroupsPath":"/k8s.io/name","resources":{"cpu":{"shares":2},"pids":{"limit":7}},"mounts":[{"destination":"/dev/pts","options":["mode=0620","gid=5"]},'
     '{"destination":"/sys","type":"sysfs","source":"sysfs","options":["nosuid","ro"]}],'
     '"namespaces":[{"type":"pid"},{"type":"network","path":"/proc/7/ns/net"},{"type":"uts"}]}'
 )
@@ -81,12 +83,12 @@ def test_the_wrapper_changes_what_the_kernel_would_refuse(
     )
     assert done.stdout == f"create --bundle {tmp_path} name\n"
     changed = (tmp_path / "config.json").read_text()
-    assert not [text for text in absent if text in changed]
+    assert not [text for text in ("/k8s.io", "shares", "limit", *absent) if text in changed]
     assert not [text for text in present if text not in changed]
 
 
 def test_nothing_is_wrapped_where_all_is_allowed() -> None:
-    assert runc_wrapper(plan(NetworkKind.PASTA, IDS), "/usr/bin/runc") == ""
+    assert runc_wrapper(plan(NetworkKind.PASTA, IDS, limits=True), "/usr/bin/runc") == ""
 
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
