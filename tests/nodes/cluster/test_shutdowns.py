@@ -198,7 +198,7 @@ class Site:
                 time.sleep(2)
                 machine.power_off(timeout=WITHIN_S)
                 machine.boot()
-                self.namespace.kubectl("delete", "pod", "pulls")
+                self.namespace.kubectl("delete", "pod", "pulls", "--ignore-not-found")
             case "cut":
                 self.down.shell("systemctl --no-block reboot")
                 time.sleep(draw.uniform(0, 25))
