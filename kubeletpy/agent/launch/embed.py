@@ -37,7 +37,7 @@ from kubeletpy.agent.launch.start import (
 )
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.files import KeyPair, write_private
-from kubeletpy.base.structs import Struct
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy.config import LoadedConfig
 from kubeletpy.config.version_choice import ResolvedVersion
 from kubeletpy.kubeapi.kubeconfig import KubeconfigError, read_kubeconfig
@@ -193,7 +193,8 @@ async def _embed(
     settings, flags = loaded.settings, loaded.node
     root, clock, metrics = Path(flags.root_dir), SystemClock(), new_metrics(settings)
     make_root(root)
-    facts = read_machine_facts(root)
+    # the program's runtime decides about users and ports, also in a user namespace
+    facts = replace(read_machine_facts(root), rights=None)
     ports = bind_ports(settings, flags, stack)
     clear_unfinished(flags)
     try:

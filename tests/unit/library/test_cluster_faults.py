@@ -11,13 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kubernetes import client, config
 
 from kubeletpy.agent.launch import embed
+from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from kubeletpy.library import LaunchError
 from kubeletpy.library.cluster import Cluster
 from kubeletpy.library.control_plane import Child, Guard
+from kubeletpy.node.machine import read_machine_facts
+from kubeletpy.resources.admission.user_namespace import UserNamespace
 from tests.unit.library.test_library import as_plain_user
 
 WITHIN_S = 300.0
@@ -144,6 +150,25 @@ def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_no_home(tmp_path: Path, variables: Mapping[str, str | None]) -> None:
     output = run(tmp_path, EMPTY, variables=variables, user=True)
     assert "2 passed" in output, output
+
+
+def test_pods_run_in_a_user_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has one user, who is not root: the runtime of the program does not care."""
+    rights = UserNamespace(((1000, 1),), ((1000, 1),), owns_network=False)
+    facts = replace(read_machine_facts(tmp_path), rights=rights)
+    monkeypatch.setattr(embed, "read_machine_facts", lambda root: facts)
+    with Cluster(tmp_path / "c", engine="embedded") as cluster, cluster.namespace() as namespace:
+        loaded = client.Configuration()
+        load: Any = config.load_kube_config
+        load(str(cluster.kubeconfig), client_configuration=loaded)
+        core: Any = client.CoreV1Api(client.ApiClient(loaded))
+        spec = {"containers": [{"name": "c", "image": "idle", "ports": [{"containerPort": 80}]}]}
+        core.create_namespaced_pod(namespace, {"metadata": {"name": "p"}, "spec": spec})
+
+        def runs(pod: JSON) -> bool:
+            return bool(pod.get("status", {}).get("phase") == "Running")
+
+        cluster.wait("v1/pods", "p", namespace, until=runs)
 
 
 RUNS = """
