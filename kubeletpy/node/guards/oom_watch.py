@@ -299,7 +299,8 @@ def _filter() -> bytes:
     low = at + (24 if sys.byteorder == "little" else 27)
     steps = (
         (0x20, 0, 0, at),  # load what
-        (0x15, 0, 6, _swapped(_EXIT_EVENT)),  # an exit, or no event for us
+        (0x15, 1, 0, _swapped(_EXIT_EVENT)),  # an exit
+        (0x15, 7, 6, 0),  # the kernel's answer to the request
         (0x20, 0, 0, at + 16),  # load the thread
         (0x07, 0, 0, 0),
         (0x20, 0, 0, at + 20),  # load the process
@@ -334,6 +335,14 @@ def open_process_events() -> socket.socket:
     return opened
 
 
+def is_granted(data: bytes) -> bool:
+    """Whether a message is the kernel's answer that events will follow."""
+    if len(data) < _HEADER.size + 20:
+        return False
+    what, _, _, error = struct.unpack_from("=IIQI", data, _HEADER.size)
+    return bool(what == 0 and error == 0)
+
+
 def parse_signal_death(data: bytes) -> tuple[int, int] | None:
     """The process and the signal of a message; None for anything else."""
     if len(data) < _HEADER.size + _EVENT.size:
@@ -365,7 +374,6 @@ class SignalWatch(Component):
             return
         with events:
             loop.add_reader(events, readable.set)
-            self.since = loop.time()
             try:
                 while True:
                     await readable.wait()
@@ -382,8 +390,12 @@ class SignalWatch(Component):
             except BlockingIOError:
                 return
             except OSError:  # messages were lost
-                self.since = asyncio.get_running_loop().time()
+                if self.since is not None:
+                    self.since = asyncio.get_running_loop().time()
                 return
-            death = parse_signal_death(data)
-            if death is not None and sender[0] == 0:  # a process may send messages, too
+            if sender[0] != 0:
+                continue  # a process may send messages, too
+            if self.since is None and is_granted(data):  # a kernel without events sends nothing
+                self.since = asyncio.get_running_loop().time()
+            if (death := parse_signal_death(data)) is not None:
                 self.died(*death)

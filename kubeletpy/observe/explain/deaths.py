@@ -256,7 +256,8 @@ def decide(end: Ending) -> DeathCause:
         if not end.alive and end.signal:
             what = f"its process ended by signal {end.signal}"
         return DeathCause(DeathKind.RUNTIME_LOST, Actor.RUNTIME, _texts(code, what))
-    if end.main_oom is not None and end.signal in (KILL, None):
+    killed = end.code == _RUNTIME_KILLED or end.signal == KILL
+    if end.main_oom is not None and killed:
         return _oom(end, end.main_oom, code)
     if end.stop is not None:
         return _stopped(end, end.stop, code)

@@ -10,6 +10,7 @@ from kubeletpy.node.guards.oom_watch import (
     KernelRecord,
     Kill,
     Kills,
+    is_granted,
     parse_kernel_record,
     parse_signal_death,
     system_oom,
@@ -175,3 +176,10 @@ def message(what: int = 0x80000000, pid: int = 7, status: int = 9) -> bytes:
 )
 def test_deaths_by_signals(data: bytes, death: tuple[int, int] | None) -> None:
     assert parse_signal_death(data) == death
+
+
+def test_only_the_kernels_answer_means_that_no_death_is_missed() -> None:
+    answer = bytes(36) + struct.pack("=IIQI", 0, 0, 1, 0) + bytes(12)
+    assert is_granted(answer)
+    assert not is_granted(bytes(36) + struct.pack("=IIQI", 0, 0, 1, 1) + bytes(12))
+    assert not any(map(is_granted, (message(), b"", answer[:50])))

@@ -71,3 +71,8 @@ def test_a_late_hook_keeps_the_reason_of_its_stop() -> None:
     assert "stopped because the pod was deleted" in found.evidence
     assert found.alarming is False
     assert AT > 0
+
+
+def test_the_kernels_line_about_the_main_process_outweighs_missing_process_events() -> None:
+    found = decide(ended(137, main_oom=killed(Limit.POD)))
+    assert found.kind is DeathKind.OOM_POD
