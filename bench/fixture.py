@@ -37,6 +37,7 @@ WITHIN_S = 120.0
 TURN = """
 import sys, time
 begun = time.perf_counter(), time.process_time()
+
 from pathlib import Path
 from kubeletpy.library.cluster import Cluster
 with Cluster(Path(sys.argv[2]), engine=sys.argv[1]) as cluster:

@@ -169,7 +169,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
 
 def build_death_watch(core: Core) -> tuple[DeathWatch, list[Component]]:
-    """What decides why containers end, and its components."""
+    """Build the watch that decides why containers end, and its components."""
     state, outside, log = core.state, core.outside, core.oom_watch
     clock, host = outside.clock, outside.machine.guarded
     groups = group_files(clock) if host is not None else None

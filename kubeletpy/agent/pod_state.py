@@ -289,7 +289,7 @@ def build_events(
 def build_housekeeping(
     context: BuildContext, state: PodState, workers: PodWorkers, mirrors: ApiMirrorKeeper | None
 ) -> Housekeeping:
-    """What cleans up after pods."""
+    """Build the cleanup after pods."""
     return Housekeeping(
         state.pods,
         workers,

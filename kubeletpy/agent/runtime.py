@@ -131,7 +131,7 @@ def build_runtime_changes(
 
 
 def build_probes(context: BuildContext, state: PodState, recorder: KeptEvents) -> KubeProbeManager:
-    """What probes the containers of pods."""
+    """Build the prober of the containers of pods."""
     outside = context.outside
     prober = Prober(
         outside.runtime,

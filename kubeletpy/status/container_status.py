@@ -301,8 +301,8 @@ def _from_record(
         and _ends_with(status["lastState"], container_id)
         and should_container_be_restarted(inputs.pod, container, inputs.runtime)[0]
     ):
-        # the attempt after this end is counted and never ran, and its record is gone: were the end
-        # shown again, the next attempt would be counted twice
+        # the attempt after this end is counted, never ran, and its record was removed: if the end
+        # were shown again, the next attempt would be counted twice
         status["state"] = {"waiting": old_state["waiting"]}
     if record.running and "terminated" in old_state and old_count >= record.restart_count:
         status["restartCount"] = old_count if same else old_count + 1

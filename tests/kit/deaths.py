@@ -1,7 +1,7 @@
 """Sixty ways in which a container ends, each with its true cause: the catalogue of deaths.
 
-The facts of each way are those of a node with process events and a kernel log, unless its name says
-otherwise. Simulations and tests on a real runtime look the expected kind and actor up by name.
+The facts of each way are those of a node with process events and a kernel log, unless its
+name states otherwise. Simulations and tests on a real runtime read kind and actor by name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def killed(limit: Limit, ago: float = 0.1, pid: int = 71) -> MemoryKill:
 
 
 def ended(code: int, **more: Any) -> Ending:
-    """The end of a main process by itself, or as the keywords say."""
+    """The end of a main process by itself, or with the facts of the keywords."""
     found: dict[str, Any] = {"signal": 0, "log_followed": True, "at": AT, "reason": "Error"}
     return Ending(code, **{**found, **more})
 

@@ -273,16 +273,16 @@ def open_kernel_log(path: Path = Path("/dev/kmsg")) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-# Deaths by signals. An exit code of 128 and more may be a signal's, or what a program chose: only
-# the kernel knows. Its connector of process events reports each exit; a filter in the kernel leaves
-# out all but main threads that a signal has ended, so that no other exit wakes the agent.
+# Deaths by signals. An exit code of 128 and more may be a signal's, or the choice of a program: the
+# kernel alone has the difference. Its connector of process events reports each exit. A filter in
+# the kernel leaves out all but main threads that a signal has ended: no other exit wakes the agent.
 
 _NETLINK_CONNECTOR, _PROC, _LISTEN = 11, 1, 1
 _EXIT_EVENT = 0x80000000
 _HEADER = struct.Struct("=IHHIIIIIIHH")
 """The headers of netlink (16 bytes) and connector (20 bytes)."""
 _EVENT = struct.Struct("=IIQIIII")
-"""What, cpu, time; process, its main thread, exit status, and the signal for its parent."""
+"""Kind, cpu, time; process, its main thread, exit status, and the signal for its parent."""
 _MAX_EVENT = 1024
 _RECEIVE_BYTES = 1 << 18
 _SO_ATTACH_FILTER = 26

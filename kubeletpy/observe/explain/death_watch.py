@@ -105,7 +105,7 @@ class _Followed(Struct):
     """Killed processes, by the counter, that are known not to have ended it."""
     pod_counted: int | None = None
     sandbox_pid: int | None = None
-    """Of a sandbox whose PID namespace the container shares."""
+    """The process of a sandbox whose PID namespace the container shares."""
     sandbox_killed: bool = False
     signal: int | None = None
     main_oom: MemoryKill | None = None

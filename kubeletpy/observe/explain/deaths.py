@@ -51,7 +51,7 @@ class DeathKind(StrEnum):
 
 
 class Actor(StrEnum):
-    """Who ended a container."""
+    """The one that ended a container."""
 
     PROCESS = "process"
     """Its own program."""
@@ -112,7 +112,7 @@ _TEXTS = {
     DeathKind.STARTUP: "stopped by the agent: the startup probe failed",
     DeathKind.DEFINITION: "stopped by the agent: the container's definition changed",
     DeathKind.RESIZE: "stopped by the agent for a resize that requires a restart",
-    DeathKind.STATE: "stopped by the agent: the runtime did not know the container's state",
+    DeathKind.STATE: "stopped by the agent: the runtime reported no state of the container",
     DeathKind.POST_START: "stopped by the agent: the postStart hook failed",
     DeathKind.PRE_STOP: "stopped by the agent: the preStop hook outlasted the grace period",
     DeathKind.RESTART_ALL: "stopped by the agent: all containers restart",
@@ -125,7 +125,7 @@ _TEXTS = {
 
 
 class Limit(StrEnum):
-    """Whose memory limit was reached."""
+    """The owner of the memory limit that was reached."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -329,7 +329,7 @@ def _ended_alone(end: Ending, code: str) -> DeathCause:
     if not number:
         return DeathCause(DeathKind.EXITED, Actor.PROCESS, _texts(code, killed or _count(end)))
     if end.signal is None:
-        why = f"its end by signal {number} and an exit with that code look the same"
+        why = f"its end by signal {number} and an exit with that code have the same record"
         return DeathCause(DeathKind.UNKNOWN, Actor.UNKNOWN, _texts(code, why, killed))
     if end.own_pids and number != KILL:
         # process 1 of a namespace ignores signals without a handler but for the kernel's own

@@ -1,4 +1,4 @@
-"""What the kernel's files have about a container: counters and its main process, v1 and v2."""
+"""Facts about a container in the kernel's files: counters and its main process, v1 and v2."""
 
 from __future__ import annotations
 
