@@ -281,7 +281,7 @@ def running(name: str) -> Callable[[JSON], bool]:
 
     def started(found: JSON) -> bool:
         return all(
-            "waiting" not in container_status(found, each["name"])["state"]
+            "waiting" not in container_status(found, each["name"]).get("state", ["waiting"])
             for each in found["spec"]["containers"]
         )
 
