@@ -164,8 +164,8 @@ def test_waiting_for_a_worker(seen_at: float | None, waited: float | None) -> No
 )
 def test_runs_of_init_containers(began: float | None, ended: float | None, drawn: bool) -> None:
     trace = PodTrace("uid", "default", "web", 10.0, ready_at=12.0, start=[SANDBOX])
-    times = [None if at is None else OFFSET + at for at in (began, ended)]
-    run = Exit("i", 0, 0, "", "", *times)
+    first, last = (None if at is None else OFFSET + at for at in (began, ended))
+    run = Exit("i", 0, 0, "", "", first, last)
     bars = timeline(trace, OFFSET, None, 13.0, [run]).start.spans
     assert (TraceCall.INIT_RUNS in [bar.name for bar in bars]) is drawn
 
