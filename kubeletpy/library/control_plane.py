@@ -313,8 +313,11 @@ class Child:
         code = self._process.poll() if self._process is not None else 0
         if code is None:
             return None
-        lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        log = f"the end of {self.log}:" if lines else f"{self.log} is empty"
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            log = f"the end of {self.log}:" if lines else f"{self.log} is empty"
+        except FileNotFoundError:  # its guard has removed the directory
+            lines, log = [], f"{self.log} was removed"
         return "\n".join((f"{self.name} has ended with exit code {code}; {log}", *lines))
 
 

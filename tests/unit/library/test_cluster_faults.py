@@ -287,6 +287,7 @@ def test_a_guard_of_another_program(tmp_path: Path, killed: bool) -> None:
             assert child.died()
     until(child.died)
     until(lambda: directory.exists() != killed)
+    assert ("was removed" in (child.died() or "")) is killed
     with pytest.raises(ConnectionRefusedError):
         guard.start()
 
