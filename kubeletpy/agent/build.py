@@ -134,7 +134,7 @@ def build_observers(core: Core, eviction: Eviction) -> Observers:
 
         return await Foreseer(node).foresee(requested)
 
-    removed = RemovedPods(snapshots.facts)
+    removed = RemovedPods(snapshots.facts, deaths.causes)
     certificate, certificate_components = serving_certificate(core)
     resources_api = _pod_resources(core) if core.outside.sockets else None
     pods_api = _pods_api(core) if core.outside.sockets else None

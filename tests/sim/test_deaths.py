@@ -117,8 +117,8 @@ async def _oom(world: World) -> None:
     world.runtime.kill_container(app(world))
 
 
-async def _oom_unlogged(world: World) -> None:
-    await start(world, restart="Never")
+async def _oom_unlogged(world: World, **more: Any) -> None:
+    await start(world, restart="Never", **more)
     world.runtime.kill_container(app(world))
 
 
@@ -155,6 +155,18 @@ PLAYS: Mapping[str, tuple[Make, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PLAYS)
 def test_the_agent_finds_the_cause(tmp_path: Path, name: str) -> None:
     make, options = PLAYS[name]
+    found = cause_of(make, tmp_path, **options)
+    assert (found.kind, found.actor) == (WAYS[name].kind, WAYS[name].actor), found.text
+
+
+def test_the_stop_of_a_sandbox_is_no_cause_of_the_end_before_it(tmp_path: Path) -> None:
+    """The agent stops the sandbox of a pod that has ended, before the cause is decided."""
+    found = cause_of(lambda world: _oom_unlogged(world, shareProcessNamespace=True), tmp_path)
+    assert found.kind == WAYS["oom-without-kernel-log"].kind, found.text
+
+
+def cause_of(make: Make, tmp_path: Path, **options: Any) -> DeathCause:
+    """The first cause that the agent finds for a container of the pod."""
 
     async def main() -> DeathCause:
         world, apps = World(1, tmp_path, **options), {}
@@ -177,8 +189,8 @@ def test_the_agent_finds_the_cause(tmp_path: Path, name: str) -> None:
         await world.kill()
         return found
 
-    found = run(main())
-    assert (found.kind, found.actor) == (WAYS[name].kind, WAYS[name].actor), found.text
+    found: DeathCause = run(main())
+    return found
 
 
 def test_a_shutdown_is_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,9 +264,7 @@ class DeathWatch(Component):
         stop, began = self._stops.pop(container.id, (None, 0.0))
         if stop is not None and at < began - SETTLE_S:
             stop = None  # it had ended before
-        sandboxes = (self.cache.status(followed.uid) or status).sandboxes
-        ready = any(each.ready for each in sandboxes if container.sandbox_id in ("", each.id))
-        ready = ready and not followed.sandbox_killed
+        signal = self._signal(followed, at)
         cause = decide(
             Ending(
                 container.exit_code,
@@ -277,12 +275,12 @@ class DeathWatch(Component):
                 stopped_for=max(at - began, 0.0),
                 pod_end=self._pod_end(followed.uid) if stop is not None else None,
                 own_pids=followed.own_pids,
-                signal=self._signal(followed, at),
+                signal=signal,
                 main_oom=followed.main_oom,
                 other_oom=followed.other_oom,
                 oom_kills=kills,
                 log_followed=self.log_followed(),
-                sandbox_ready=ready,
+                sandbox_ready=self._sandbox_ready(followed, container, status, signal),
                 alive=self.counters.alive(followed.pid),
             )
         )
@@ -295,6 +293,22 @@ class DeathWatch(Component):
         if cause.alarming:
             message = f"Container {followed.name} ended: {cause.text}"
             self._event(followed, Reason.CONTAINER_DIED, message)
+
+    def _sandbox_ready(
+        self,
+        followed: _Followed,
+        container: ContainerStatus,
+        status: PodRuntimeStatus,
+        signal: int | None,
+    ) -> bool:
+        """Return whether the sandbox was ready when a container ended with this status."""
+        if followed.sandbox_killed:
+            return False
+        if followed.sandbox_pid is not None and signal is not None:
+            return True  # the kernel would have reported its end
+        if self._pod_end(followed.uid) is None:  # else the agent may have stopped it since
+            status = self.cache.status(followed.uid) or status
+        return any(each.ready for each in status.sandboxes if container.sandbox_id in ("", each.id))
 
     def _signal(self, followed: _Followed, at: float) -> int | None:
         if followed.signal is not None:

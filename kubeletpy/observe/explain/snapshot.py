@@ -233,6 +233,8 @@ class RemovedPods(Component):
 
     facts: Callable[[str], PodFacts]
     """The current facts about a pod, by uid."""
+    deaths: Callable[[str], Mapping[str, DeathCause]] = lambda uid: {}
+    """Why containers ended: of the last one it is decided after the worker has finished."""
 
     def __post_init__(self) -> None:
         self._ended: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
@@ -264,4 +266,5 @@ class RemovedPods(Component):
         found = self._ended.get((namespace, name)) or next(by_uid, None)
         if found is None or now - found.facts.now > KEPT_S:
             return None
-        return found.facts, now - found.facts.now
+        deaths = {**found.facts.deaths, **self.deaths(found.facts.uid)}
+        return replace(found.facts, deaths=deaths), now - found.facts.now

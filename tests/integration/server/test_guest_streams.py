@@ -97,10 +97,20 @@ def test_exec(kubectl: list[str | Path]) -> None:
 
 
 def in_terminal(kubectl: list[str | Path], *arguments: str) -> tuple[int, bytes]:
-    """Exit code and output of an exec in a terminal."""
+    """Exit code and output of an exec in a terminal.
+
+    Its input stays open: where that ends, ``script`` sends a character for the end of the file.
+    """
     command = f"stty cols 91 rows 33; {shlex.join(map(str, (*kubectl, 'exec', '-it', *arguments)))}"
     script = ["script", "--quiet", "--return", "--command", command, "/dev/null"]
-    done = subprocess.run(script, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
+    end, kept = os.pipe()
+    try:
+        done = subprocess.run(
+            script, stdin=end, stdout=subprocess.PIPE, timeout=SECONDS, check=False
+        )
+    finally:
+        os.close(end)
+        os.close(kept)
     return done.returncode, done.stdout
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.base.structs import replace
+from kubeletpy.observe.explain.deaths import Actor, DeathCause, DeathKind
 from kubeletpy.observe.explain.gather import explain_removed
 from kubeletpy.observe.explain.server import MAX_CONTAINERS, MAX_LINES, log_ends, log_tails
 from kubeletpy.observe.explain.snapshot import KEPT_S, MAX_PODS, RemovedPods
@@ -65,6 +66,19 @@ def test_facts_are_kept_from_the_end_of_the_worker() -> None:
     found = removed.find("default", "web", NOW)
     assert found is not None
     assert (found[0].uid, found[0].runtime_error) == ("a", "then")
+
+
+def test_the_cause_of_the_last_end_is_decided_after_the_worker_has_finished() -> None:
+    first, last = (
+        DeathCause(kind, Actor.AGENT) for kind in (DeathKind.LIVENESS, DeathKind.DELETED)
+    )
+    decided: dict[str, DeathCause] = {}
+    removed = RemovedPods(lambda uid: replace(facts(), deaths={"a": first}), lambda uid: decided)
+    removed.finished("a")
+    decided["b"] = last
+    found = removed.find("default", "web", NOW)
+    assert found is not None
+    assert found[0].deaths == {"a": first, "b": last}
 
 
 def run(name: str, attempt: int, code: int) -> ContainerStatus:
