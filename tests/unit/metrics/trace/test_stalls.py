@@ -45,8 +45,11 @@ def test_how_long_a_stall_is(seconds: float, long: bool) -> None:
     assert turns.take_stall() == (LoopStall(seconds, ()) if long else None)
 
 
-def hold(seconds: float) -> None:
-    time.sleep(seconds)
+def hold(turns: TurnLog, seconds: float) -> None:
+    """Block for some time, and until the other thread, which may get no processor, has sampled."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or turns.turn not in turns._seen:
+        time.sleep(0.01)
 
 
 def test_a_blocked_loop_is_logged_once_with_the_blocking_code(
@@ -57,9 +60,11 @@ def test_a_blocked_loop_is_logged_once_with_the_blocking_code(
     async def main() -> float:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WatchedLoop)
+        await asyncio.to_thread(int)  # its thread may start slowly
         with watching(loop, notified.set):
             await asyncio.sleep(0)
-            hold(0.6)
+            hold(loop.turns, 0.6)
+            await asyncio.sleep(0)
             assert await asyncio.to_thread(notified.wait, 10)
         return loop.turns.take_longest()
 
