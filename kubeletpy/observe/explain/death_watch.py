@@ -193,7 +193,9 @@ class DeathWatch(Component):
         for followed in self._followed.values():
             if followed.pid == pid:
                 followed.signal = signal
-            elif followed.sandbox_pid == pid:
+            elif (
+                followed.sandbox_pid == pid and not followed.ended
+            ):  # the agent stops it afterwards
                 followed.sandbox_killed = True
 
     def killed(self, kill: Kill) -> None:
