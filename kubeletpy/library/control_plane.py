@@ -328,7 +328,6 @@ class ControlPlane:
         url: of the API server; its port is kept over restarts.
         admin: a kubeconfig of group system:masters.
         authority: signs all certificates.
-        lacks: what does not happen, as sentences, because programs are not there.
     """
 
     def __init__(
@@ -359,7 +358,6 @@ class ControlPlane:
         self.api_server = background("kube-apiserver", directory)
         self.controllers = background("kube-controller-manager", directory)
         self.scheduler = background("kube-scheduler", directory)
-        self.lacks = tuple(consequences(programs))
         self._abandoned = abandoned or threading.Event()
 
     def start(

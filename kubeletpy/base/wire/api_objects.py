@@ -167,7 +167,7 @@ class ApiObjects:
 
     def items(self, name: str, raw: bytes) -> list[JSON]:
         """The items of a list's own message. Raises Malformed, and KeyError as ``to_json``."""
-        return [self.to_json(name, each) for each in self._parsed("List", raw).items]
+        return self._items(name, self._parsed("List", raw))
 
     def decode(self, body: bytes) -> JSON:
         """An object or a list in its envelope, as JSON has it. Raises Malformed."""
@@ -176,10 +176,10 @@ class ApiObjects:
         if self.has_message(name):
             found = self.to_json(name, raw)
         elif self.has_message(item):
-            metadata = self._parsed("List", raw).metadata
+            parts = self._parsed("List", raw)
             found = {
-                "metadata": self.to_json("meta/ListMeta", metadata),
-                "items": self.items(item, raw),
+                "metadata": self.to_json("meta/ListMeta", parts.metadata),
+                "items": self._items(item, parts),
             }
         else:
             raise Malformed("a kind that is not in the table")
@@ -189,6 +189,9 @@ class ApiObjects:
         """Type and object of a frame of a watch. Raises Malformed."""
         found = self._parsed("WatchEvent", frame)
         return found.type, self.decode(_checked(found.object).raw)
+
+    def _items(self, name: str, parts: Any) -> list[JSON]:
+        return [self.to_json(name, each) for each in parts.items]
 
     def _parsed(self, name: str, raw: bytes) -> Any:
         try:

@@ -67,8 +67,7 @@ class CgroupCounters(Component):
 
     def alive(self, pid: int | None) -> bool:
         """Return whether a process exists that has not ended."""
-        state = read_text(f"{self.proc}/{pid}/stat").rpartition(") ")[2][:1] if pid else ""
-        return state not in ("", "Z", "X")
+        return pid is not None and self._stat(pid)[:1] not in ([], ["Z"], ["X"])
 
     def oom_kills(self, path: str) -> int | None:
         """Return how many processes were killed in a cgroup, or None if it can't be read."""
@@ -84,12 +83,15 @@ class CgroupCounters(Component):
         pids = self.groups.processes(path)[:MAX_PROCESSES]
         found = []
         for pid in pids:
-            # the name may contain anything, but the fields behind it are numbers
-            fields = read_text(f"{self.proc}/{pid}/stat").rpartition(") ")[2].split()
+            fields = self._stat(pid)
             if len(fields) < 20 or number(fields[1]) in pids:
                 continue
             found.append((number(fields[19]) or 0, pid))
         return min(found)[1] if found else None
+
+    def _stat(self, pid: int) -> list[str]:
+        """Return the fields behind the name of a process, which may contain anything."""
+        return read_text(f"{self.proc}/{pid}/stat").rpartition(") ")[2].split()
 
 
 class _Followed(Struct):
@@ -193,10 +195,8 @@ class DeathWatch(Component):
         for followed in self._followed.values():
             if followed.pid == pid:
                 followed.signal = signal
-            elif (
-                followed.sandbox_pid == pid and not followed.ended
-            ):  # the agent stops it afterwards
-                followed.sandbox_killed = True
+            elif followed.sandbox_pid == pid and not followed.ended:
+                followed.sandbox_killed = True  # afterwards the agent stops it
 
     def killed(self, kill: Kill) -> None:
         """The kernel has killed a process for lack of memory."""
