@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.node.guards.oom_watch import Kill
-from kubeletpy.observe.explain.death_watch import DeathWatch
+from kubeletpy.observe.explain.death_watch import MAX_CAUSES, DeathWatch
 from kubeletpy.observe.explain.deaths import Actor, DeathCause, DeathKind
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy_up.requests import ADMIN
@@ -163,6 +163,36 @@ def test_the_stop_of_a_sandbox_is_no_cause_of_the_end_before_it(tmp_path: Path) 
     """The agent stops the sandbox of a pod that has ended, before the cause is decided."""
     found = cause_of(lambda world: _oom_unlogged(world, shareProcessNamespace=True), tmp_path)
     assert found.kind == WAYS["oom-without-kernel-log"].kind, found.text
+
+
+def test_each_of_many_containers_has_one_cause_and_event(tmp_path: Path) -> None:
+    """No bound of what is kept makes the end of a container that is still there be decided anew."""
+    names = [f"c{number}" for number in range(MAX_CAUSES + 5)]
+
+    async def main() -> tuple[int, int]:
+        world = World(1, tmp_path)
+        world.start()
+        await asyncio.sleep(5)
+        world.user.create(pod(NAME, [container(name, "run") for name in names], restart="Never"))
+        await until(world, lambda: len(world.runtime.running()) == len(names), 60)
+        (uid,) = (each["metadata"]["uid"] for each in world.user.pods())
+        decided = []
+        happened = watch(world).traces.happened
+
+        def count(*facts: Any, **more: Any) -> None:
+            decided.append(facts)
+            happened(*facts, **more)
+
+        watch(world).traces.happened = count  # type: ignore[method-assign]
+        for each in world.runtime.running():
+            world.runtime.kill_container(each)
+            await asyncio.sleep(1)
+        await asyncio.sleep(30)
+        found = len(watch(world).causes(uid)), len(decided)
+        await world.kill()
+        return found
+
+    assert run(main()) == (len(names), len(names))
 
 
 def cause_of(make: Make, tmp_path: Path, **options: Any) -> DeathCause:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ REPORT_S = 60.0
 POLL_S = 20.0
 """Seconds between two polls of the counters, for kills that the kernel did not log."""
 MAX_PODS, MAX_CAUSES, MAX_STOPS = 500, 20, 2000
+"""Pods and, of one, ends that are kept after the runtime has removed them; stops."""
 MAX_PROCESSES = 100
 """Processes among which the main one of a container is searched for."""
 
@@ -238,11 +240,15 @@ class DeathWatch(Component):
         if container.id in causes:
             return
         self._causes.move_to_end(uid)
-        while len(self._causes) > MAX_PODS:
-            self._causes.popitem(last=False)
         causes[container.id] = None
-        while len(causes) > MAX_CAUSES:
-            del causes[next(iter(causes))]
+        # what is still there keeps its cause: it would be decided and reported anew
+        removed_pods = (each for each in self._causes if self.cache.status(each) is None)
+        for old in list(islice(removed_pods, max(len(self._causes) - MAX_PODS, 0))):
+            del self._causes[old]
+        present = {each.id for each in status.containers}
+        removed = (each for each in causes if each not in present)
+        for old in list(islice(removed, max(len(causes) - MAX_CAUSES, 0))):
+            del causes[old]
         followed = self._followed.get(container.id) or _Followed(
             uid, container.name, container.id, "", None, own_pids=False, counted=None
         )
