@@ -20,11 +20,14 @@ from bench.results import Results, table
 from bench.server import ApiServer, existing, of_release
 from bench.stand import NODE, make_stand
 from bench.turns import side_by_side
-from tools.control_plane.releases import release
+from tools.control_plane.building import RELEASED_KUBELET, programs
+from tools.control_plane.releases import NEWEST, release
 
 PREFIX = 22
 """Prefix length of the pod networks: 1,021 addresses."""
 PATIENCE_S = 1200.0
+_BUILT = Path("kubelet")
+"""Stands for a Go kubelet that is built first."""
 
 
 def main() -> int:
@@ -58,7 +61,13 @@ def main() -> int:
         "--agent", type=Path, metavar="PROGRAM", help="measure this Go kubelet (or similar) instead"
     )
     parser.add_argument(
-        "--beside", type=Path, metavar="PROGRAM", help="alternate the agent with this Go kubelet"
+        "--beside",
+        type=Path,
+        metavar="PROGRAM",
+        nargs="?",
+        const=_BUILT,
+        help="alternate the agent with this Go kubelet; by default with that of the release, built "
+        "as Kubernetes releases it",
     )
     parser.add_argument("--turns", type=int, default=3, metavar="N", help="turns of each agent")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
@@ -69,6 +78,8 @@ def main() -> int:
     if os.geteuid() != 0:
         print("bench: containers need root", file=sys.stderr)
         return 1
+    if supplied.beside == _BUILT:
+        supplied.beside = programs(supplied.kubernetes or NEWEST, RELEASED_KUBELET) / _BUILT
     begun = time.monotonic()
     figures: object
     try:
@@ -80,9 +91,9 @@ def main() -> int:
                 )
 
             if supplied.beside:
-                programs = supplied.agent, supplied.beside
-                turns = [[one(each) for each in programs] for _ in range(supplied.turns)]
-                names = [each.name if each else "kubeletpy" for each in programs]
+                agents = supplied.agent, supplied.beside
+                turns = [[one(each) for each in agents] for _ in range(supplied.turns)]
+                names = [each.name if each else "kubeletpy" for each in agents]
                 print(side_by_side(names, turns))
                 every = [each for turn in turns for each in turn]
                 figures = [[each.as_json() for each in turn] for turn in turns]

@@ -16,7 +16,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.env.debian import cache_dir, locked
@@ -53,6 +53,8 @@ class ProgramSet:
         edits: of the source that is compiled.
         files: Go files of this repository, each a program.
         requires: Go modules that these files need beside the standard library, "PATH VERSION".
+        released: whether they are compiled as Kubernetes releases them, for benchmarks. Other sets
+            are compiled sooner, and run slower. Each kind has a directory of its own.
     """
 
     module: str
@@ -61,6 +63,7 @@ class ProgramSet:
     edits: tuple[Edit, ...] = ()
     files: tuple[Path, ...] = ()
     requires: tuple[str, ...] = ()
+    released: bool = False
 
     def names(self) -> list[str]:
         """The programs' file names."""
@@ -68,6 +71,14 @@ class ProgramSet:
         built = [re.sub(r"/v\d+$", "", each).rpartition("/")[2] for each in self.packages]
         built += [f"{each.rpartition('/')[2]}.test" for each in self.tests]
         return built + [each.stem for each in self.files]
+
+    def commands(self, version: str, directory: Path) -> list[list[str | Path]]:
+        """The commands that compile the programs of a release into a directory."""
+        flags = ["-ldflags", linker_flags(version), *([] if self.released else _CHEAP_CODE)]
+        kinds = [["build", *self.packages]] if self.packages else []
+        kinds += [["test", "-c", "-vet=off", package] for package in self.tests]
+        kinds += [["build", str(file)] for file in self.files]
+        return [["go", verb, "-o", directory, *flags, *rest] for verb, *rest in kinds]
 
 
 CONTROL_PLANE = ProgramSet(
@@ -79,6 +90,8 @@ CONTROL_PLANE = ProgramSet(
 )
 KUBELET = ProgramSet("node", (f"{MODULE}/cmd/kubelet",))
 """The Go kubelet, which hands its node over and takes it back."""
+RELEASED_KUBELET = replace(KUBELET, released=True)
+"""The Go kubelet to compare speed and memory with; it takes 5 minutes of two cores to build."""
 PROXY = ProgramSet("proxy", (f"{MODULE}/cmd/kube-proxy",))
 """kube-proxy, which nodes of a cluster need for Services."""
 KUBEADM = ProgramSet("admin", (f"{MODULE}/cmd/kubeadm", "go.etcd.io/etcd/server/v3"))
@@ -111,7 +124,7 @@ BUILD_S = 3600.0
 """Timeout for building all programs, which takes minutes with an empty build cache."""
 _CHEAP = {"GOGC": "400"}
 """Makes the compiler collect garbage less often."""
-_CHEAP_CODE = "-gcflags=all=-l -dwarf=false"
+_CHEAP_CODE = ("-gcflags=all=-l -dwarf=false",)
 """Turns off inlining and debug information."""
 _STAGING = re.compile(r"^\s*(?:replace\s+)?(k8s\.io/[a-z0-9-]+) => \./staging/", re.MULTILINE)
 
@@ -122,7 +135,7 @@ def programs(version: str, desired: ProgramSet = CONTROL_PLANE) -> Path:
     Raises CommandError: there is no Go that fits, the proxy does not have the release, or it does
     not build.
     """
-    home = cache_dir() / "control-plane" / version
+    home = cache_dir() / "control-plane" / version / ("released" if desired.released else "")
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / f".{desired.module}.lock"):
         if not all((home / name).is_file() for name in desired.names()):
@@ -138,12 +151,8 @@ def _build(version: str, desired: ProgramSet, home: Path) -> None:
         _prepare(version, desired, source, env)
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
-    flags = ("-ldflags", linker_flags(version), _CHEAP_CODE)
-    commands = [("build", *desired.packages)] if desired.packages else []
-    commands += [("test", "-c", "-vet=off", package) for package in desired.tests]
-    commands += [("build", str(file)) for file in desired.files]
-    for verb, *rest in commands:
-        run("go", verb, "-o", fresh, *flags, *rest, timeout=BUILD_S, cwd=source, env=env)
+    for command in desired.commands(version, fresh):
+        run(*command, timeout=BUILD_S, cwd=source, env=env)
     for name in desired.names():
         (fresh / name).rename(home / name)
     fresh.rmdir()

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
+from tools.control_plane import building
 from tools.control_plane.building import (
     CLIENTS,
     CONTROL_PLANE,
     DNS,
     END_TO_END_TESTS,
     KUBEADM,
+    KUBELET,
     PROXY,
+    RELEASED_KUBELET,
     fits,
     go_module,
     linker_flags,
     missing_modules,
+    programs,
 )
 from tools.control_plane.releases import NEWEST, RELEASES, release
 
@@ -74,6 +79,28 @@ def test_programs_report_the_release() -> None:
     assert linker_flags("1.36.3") == (
         f"-s -w -X {package}.gitVersion=v1.36.3 -X {package}.gitMajor=1 -X {package}.gitMinor=36"
     )
+
+
+def test_a_program_to_compare_with_is_compiled_as_released() -> None:
+    here = Path("/programs")
+    named = ["-o", here, "-ldflags", linker_flags("1.37.2")]
+    kubelet = "k8s.io/kubernetes/cmd/kubelet"
+    assert RELEASED_KUBELET.commands("1.37.2", here) == [["go", "build", *named, kubelet]]
+    cheap = [*named, "-gcflags=all=-l -dwarf=false"]
+    assert KUBELET.commands("1.37.2", here) == [["go", "build", *cheap, kubelet]]
+    verbs = [each[:2] for each in END_TO_END_TESTS.commands("1.37.2", here)]
+    assert verbs == [["go", "build"], ["go", "test"], ["go", "build"]]
+
+
+def test_a_program_to_compare_with_is_kept_beside_that_of_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "cache_dir", lambda: tmp_path)
+    built: list[Path] = []
+    monkeypatch.setattr(building, "_build", lambda version, desired, home: built.append(home))
+    homes = [programs("1.37.2", each) for each in (KUBELET, RELEASED_KUBELET)]
+    of_release = tmp_path / "control-plane" / "1.37.2"
+    assert homes == built == [of_release, of_release / "released"]
 
 
 @pytest.mark.parametrize(
