@@ -135,11 +135,11 @@ def test_a_long_name_is_shown_in_part() -> None:
 
 
 def test_hostile_names_take_no_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for image in ("a-" * 500, "a_" * 511 + "!", "a." * 511 + "/!", "-" * 1023, "a" * 10_000_000):
         with pytest.raises(InvalidReference):
             parse_reference(image)
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 @pytest.mark.parametrize(

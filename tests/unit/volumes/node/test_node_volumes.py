@@ -31,6 +31,7 @@ from kubeletpy.volumes.node.node_volumes import OUTCOMES_A_TURN
 from kubeletpy.volumes.pod_volumes.payload import format_map
 from kubeletpy.volumes.pod_volumes.set_up import SetUpOutcome, set_up_all
 from kubeletpy.volumes.projected.token_claims import TokenKey
+from tests.kit.costs import slowness
 from tests.kit.volumes import CONFIG, FIELD, HUSH, SECRET, Node, node, pod_of
 
 __all__ = ["node"]
@@ -78,10 +79,11 @@ async def test_a_sync_without_changes_is_cheap(node: Node, monkeypatch: pytest.M
         raise AssertionError("files were read")
 
     monkeypatch.setattr("kubeletpy.volumes.pod_volumes.set_up.set_up_all", touched)
-    begun = time.process_time()
+    begun = time.thread_time()
     for _ in range(100):
         await node.volumes.set_up(pod)
-    assert (time.process_time() - begun) / 100 < 0.001
+    spent = time.thread_time() - begun
+    assert spent / 100 < 0.001 * slowness(), "the files themselves take 10 ms"
 
 
 async def test_downward_values_follow_the_pod(node: Node) -> None:
