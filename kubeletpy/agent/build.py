@@ -173,6 +173,14 @@ def build_death_watch(core: Core) -> tuple[DeathWatch, list[Component]]:
     state, outside, log = core.state, core.outside, core.oom_watch
     clock, host = outside.clock, outside.machine.guarded
     groups = group_files(clock) if host is not None else None
+
+    def read_reports() -> None:
+        if log is not None:
+            with suppress(OSError):  # the task that follows the log meets the error, too
+                log.read_some()
+        if signals is not None:
+            signals.read_some()
+
     watch = DeathWatch(
         state.cache,
         state.pods,
@@ -185,6 +193,7 @@ def build_death_watch(core: Core) -> tuple[DeathWatch, list[Component]]:
         core.workers.decided,
         signals_since=lambda: signals.since if signals is not None else None,
         log_followed=lambda: log is not None and log.caught_up,
+        read_reports=read_reports,
     )
     signals = SignalWatch(host.open_process_events, watch.signaled) if host is not None else None
     state.cache.subscribe(watch.changed)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubeletpy.node.guards.oom_watch import Kill
-from kubeletpy.observe.explain.death_watch import MAX_CAUSES, DeathWatch
+from kubeletpy.observe.explain.death_watch import MAX_CAUSES, SETTLE_S, CgroupCounters, DeathWatch
 from kubeletpy.observe.explain.deaths import Actor, DeathCause, DeathKind
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy_up.requests import ADMIN
@@ -163,6 +163,40 @@ def test_the_stop_of_a_sandbox_is_no_cause_of_the_end_before_it(tmp_path: Path) 
     """The agent stops the sandbox of a pod that has ended, before the cause is decided."""
     found = cause_of(lambda world: _oom_unlogged(world, shareProcessNamespace=True), tmp_path)
     assert found.kind == WAYS["oom-without-kernel-log"].kind, found.text
+
+
+class Process(CgroupCounters):
+    """The main process of each container is 77, until it ends."""
+
+    runs = True
+
+    def main_process(self, path: str) -> int | None:
+        return 77
+
+    def alive(self, pid: int | None) -> bool:
+        return self.runs
+
+
+@pytest.mark.parametrize(
+    ("outlives", "way"), [(True, "shim-killed"), (False, "sigkill-from-outside")]
+)
+def test_a_signal_that_arrives_last_is_known_to_the_decision(
+    tmp_path: Path, outlives: bool, way: str
+) -> None:
+    """The kernel's report waits to be read, and a lost process has ended since the runtime's."""
+
+    async def killed(world: World) -> None:
+        process, deaths = Process(None, lambda uid: None), watch(world)
+        deaths.counters, deaths.signals_since = process, lambda: 0.0
+        deaths.log_followed = lambda: True
+        deaths.read_reports = lambda: None if outlives else deaths.signaled(77, 9)
+        await start(world, restart="Never")
+        process.runs = outlives
+        world.runtime.kill_container(app(world))
+        asyncio.get_running_loop().call_later(SETTLE_S * 0.9, setattr, process, "runs", False)
+
+    found = cause_of(killed, tmp_path)
+    assert (found.kind, found.actor) == (WAYS[way].kind, WAYS[way].actor), found.text
 
 
 def test_each_of_many_containers_has_one_cause_and_event(tmp_path: Path) -> None:

@@ -186,6 +186,8 @@ class OOMWatch(Component):
         self._reported: int | None = None
         """The last record that was reported, or need not be; None: not known yet."""
         self._newest = -1
+        self._descriptor: int | None = None
+        self._kills = Kills()
         self.caught_up = False
         """Each kill from now on is reported within moments."""
 
@@ -211,8 +213,9 @@ class OOMWatch(Component):
             await self._mark.close()
 
     async def _follow(self) -> None:
-        descriptor = self.open_log()
-        loop, readable, kills = asyncio.get_running_loop(), asyncio.Event(), Kills()
+        self._descriptor = descriptor = self.open_log()
+        self._kills = Kills()
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
         try:
             readable.set()  # this way the end of an empty log is known too
             loop.add_reader(descriptor, readable.set)
@@ -220,13 +223,17 @@ class OOMWatch(Component):
                 while True:
                     await readable.wait()
                     readable.clear()
-                    self._read_some(descriptor, kills)
+                    self.read_some()
             finally:
                 loop.remove_reader(descriptor)
         finally:
+            self._descriptor = None
             os.close(descriptor)
 
-    def _read_some(self, descriptor: int, kills: Kills) -> None:
+    def read_some(self) -> None:
+        """Report what the kernel has logged so far, up to RECORDS_AT_ONCE. Raises OSError."""
+        if (descriptor := self._descriptor) is None:
+            return
         for _ in range(RECORDS_AT_ONCE):
             try:
                 data = os.read(descriptor, RECORD_BYTES)
@@ -241,7 +248,7 @@ class OOMWatch(Component):
             if record is None:
                 continue
             self._newest = record.sequence
-            if (kill := kills.add(record)) is None:
+            if (kill := self._kills.add(record)) is None:
                 continue
             if self.caught_up:
                 self.any_killed(kill)
@@ -363,12 +370,13 @@ class SignalWatch(Component):
     def __post_init__(self) -> None:
         self.since: float | None = None
         """Event-loop seconds since when no death was missed; None: deaths are not reported."""
+        self._events: socket.socket | None = None
 
     async def run(self) -> None:
         """Follow until cancelled; where it is not permitted, deaths have less evidence."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         try:
-            events = self.open_events()
+            events = self._events = self.open_events()
         except OSError as error:
             log.info("process events can't be followed", extra={"why": str(error)})
             return
@@ -378,12 +386,15 @@ class SignalWatch(Component):
                 while True:
                     await readable.wait()
                     readable.clear()
-                    self._read_some(events)
+                    self.read_some()
             finally:
-                self.since = None
+                self.since = self._events = None
                 loop.remove_reader(events)
 
-    def _read_some(self, events: socket.socket) -> None:
+    def read_some(self) -> None:
+        """Report the deaths that have arrived, up to RECORDS_AT_ONCE."""
+        if (events := self._events) is None:
+            return
         for _ in range(RECORDS_AT_ONCE):
             try:
                 data, sender = events.recvfrom(_MAX_EVENT)

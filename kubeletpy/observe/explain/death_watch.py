@@ -122,6 +122,8 @@ class _Followed(Struct):
     pending: bool = False
     """A report is scheduled."""
     ended: bool = False
+    outlived: bool = False
+    """Its main process still ran when the runtime reported its end."""
 
 
 class DeathWatch(Component):
@@ -141,6 +143,8 @@ class DeathWatch(Component):
     """Event-loop seconds since when no death by a signal was missed; None: all are."""
     log_followed: Callable[[], bool] = lambda: False
     """Whether the kernel's log is followed."""
+    read_reports: Callable[[], None] = lambda: None
+    """Passes on the reports of the kernel that have arrived; a busy loop may not have yet."""
 
     def __post_init__(self) -> None:
         self._followed: dict[str, _Followed] = {}
@@ -254,7 +258,7 @@ class DeathWatch(Component):
         )
         if (pod := self.pods.get(uid)) is not None:
             followed.own_pids = _has_own_pids(pod, container.name)
-        followed.ended = True
+        followed.ended, followed.outlived = True, self.counters.alive(followed.pid)
         kills = self._last_kills(followed)
         self._later(SETTLE_S, lambda: self._decide(followed, container, status, kills))
 
@@ -267,6 +271,8 @@ class DeathWatch(Component):
     ) -> None:
         from kubeletpy.observe.explain.deaths import Ending, decide
 
+        alive = followed.outlived or self.counters.alive(followed.pid)
+        self.read_reports()  # on a process that did not live any more
         self._followed.pop(container.id, None)
         at = container.finished_at / 1e9 or self.clock.now()
         stop, began = self._stops.pop(container.id, (None, 0.0))
@@ -289,7 +295,7 @@ class DeathWatch(Component):
                 oom_kills=kills,
                 log_followed=self.log_followed(),
                 sandbox_ready=self._sandbox_ready(followed, container, status, signal),
-                alive=self.counters.alive(followed.pid),
+                alive=alive,
             )
         )
         self._causes.setdefault(followed.uid, {})[container.id] = cause

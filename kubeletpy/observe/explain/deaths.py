@@ -193,7 +193,7 @@ class Ending(Struct, frozen=True):
     """The kernel's log was followed all the time."""
     sandbox_ready: bool = True
     alive: bool = False
-    """Its main process still runs, whatever the runtime reports."""
+    """Its main process still ran when the runtime reported its end."""
 
 
 CHILD_S = 5.0

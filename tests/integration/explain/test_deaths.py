@@ -1,4 +1,4 @@
-"""Forty-six ways to die on a real runtime: cause and actor of each, and the kill of a child.
+"""Forty-seven ways to die on a real runtime: cause and actor of each, and the kill of a child.
 
 The catalogue has the truth (tests/kit/deaths.py). All pods run at the same time; those that end by
 themselves wait until the agent follows them all.
@@ -11,6 +11,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +128,7 @@ def pods() -> list[JSON]:
             container("sigterm-from-outside-handled", FOREVER.replace("exit 0", "exit 7")),
             **NEVER,
         ),
+        pod("shim", container("shim-killed"), **NEVER),
         pod("shared", container("sigkill-among-shared-pids"), shareProcessNamespace=True, **NEVER),
         pod("host", container("sigterm-among-host-pids", "exec sleep 1000"), hostPID=True, **NEVER),
         pod(
@@ -213,6 +215,12 @@ def kill_sandbox(node: Node, name: str) -> None:
     os.kill(node.container_pid(sandbox.id), signal.SIGKILL)
 
 
+def kill_shim(node: Node) -> None:
+    pid = node.container_pid(ids(node, "shim")["shim-killed"])
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    os.kill(int(stat.rpartition(") ")[2].split()[1]), signal.SIGKILL)
+
+
 def let_go(node: Node, *names: str) -> None:
     for name in names:
         uid = node.pod(NAMESPACE, name)["metadata"]["uid"]
@@ -226,6 +234,7 @@ def act(node: Node) -> None:
     kill(node, "killed", "sigterm-from-outside-handled", signal.SIGTERM)
     client = ids(node, "killed")["sigkill-by-a-client-of-the-runtime"]
     node.containerd.ctr("task", "kill", "-s", "SIGKILL", client)
+    kill_shim(node)
     kill(node, "shared", "sigkill-among-shared-pids")
     kill(node, "host", "sigterm-among-host-pids", signal.SIGTERM)
     kill_sandbox(node, "sandbox")
