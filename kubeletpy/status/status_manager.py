@@ -204,9 +204,11 @@ class StatusWriter(Component):
                 began,
                 f"{phase}, Ready" if ready else phase,
                 ready=ready,
-                ended=phase in TERMINAL_PHASES,
+                ended=_has_ended(written),
             )
             self.on_written(asyncio.get_running_loop().time() - entry.changed_at)
+        else:
+            _trace_unwritten(self.traces, entry)
         entry.sent = version
         entry.stale_since = self.clock.now() if entry.unsent else None
         return True
@@ -473,6 +475,8 @@ class ApiStatusManager(Component):
         if changed or shows_more or finished:
             entry.changed(self.clock.now())
             entry.changed_at = asyncio.get_running_loop().time()
+        if self._writer is None or self._is_alone:
+            _trace_unwritten(self.traces, entry)
         self._wake(entry)
         self.on_change(pod.uid)
 
@@ -512,6 +516,15 @@ def _newest(entry: StatusEntry, target: Pod | None) -> api.PodStatus:
         return entry.status
     has_run = target.status.get("containerStatuses") or target.status.get("initContainerStatuses")
     return store.mirrored(target) if has_run else entry.status
+
+
+def _has_ended(status: api.PodStatus) -> bool:
+    return status.get("phase") in TERMINAL_PHASES
+
+
+def _trace_unwritten(traces: Traces, entry: StatusEntry) -> None:
+    shown = entry.status
+    traces.needs_no_write(entry.pod.uid, ready=is_ready(shown), ended=_has_ended(shown))
 
 
 def _termination_key(entry: api.ContainerStatus) -> tuple[str, str, bool]:

@@ -208,8 +208,13 @@ class Traces(Component):
         now = asyncio.get_running_loop().time()
         span = trace_model.Span(trace_model.TraceCall.WRITE_STATUS, detail, began, now)
         _keep(trace, span, self.span_log)
-        if ready or ended:
-            trace.ready(now, ended=ended)
+        self.needs_no_write(uid, ready=ready, ended=ended)
+
+    def needs_no_write(self, uid: str, *, ready: bool, ended: bool) -> None:
+        """A status of the pod is where it is read; without an API server that is here."""
+        trace = self._pods.get(uid)
+        if trace is not None and (ready or ended):
+            trace.ready(asyncio.get_running_loop().time(), ended=ended)
 
     def removed(self, uid: str) -> None:
         """The pod was removed from the API, or its worker has finished."""

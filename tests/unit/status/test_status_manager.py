@@ -11,6 +11,7 @@ import pytest
 
 from kubeletpy.base.tasks import Backlog
 from kubeletpy.kubeapi.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from kubeletpy.metrics.trace.spans import Traces
 from kubeletpy.pods.pod import CONFIG_HASH, CONFIG_MIRROR, CONFIG_SOURCE, Pod
 from kubeletpy.status.status_manager import TOGETHER_IN_BURSTS_S, TOGETHER_S, ApiStatusManager
 from tests.kit.status import pod, reported
@@ -459,3 +460,24 @@ async def test_a_phase_is_held_back_by_what_runs_now() -> None:
     of.set_status(pod(), phase("Failed"), containers_may_run=False)
     await settle(of)
     assert api.object["status"]["phase"] == "Failed"
+
+
+@pytest.mark.parametrize("how", ["there is no API", "the API is absent", "the API has it"])
+async def test_a_start_is_over_when_its_status_needs_no_write(how: str) -> None:
+    api: Any = RecordingApi() if how != "there is no API" else None
+    shown, traces = pod(), Traces()
+    if how == "the API is absent":
+        api.alone, api.gate = True, asyncio.Event()
+    elif how == "the API has it":
+        earlier = manager(api)
+        earlier.set_status(shown, phase("Running"))
+        await settle(earlier)
+        shown = Pod(api.object)
+        api.calls.clear()
+    of = manager(api, traces=traces)
+    trace = traces.enter(shown.uid, "default", "x")
+    of.set_status(shown, phase("Running"))
+    await asyncio.sleep(1)
+    assert trace.ready_at is not None
+    assert api is None or not api.calls
+    await of.close()
