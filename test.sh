@@ -4,7 +4,9 @@
 #   ./test.sh [SECTION …] [ARGUMENTS of pytest]
 #
 # Sections: lint types imports generated docs wheel unit sim lowest fuzz contract integration cluster
-# nodes (all of them when none is named), and mutation, which only runs when it is named.
+# nodes (all of them when none is named), and two that only run when they are named: mutation, and quick,
+# which takes two minutes: lint without prose, imports, generated, and the types and unit tests of the
+# packages that differ from the main branch.
 # "lowest" are the unit tests with the oldest packages that pyproject.toml allows; all of them when it is
 # named, else those of the packages that use such packages most. The control plane of the section
 # cluster is built first, once, which takes minutes and needs a fitting Go. The section nodes builds an
@@ -37,7 +39,7 @@ set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 source tools/env/venv.sh
 all=(lint types imports generated docs wheel unit sim lowest fuzz contract integration cluster nodes)
-named=(mutation) # run only when they are named
+named=(quick mutation) # run only when they are named
 # what tests start: Debian's own packages, by section
 declare -A packages=(
     [unit]="prometheus"
@@ -94,15 +96,19 @@ system_packages() {
         [ "$(dpkg-query -Wf '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
             missing+=("$package")
     done
-    [ ${#missing[@]} -gt 0 ] || return 0
-    printf 'Debian packages: %s … ' "${missing[*]}"
-    if [ "$(id -u)" -ne 0 ]; then
-        echo "missing" >&2
-        echo "test.sh: installing them needs root" >&2
-        return 1
+    local begin=$SECONDS state=ready
+    printf '[2/2] Debian packages … '
+    if [ ${#missing[@]} -gt 0 ]; then
+        if [ "$(id -u)" -ne 0 ]; then
+            echo "missing" >&2
+            echo "test.sh: installing them needs root: ${missing[*]}" >&2
+            return 1
+        fi
+        printf 'installing %d … ' "${#missing[@]}"
+        apt_install "$log" "${missing[@]}" || return 1
+        state="installed ${missing[*]}"
     fi
-    apt_install "$log" "${missing[@]}" || return 1
-    echo ready
+    printf '%s (%d s)\n' "$state" "$((SECONDS - begin))"
 }
 
 # pytest on one folder, or on those of the chosen paths that are in it; "no test matches" is an
@@ -132,7 +138,7 @@ section_environment() {
     local venv="$PWD/.cache/$1" log="$PWD/.cache/install-$1.log" lock="$PWD/requirements/$1.txt"
     ! cmp --silent "$lock" "$venv/installed" || return 0
     quietly "$log" python3 -m venv --clear "$venv" &&
-        locked_install "$log" "$venv" "$lock" "$PWD" && cp "$lock" "$venv/installed"
+        locked_install "$1" "$log" "$venv" "$lock" "$PWD" && cp "$lock" "$venv/installed"
 }
 
 # The names of the files in changes/, and that a section of the changelog can be made of them.
@@ -151,6 +157,17 @@ commit_messages() {
         since=$(git rev-list --max-count=51 HEAD | tail -n 1)
     gitlint --commits "$since..HEAD" -c general.ignore-fixup-commits=false \
         -c general.ignore-squash-commits=false
+}
+
+# The packages that differ from the main branch, by the names of their unit tests.
+changed_packages() {
+    local main
+    main=$(git rev-parse --verify --quiet origin/main || git rev-parse --verify --quiet main || echo HEAD)
+    {
+        git diff --name-only "$(git merge-base HEAD "$main")"
+        git ls-files --others --exclude-standard
+    } | sed -n -E 's,^(kubeletpy|tools|tests/unit)/([^/]+)/.*,\2,p; s,^up/.*,kubeletpy_up,p; s,^bench/.*,bench,p' |
+        sort -u
 }
 
 need_root() {
@@ -183,6 +200,17 @@ run_section() {
         echo "the site is in build/site, and every link leads somewhere"
         ;;
     wheel) python tools/check_wheels.py ;;
+    quick)
+        local package paths=(tests/unit/test_*.py) types=()
+        for package in $(changed_packages); do
+            [ ! -d "tests/unit/$package" ] || paths+=("tests/unit/$package")
+            [ ! -d "kubeletpy/$package" ] || types+=("kubeletpy/$package" "tests/unit/$package")
+        done
+        echo "changed: ${paths[*]}"
+        ruff check . && ruff format --check . && run_section imports && run_section generated || return 1
+        [ ${#types[@]} -eq 0 ] || mypy "${types[@]}" || return 1
+        python -m pytest -p tools.env.no_skips -q -n "${JOBS:-2}" "${chosen[@]}" "${paths[@]}"
+        ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
     # against any other server by hand: ./test.sh contract --kubeconfig FILE
     contract) tests tests/contract ;;
@@ -240,7 +268,7 @@ run_section() {
     esac
 }
 
-python_environment "$PWD" dev "Python environment"
+python_environment "$PWD" dev "[1/2] Python environment"
 system_packages "${sections[@]}"
 export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
 # an installed agent has its bytecode, too: compiling all modules is half of the CPU time of a start

@@ -4,7 +4,11 @@
 #   ./up.sh [ARGUMENTS of kubeletpy up]   install what is missing, start (again); Ctrl-C stops the
 #                                         agent and leaves the containers running
 #   ./up.sh --rootless [ARGUMENTS]        the same as a login user, without root (docs/rootless.md)
-#   ./up.sh down                          remove everything that ./up.sh made
+#   ./up.sh down                          remove the node with its pods, images and files; packages of
+#                                         Debian stay, and .venv and .cache of this checkout
+#
+# ARGUMENTS: --port, --kubelet-port and --healthz-port PORT, --node-name NAME, --config FILE, -v N;
+# `.venv/bin/kubeletpy up --help` explains them once .venv exists
 #
 # KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy, or without root
 #                    ~/.local/share/kubeletpy)

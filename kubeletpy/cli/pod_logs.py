@@ -72,7 +72,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _lines(text: str) -> int | None:
-    return None if int(text) < 0 else int(text)
+    try:
+        return None if int(text) < 0 else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of lines") from None
 
 
 def _seconds(text: str) -> float:

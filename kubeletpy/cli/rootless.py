@@ -195,7 +195,7 @@ def main(arguments: Sequence[str]) -> int:
     made.add_argument("--state-dir", type=Path, default=directories.state)
     state: Path = made.parse_args(arguments).state_dir.absolute()
     if not state.exists():
-        print("nothing to remove: there is no node here")
+        print(f"nothing to remove: there is no node in {state} (--state-dir)")
         return 0
     _stop(state)
     environment = machine.environment_of(directories.cache, os.environ)

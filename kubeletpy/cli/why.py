@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from kubeletpy.pods.pod_manager import MAX_NAMESAKES, static_name
 
 TIMEOUT_S = 30.0
 _PASSED_ON = ("kubeconfig", "context", "cluster", "user", "as")
+_LOG_LINE = re.compile(r"^[EWI]\d{4} \d\d:.*\n?", re.MULTILINE)
+"""A line of kubectl's log: five of them precede the error of a server that does not answer."""
 
 
 class KubectlFailed(Exception):
@@ -109,10 +112,11 @@ class Kubectl(Component):
                 check=False,
                 stdin=subprocess.DEVNULL,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise KubectlFailed(str(error)) from error
+        except (OSError, subprocess.TimeoutExpired) as failure:
+            raise KubectlFailed(str(failure)) from failure
         if done.returncode:
-            raise KubectlFailed(done.stderr.strip() or f"kubectl ended with {done.returncode}")
+            error = _LOG_LINE.sub("", done.stderr).strip() or done.stderr.strip()
+            raise KubectlFailed(error or f"kubectl ended with {done.returncode}")
         return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""`./up.sh down`: stop the agent and its pods, and remove all that `./up.sh` made, nothing else."""
+"""`./up.sh down`: stop the agent and its pods, and remove the node; packages and .venv stay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def down(home: Path) -> int:
     if os.geteuid() != 0:
         raise CommandError("removing containers needs root: run it with sudo")
     if not home.exists():
-        print("nothing to remove: there is no node here")
+        print(
+            f"nothing to remove: there is no node in {home} (KUBELETPY_HOME names another folder)"
+        )
         return 0
     with debian.locked(home / "up.lock"):
         record = Record.read(home)

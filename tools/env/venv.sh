@@ -12,23 +12,30 @@ quietly() {
     fi
 }
 
-# Run a command that may take minutes: its lines that begin with a verb of pip's are shown, indented,
-# all of its output goes to a file, and the end of that if it fails.
-showing() {
-    local log="$1"
-    shift
-    printf '\n'
+# Run a command that may take minutes, behind a title: its lines that begin with a verb of pip's are shown,
+# on a terminal in the title's own line, all of its output goes to a file, and the end of that if it fails.
+showing() { # TITLE LOG COMMAND …
+    local title="$1" log="$2"
+    shift 2
+    [ -t 1 ] || printf '\n'
     if ! (
         set -o pipefail
         "$@" 2>&1 | tee -a "$log" |
-            sed -u -n -E 's/^ *((Obtaining|Collecting|Downloading|Building|Installing) .{0,80}).*/      \1/p'
+            sed -u -n -E 's/^ *((Obtaining|Collecting|Downloading|Building|Installing) .{0,80}).*/\1/p' |
+            while IFS= read -r line; do
+                if [ -t 1 ]; then
+                    printf '\r\033[K%s … %.40s' "$title" "$line"
+                else
+                    printf '      %s\n' "$line"
+                fi
+            done
     ); then
         echo "failed" >&2
         echo "\`$*\` failed; the end of $log:" >&2
         tail -n 20 "$log" >&2
         return 1
     fi
-    printf '      '
+    if [ -t 1 ]; then printf '\r\033[K%s … ' "$title"; else printf '      '; fi
 }
 
 # Install Debian packages, with fresh package lists if the ones here do not do.
@@ -60,11 +67,13 @@ make_venv() {
     quietly "$1" "$3/bin/python" "$wheel/pip" install --no-index "$wheel" && rm -r "$unpacked"
 }
 
-# locked_install LOG VENV LOCK CHECKOUT: install what a lock names, checked by its hashes, and the
+# locked_install TITLE LOG VENV LOCK CHECKOUT: install what a lock names, checked by its hashes, and the
 # checkout, which setuptools of the lock builds. Its bytecode is made now: the first start is short.
 locked_install() {
+    local title="$1"
+    shift
     local pip=("$2/bin/python" -m pip install --disable-pip-version-check --progress-bar off)
-    showing "$1" "${pip[@]}" --require-hashes --requirement "$3" &&
+    showing "$title" "$1" "${pip[@]}" --require-hashes --requirement "$3" &&
         quietly "$1" "${pip[@]}" --no-deps --no-build-isolation --editable "$4" --editable "$4/up" &&
         quietly "$1" "$2/bin/python" -m compileall -q -j 0 "$4/kubeletpy" "$4/up/kubeletpy_up"
 }
@@ -99,7 +108,7 @@ python_environment() {
         if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
             make_venv "$log" "$python" "$venv" || exit 1
         fi
-        locked_install "$log" "$venv" "$lock" "$checkout" || exit 1
+        locked_install "$title" "$log" "$venv" "$lock" "$checkout" || exit 1
         printf '%s\n' "$wanted" >"$stamp"
     ) || return 1
     printf "ready (%d s)\n" "$((SECONDS - begin))"

@@ -480,17 +480,18 @@ _FULL, _LEFT = "█", " ▏▎▍▌▋▊▉"
 def text(line: Timeline, width: int = 100) -> str:
     """Return a timeline for a terminal of ``width`` columns."""
     head = texts.one_line(f"{line.namespace}/{line.name}")
-    parts = [_chapter(head, each, width) for each in line.chapters]
+    parts = [_chapter(head, each, line.at, width) for each in line.chapters]
     if line.verdict and (line.waits or line.start.total is None):
         parts.append(f"now: {texts.one_line(line.verdict, MAX_VERDICT)}")
     waits = render_waits([to_builtins(each) for each in line.waits], line.at)
     return "\n\n".join([*parts, *([waits] if waits else [])]) + "\n"
 
 
-def summary(chapter: TimelineChapter) -> str:
+def summary(chapter: TimelineChapter, now: float) -> str:
     """Return how long a chapter took, from what to what, or how far it is."""
     if chapter.title == Chapter.LIFE:
-        return f"what was done since it was Ready first, the last {len(chapter.spans)} steps"
+        count = len(chapter.spans)
+        return f"its last {count} steps since it was Ready, from {texts.since(chapter.began, now)}"
     if chapter.title == Chapter.START:
         done, going = "from first sight to the Ready status being written", "not ready yet"
         if chapter.over:
@@ -502,8 +503,8 @@ def summary(chapter: TimelineChapter) -> str:
     return total + (f" ({chapter.note})" if chapter.note else "")
 
 
-def _chapter(head: str, chapter: TimelineChapter, width: int) -> str:
-    lines = [f"{head}  {chapter.title}: {summary(chapter)}"]
+def _chapter(head: str, chapter: TimelineChapter, now: float, width: int) -> str:
+    lines = [f"{head}  {chapter.title}: {summary(chapter, now)}"]
     whole = scale(chapter)
     labels = [_label(bar) for bar in chapter.spans]
     room = min(len(max(labels, key=len, default="")), max(width // 2 - 10, 20))

@@ -86,8 +86,6 @@ def since(at: float, now: float) -> str:
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _STEP = 1024
-MAX_RATIO = 1000
-"""The smallest amount is at least this part of the unit: ``0.098 GiB``, never ``0.00001 GiB``."""
 MAX_DECIMALS = 6
 
 
@@ -102,29 +100,28 @@ def is_count(signal: str) -> bool:
 
 
 def sizes(*values: int) -> list[str]:
-    """Format sizes in bytes with one unit for all: ``["69.5 GiB", "252.0 GiB"]``.
+    """Format sizes in bytes: ``["69.5 GiB", "252.0 GiB"]``.
 
-    The unit is that of the largest, unless the smallest would vanish in it. Sizes that differ have
-    different texts, as far as six decimals show the difference.
+    All have the unit of the largest, except those below a tenth of it: ``100.0 MiB``. Sizes that
+    differ have different texts, as far as six decimals show the difference.
     """
-    power = _power(values)
-    unit = _STEP**power
-    if power == 0:
-        return [f"{value} B" for value in values]
+    power = _power(max(map(abs, values), default=0))
+    tenth = _STEP**power / 10
+    powers = [_power(abs(each)) if 0 < abs(each) < tenth else power for each in values]
+    pairs = list(zip(values, powers, strict=True))
     for decimals in range(1, MAX_DECIMALS + 1):
-        texts = [f"{_number(value / unit, decimals)} {_UNITS[power]}" for value in values]
-        if len(set(texts)) == len(set(values)):
-            return texts
-    return [f"{_number(value / unit, 1)} {_UNITS[power]}" for value in values]
+        found = [_size(*each, decimals) for each in pairs]
+        if len(set(found)) == len(set(values)):
+            return found
+    return [_size(*each, 1) for each in pairs]
 
 
-def _power(values: tuple[int, ...]) -> int:
-    largest = max(map(abs, values), default=0)
-    smallest = min((abs(value) for value in values if value), default=0)
-    power = min(max(largest.bit_length() - 1, 0) // 10, len(_UNITS) - 1)  # units are of 2**10
-    while power and smallest * MAX_RATIO < _STEP**power:
-        power -= 1
-    return power
+def _power(value: int) -> int:
+    return min(max(value.bit_length() - 1, 0) // 10, len(_UNITS) - 1)  # units are of 2**10
+
+
+def _size(value: int, power: int, decimals: int) -> str:
+    return f"{_number(value / _STEP**power, decimals) if power else value} {_UNITS[power]}"
 
 
 def _number(value: float, decimals: int) -> str:

@@ -98,10 +98,10 @@ class Waterfall(Struct, frozen=True):
 
 def waterfalls(line: Timeline) -> tuple[Waterfall, ...]:
     """Return the start of a pod, its life and its end, as far as they exist."""
-    return tuple(_waterfall(chapter) for chapter in line.chapters)
+    return tuple(_waterfall(chapter, line.at) for chapter in line.chapters)
 
 
-def _waterfall(chapter: TimelineChapter) -> Waterfall:
+def _waterfall(chapter: TimelineChapter, now: float) -> Waterfall:
     whole = scale(chapter)
     labels = [one_line(f"{bar.name} {bar.detail}", MAX_LABEL) for bar in chapter.spans]
     parents = _parents(chapter.spans)
@@ -121,7 +121,7 @@ def _waterfall(chapter: TimelineChapter) -> Waterfall:
         for index, bar in enumerate(chapter.spans)
     )
     marks = tuple(milliseconds(whole * number / QUARTERS) for number in range(QUARTERS + 1))
-    return Waterfall(chapter.title, one_line(summary(chapter)), chapter.began, marks, rows)
+    return Waterfall(chapter.title, one_line(summary(chapter, now)), chapter.began, marks, rows)
 
 
 def _parents(bars: Sequence[Bar]) -> list[frozenset[int]]:

@@ -100,16 +100,18 @@ def verify_image_user(
     """
     if not uids or effective_security_context(pod, container).get("runAsUser") is not None:
         return
-    if isinstance(image_user, str):
+    user = image_user or "root"
+    uid = 0 if user == "root" else user
+    if isinstance(uid, str):
         # the number of a name is in the image's file of users, which only the runtime reads
-        known = image_user in ("", "root") or sum(count for _, count in uids) > 1
+        known = sum(count for _, count in uids) > 1
     else:
-        known = any(first <= (image_user or 0) < first + count for first, count in uids)
+        known = any(first <= uid < first + count for first, count in uids)
     if not known:
         raise ContainerConfigError(
-            f"the image of container {container['name']} runs as user {image_user}, which this "
-            "node, run without root, does not have; set securityContext.runAsUser: 0, or give the "
-            "login subordinate ids (`kubeletpy explain --node` has the command)"
+            f"the image of container {container['name']} runs as user {user}, which this node, run "
+            f"without root, does not have; set securityContext.runAsUser: {uids[0][0]}, or give "
+            "the login subordinate ids (`kubeletpy explain --node` has the command)"
         )
 
 

@@ -68,6 +68,23 @@ def test_a_pod_has_three_spellings(
     assert capsys.readouterr().out == "new\n"
 
 
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ("--tail=x", "argument --tail: x is not a number of lines"),
+        ("--since=x", "argument --since: "),
+    ],
+)
+def test_a_wrong_option_is_refused_in_words(
+    option: str, error: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        logs(root, "shop/web", option)
+    refusal = capsys.readouterr().err
+    assert error in refusal
+    assert "_" not in refusal.splitlines()[-1]
+
+
 def test_the_newest_pod_of_a_name_is_shown(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newer = root / "shop_web_0" / "main"
     newer.mkdir(parents=True)

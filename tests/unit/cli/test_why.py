@@ -25,7 +25,7 @@ class FakeKubectl:
     """Program that answers by the kind of request and records its arguments."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.answers(pod=POD, events=EVENTS)
         program = folder / "kubectl"
         program.write_text(
@@ -43,12 +43,12 @@ class FakeKubectl:
         for name, answer in supplied.items():
             text = answer if isinstance(answer, str) else json.dumps(answer)
             kind = "err" if isinstance(answer, str) and answer.startswith("Error") else "out"
-            (self._folder / f"{name}.out").unlink(missing_ok=True)
-            (self._folder / f"{name}.{kind}").write_text(text)
+            (self.folder / f"{name}.out").unlink(missing_ok=True)
+            (self.folder / f"{name}.{kind}").write_text(text)
 
     @property
     def calls(self) -> list[str]:
-        return (self._folder / "calls").read_text().splitlines()
+        return (self.folder / "calls").read_text().splitlines()
 
 
 @pytest.fixture
@@ -179,6 +179,15 @@ def test_pods_by_uid_by_their_manifests_name_or_in_another_namespace(
     else:
         assert code == 0
         assert kubectl.calls[-1].endswith(f"/nodes/n1/proxy/explain/ns/{found}")
+
+
+def test_lines_of_kubectls_log_are_left_out(kubectl: FakeKubectl, capsys: Any) -> None:
+    log = 'E1129 23:43:32.123456    1234 memcache.go:265] "Unhandled Error" err="couldn\'t get"\n'
+    refused = "Error: The connection to the server 127.0.0.1:1 was refused"
+    kubectl.answers(pod=refused)
+    (kubectl.folder / "pod.err").write_text(log * 5 + refused)
+    assert why.main(["ns/web"]) == 1
+    assert capsys.readouterr().err == f"kubectl why: {refused}\n"
 
 
 def test_the_pod_that_has_a_host_port_is_named(kubectl: FakeKubectl, capsys: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kubeletpy.cli import up as kubeletpy_up
 from tools.env import up
 from tools.env.process import CommandError
 
@@ -65,3 +67,21 @@ def test_variables_that_cannot_be_used(home: Path, monkeypatch: pytest.MonkeyPat
 def test_down_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert up.main(["down", "--now"]) == 1
     assert "down takes no arguments: --now" in capsys.readouterr().err
+
+
+def test_the_help_of_the_script_names_each_argument() -> None:
+    script = Path(up.__file__).parents[2] / "up.sh"
+    text = subprocess.check_output(["bash", script, "--help"], text=True)
+    set_by_it = {"--state-dir", "--container-runtime-endpoint", "--cgroup-driver", "--help"}
+    options = {option for each in kubeletpy_up.parser()._actions for option in each.option_strings}
+    missing = {each for each in options if each.startswith("--") and each not in text}
+    assert missing - set_by_it == {"--verbosity"}
+
+
+def test_down_names_the_folder_that_it_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBELETPY_HOME", str(tmp_path / "none"))
+    monkeypatch.setattr("tools.env.down.os.geteuid", lambda: 0)
+    assert up.main(["down"]) == 0
+    assert f"no node in {tmp_path / 'none'} " in capsys.readouterr().out

@@ -246,7 +246,7 @@ LIVES = """\
 default/web  start: 2000 ms from first sight to the Ready status being written
   RunPodSandbox attempt 0    +0.0 ms   1000 ms
 
-default/web  life: what was done since it was Ready first, the last 4 steps
+default/web  life: its last 4 steps since it was Ready, from {began} (10s ago)
   CreateContainer main    +0.0 ms    100 ms
   StartContainer main     +100 ms    400 ms
     failed: StartContainer 4cee: unknown: exec: "/nope": stat /nope: no such file or directory
@@ -287,8 +287,11 @@ def test_a_pod_that_crashes_once_it_was_ready() -> None:
     reported = replace(
         found, verdict="not running: it keeps ending", waits=(wait,), at=OFFSET + 30.0
     )
-    until = datetime.fromtimestamp(OFFSET + 60.0).astimezone().strftime("%H:%M:%S")
-    assert _without_bars(render.text(reported)) == LIVES.replace("{until}", until)
+    times = {"{began}": OFFSET + 20.0, "{until}": OFFSET + 60.0}
+    lives = LIVES
+    for name, at in times.items():
+        lives = lives.replace(name, datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S"))
+    assert _without_bars(render.text(reported)) == lives
     assert from_json(json.loads(json.dumps(to_builtins(reported)))) == reported
 
 

@@ -327,6 +327,7 @@ def test_run_as_non_root(level: str, run_as: Any, image: Any, message: str | Non
         (1234, ((0, 1), (1, 65536)), None, False),
         (70000, ((0, 1), (1, 65536)), None, True),
         ("app", ((0, 1),), None, True),
+        *((image, ((1000, 1),), None, True) for image in (0, None, "")),
         ("app", ((0, 1), (1, 65536)), None, False),
         *((image, ((0, 1),), None, False) for image in (0, None, "", "root")),
     ],
@@ -338,7 +339,9 @@ def test_a_user_of_an_image_that_a_node_without_root_lacks_is_refused(
     if not refused:
         verify_image_user(pod, pod.containers[0], image, uids)
         return
-    with pytest.raises(ContainerConfigError, match=f"runs as user {image}, .*runAsUser: 0"):
+    with pytest.raises(
+        ContainerConfigError, match=f"as user {image or 'root'}, .*runAsUser: {uids[0][0]}"
+    ):
         verify_image_user(pod, pod.containers[0], image, uids)
 
 
