@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,10 @@ class HttpSource(Component):
         """Poll the URL periodically until cancelled."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT)
         try:
-            async with aiohttp.ClientSession(timeout=timeout) as session:
+            # aiohttp's own context has no authorities in the agent's process
+            authorities = await asyncio.to_thread(ssl.create_default_context)
+            connector = aiohttp.TCPConnector(ssl=authorities)
+            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
                 while True:
                     try:
                         await self.deliver(await self._fetch(session))

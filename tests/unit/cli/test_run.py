@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -294,3 +296,32 @@ def test_machine_facts(tmp_path: Path) -> None:
     assert process.online_cpus(online) is None
     online.write_text("0-2,5\n")
     assert process.online_cpus(online) == frozenset({0, 1, 2, 5})
+
+
+_IMPORT = """
+import ssl, sys, threading
+readings = []
+def read(context):
+    readings.append(threading.current_thread().name)
+ssl.SSLContext.set_default_verify_paths = read
+
+class Beside:
+    def find_spec(self, name, path=None, target=None):
+        if name == "aiohttp.resolver":  # the connector imports it
+            other = threading.Thread(target=ssl.create_default_context, name="other")
+            other.start()
+            other.join()
+
+from kubeletpy.cli.process import UnusedAuthorities
+sys.meta_path[:0] = [UnusedAuthorities(), Beside()]
+import aiohttp
+assert readings == ["other"], readings
+assert ssl.SSLContext.set_default_verify_paths is read
+"""
+
+
+def test_the_import_of_aiohttp_reads_no_authorities() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _IMPORT]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
