@@ -63,6 +63,8 @@ _ALL_OF_GROUP = re.compile(
 )
 _KILLED = re.compile(r"Killed process (?P<pid>\d{1,10}) \((?P<name>.*)\)", re.ASCII)
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+_OF_KILLS = re.compile(rb"oom-kill|are going to be killed|Killed process")
+"""Is found in each record that is about a kill. At the start of an agent few of thousands are."""
 
 
 class KernelRecord(Struct, frozen=True):
@@ -185,7 +187,8 @@ class OOMWatch(Component):
         )
         self._reported: int | None = None
         """The last record that was reported, or need not be; None: not known yet."""
-        self._newest = -1
+        self._newest = b""
+        """The record that was read last."""
         self._descriptor: int | None = None
         self._kills = Kills()
         self.caught_up = False
@@ -240,14 +243,14 @@ class OOMWatch(Component):
             except BlockingIOError:
                 self.caught_up = True
                 if self._reported is None:  # the first agent since boot reports from now on
-                    self._set_reported(self._newest)
+                    newest = parse_kernel_record(self._newest)
+                    self._set_reported(newest.sequence if newest is not None else -1)
                 return
             except BrokenPipeError:  # the oldest were overwritten: the next read goes on after them
                 continue
-            record = parse_kernel_record(data)
-            if record is None:
+            self._newest = data
+            if _OF_KILLS.search(data) is None or (record := parse_kernel_record(data)) is None:
                 continue
-            self._newest = record.sequence
             if (kill := self._kills.add(record)) is None:
                 continue
             if self.caught_up:
