@@ -95,15 +95,8 @@ class Network:
 
         Nodes reach ports that are opened there at HOST, and have no other network. Raises OSError.
         """
-        ours, theirs = (
-            Path(f"/proc/{process}/ns/net") for process in ("thread-self", self._holder.pid)
-        )
-        with ours.open("rb") as before, theirs.open("rb") as there:
-            _join(there.fileno())
-            try:
-                yield
-            finally:
-                _join(before.fileno())
+        with entered(self._holder.pid):
+            yield
 
     def route(self, subnet: str, number: int) -> None:
         """Route a subnet, such as that of its pods, through a node. Raises CommandError."""
@@ -141,6 +134,18 @@ class Network:
         self._holder.stdin.close()
         self._holder.wait()
         self._holder.stdout.close()
+
+
+@contextmanager
+def entered(process: int) -> Iterator[None]:
+    """Run this thread, and its children, in a process's network namespace. Raises OSError."""
+    ours, theirs = (Path(f"/proc/{each}/ns/net") for each in ("thread-self", process))
+    with ours.open("rb") as before, theirs.open("rb") as there:
+        _join(there.fileno())
+        try:
+            yield
+        finally:
+            _join(before.fileno())
 
 
 def _join(namespace: int) -> None:

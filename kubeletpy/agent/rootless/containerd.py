@@ -30,7 +30,7 @@ class Network(Struct, frozen=True):
     Attributes:
         name: of the CNI network.
         bridge: the device.
-        subnet: IPv4 (CIDR).
+        subnet: of IPv4 or IPv6 (CIDR), or one of each family with a comma between.
         masquerade: pods reach what is outside with the node's address; off where others have
             routes to the subnet.
         host_ports: pods may have them; off where the kernel does not translate addresses.
@@ -121,6 +121,7 @@ def render_config(
 
 def render_conflist(network: Network, directory: Path) -> str:
     """The CNI configuration: bridge with host-local addresses, and host ports where they work."""
+    subnets = network.subnet.split(",")
     bridge = {
         "type": "bridge",
         "bridge": network.bridge,
@@ -130,8 +131,8 @@ def render_conflist(network: Network, directory: Path) -> str:
         "ipam": {
             "type": "host-local",
             "dataDir": str(directory / "ipam"),
-            "ranges": [[{"subnet": network.subnet}]],
-            "routes": [{"dst": "0.0.0.0/0"}],
+            "ranges": [[{"subnet": each}] for each in subnets],
+            "routes": [{"dst": "::/0" if ":" in each else "0.0.0.0/0"} for each in subnets],
         },
     }
     # the end of a pod fails in portmap where there is no table for it

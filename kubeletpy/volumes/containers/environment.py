@@ -69,9 +69,8 @@ class ContainerEnvironment(Component):
         Raises:
             ContainerConfigError: an object could not be read.
         """
-        pod_ips, host_ips = supplied.environment.facts.pod_ips, tuple(self.host_ips)
-        if pod.host_network:
-            pod_ips = tuple(pod_addresses(pod, pod_ips, host_ips))
+        host_ips = tuple(self.host_ips)
+        pod_ips = tuple(pod_addresses(pod, supplied.environment.facts.pod_ips, host_ips))
         facts = NodeFacts(pod_ips, host_ips, self.allocatable)
         services = await self.services(pod) if self.services is not None else ()
         refs = set(environment_objects([container]))

@@ -607,6 +607,13 @@ async def test_a_container_on_the_hosts_network_has_the_nodes_address(
     assert (await inputs_of(environment, pod, ips)).facts.pod_ips == pod_ips
 
 
+async def test_a_containers_addresses_begin_with_the_family_of_the_node(node: Node) -> None:
+    nodes = ("fd00::9", "192.168.0.9")
+    environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=nodes)
+    facts = (await inputs_of(environment, pod_of(), ("10.0.0.1", "fd00:1::1"))).facts
+    assert facts.pod_ips == ("fd00:1::1", "10.0.0.1")
+
+
 async def test_a_containers_variables_have_the_nodes_address_of_now(node: Node) -> None:
     addresses = NodeAddresses(["192.168.0.9"])
     environment = ContainerEnvironment(node.pods_dir, node.objects, host_ips=addresses)
