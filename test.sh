@@ -245,7 +245,8 @@ run_section() {
         ;;
     control-plane) python -m tools.control_plane build ;;
     node-image) python -m tools.lab.prepare build ;;
-    cluster) need_root && tests tests/cluster ;;
+    # a control plane for each worker
+    cluster) need_root && tests tests/cluster -n "${JOBS:-2}" --dist loadfile ;;
     nodes)
         need_root || return 1
         if $by_default; then
@@ -282,9 +283,9 @@ note() { # SECTION EXIT-STATUS SECONDS
     results+=("$(printf '%-12s %-7s %4d s' "$1" "$result" "$3")")
 }
 
-# Sections that run beside others, in the background: mypy beside the other checks of the sources, and
-# what needs only processors beside contract, integration, cluster and nodes, which leave a third of them
-# idle. The scheduler's class "idle" takes nothing from a process that measures time.
+# Sections that need only processors run in the background beside contract, integration, cluster and
+# nodes, which leave a third of them idle. The scheduler's class "idle" takes nothing from a process that
+# measures time.
 beside=()
 start_beside() { # SECTION …
     local section
@@ -293,11 +294,9 @@ start_beside() { # SECTION …
         rm -f "build/$section".{log,result}
     done
     (
-        if [ "$1" != types ]; then
-            chrt --idle --pid 0 "$BASHPID"
-            # a bound of wall time means nothing for who waits for idle processors
-            export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o timeout=1800"
-        fi
+        chrt --idle --pid 0 "$BASHPID"
+        # a bound of wall time means nothing for who waits for idle processors
+        export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o timeout=1800"
         for section; do
             begin=$SECONDS code=0
             run_section "$section" >"build/$section.log" 2>&1 || code=$?
@@ -331,7 +330,13 @@ await_beside() { # SECTION
     done
 }
 
-later=()
+later=() parallel=()
+start_later() {
+    [ ${#later[@]} -eq 0 ] || start_beside "${later[@]}"
+    [ ${#parallel[@]} -eq 0 ] || start_beside "${parallel[@]}"
+    later=() parallel=()
+}
+
 if [[ " ${sections[*]} " == *" lint "* && " ${sections[*]} " == *" integration "* ]]; then
     later+=(prose)
 fi
@@ -365,34 +370,27 @@ declare -A prepared_by=([cluster]=control-plane [nodes]=node-image)
 for section in "${sections[@]}"; do
     code=0
     case "$section" in
-    types)
-        start_beside types
-        continue
-        ;;
-    sim | lowest | fuzz)
+    types | wheel | sim | lowest | fuzz)
         if [[ " ${sections[*]} " == *" integration "* ]]; then
-            later+=("$section")
+            case "$section" in
+            types) later+=("$section") ;;                 # one process
+            wheel) later=("$section" "${later[@]}") ;; # first: it reads the checkout
+            *) parallel+=("$section") ;;
+            esac
             continue
         fi
-        finish_beside
         ;;
-    imports | generated | docs | wheel) ;;
     contract | integration | cluster | nodes)
-        if [ ${#later[@]} -gt 0 ]; then
-            finish_beside
-            start_beside "${later[@]}"
-            later=()
-        fi
+        start_later
         await_beside "${prepared_by[$section]:-}"
         ;;
-    *) finish_beside ;;
     esac
     printf '\n=== %s ===\n' "$section"
     begin=$SECONDS
     run_section "$section" || code=$?
     note "$section" "$code" $((SECONDS - begin))
 done
-[ ${#later[@]} -eq 0 ] || start_beside "${later[@]}" # named after integration
+start_later # what is named after integration
 finish_beside
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${results[@]}"

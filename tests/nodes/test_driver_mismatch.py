@@ -50,6 +50,7 @@ def await_message(node: VirtualNode, text: str) -> None:
     )
 
 
+@pytest.mark.long  # tests/integration/cgroups has the same with a containerd of each side
 @pytest.mark.suite("bookworm", "trixie")  # their containerd does not report its driver
 def test_a_mismatch_is_named_and_lasts_until_no_container_is_left_outside(
     node: VirtualNode,
