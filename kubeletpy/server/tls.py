@@ -19,7 +19,7 @@ from pathlib import Path
 from kubeletpy.base.api import types as api
 from kubeletpy.base.clock import Clock
 from kubeletpy.base.host.files import KeyPair, Stamp, stamp
-from kubeletpy.base.host.pki import Certificate, CertificateError, Names, read_certificate
+from kubeletpy.base.host.pki import Certificate, CertificateError, Names
 from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy.config import KubeletSettings, NodeFlags
@@ -61,14 +61,14 @@ def self_signed(
         CertificateError: a name can't go into a certificate.
         OSError: the directory can't be written.
     """
+    from kubeletpy.base.host import x509
+
     pair = KeyPair.named(directory, _SELF_SIGNED)
     ips = tuple(dict.fromkeys(filter(None, map(_canonical_ip, addresses))))
     others = [each for each in addresses if SUBDOMAIN.fullmatch(each) and not _canonical_ip(each)]
     names = Names(node_name, dns_names=tuple(dict.fromkeys([node_name, *others])), ip_addresses=ips)
     now = time.time() if now is None else now
     if why := _why_made_anew(pair, names, now):
-        from kubeletpy.base.host import x509
-
         x509.make_self_signed(pair, names, now=now)
         log.info(
             "made a serving certificate for the node",
@@ -98,7 +98,9 @@ def _why_made_anew(pair: KeyPair, names: Names, now: float) -> str:
 
 def _read(pair: KeyPair) -> Certificate:
     """Read the certificate of a pair. Raises CertificateError, OSError."""
-    return read_certificate(pair.certificate.read_bytes())
+    from kubeletpy.base.host import x509
+
+    return x509.read_certificate(pair.certificate.read_bytes())
 
 
 def _made_by_a_node(certificate: Certificate) -> bool:

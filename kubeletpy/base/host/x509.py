@@ -1,4 +1,4 @@
-"""X.509: reads requests, makes keys and requests, and signs as an authority.
+"""X.509: reads certificates and requests, makes keys and requests, and signs as an authority.
 
 Loads the X.509 library: 10 MB and 25 ms for a process that may never need it. So import this where
 it is used, on the thread that does the work. All of it blocks. All input may be hostile: what can't
@@ -30,9 +30,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kubeletpy.base.host.files import KeyPair
-from kubeletpy.base.host.pki import CLOCK_SET, MAX_PEM_BYTES, CertificateError, Names
+from kubeletpy.base.host.pki import CLOCK_SET, Certificate, CertificateError, Names
 from kubeletpy.base.text import first_line
 
+MAX_PEM_BYTES = 256 * 1024
 RSA_BITS = range(2048, 8192 + 1)
 """For keys in requests of others: with more, checking one signature takes seconds."""
 _RSA_EXPONENT = 65537
@@ -46,6 +47,9 @@ KEYS: Mapping[str, Callable[[], ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey]]
 }
 """Makes a key of an algorithm. Source: docs/reference/config.csv: clientCertificateKeyAlgorithm."""
 _DNS_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_CERTIFICATE = re.compile(
+    rb"-----BEGIN CERTIFICATE-----\n.*?-----END CERTIFICATE-----\n?", re.DOTALL
+)
 _UNREADABLE = (
     ValueError,
     TypeError,
@@ -142,6 +146,27 @@ def plain(name: str) -> str:
     if not (name and name.isascii() and name.isprintable()) or set(name) & set("/,=+$#\\\"'"):
         raise CertificateError(f"{name!r} can't be part of a certificate")
     return name
+
+
+def certificates_of(pem: bytes) -> list[bytes]:
+    """The certificates in a PEM text, leaf first; anything else in it is ignored."""
+    found: list[bytes] = _CERTIFICATE.findall(pem[:MAX_PEM_BYTES].replace(b"\r\n", b"\n"))
+    return [each if each.endswith(b"\n") else each + b"\n" for each in found]
+
+
+def read_certificate(pem: bytes) -> Certificate:
+    """The fields of the first certificate of a PEM text. Raises CertificateError."""
+    found = certificates_of(pem)
+    if not found:
+        raise CertificateError("there is no certificate in it")
+    with refusing("the certificate can't be read"):
+        certificate = x509.load_pem_x509_certificate(found[0])
+        return Certificate(
+            _names(certificate.subject, certificate.extensions),
+            certificate.not_valid_before_utc.timestamp(),
+            certificate.not_valid_after_utc.timestamp(),
+            _names(certificate.issuer, ()).common_name,
+        )
 
 
 def read_request(pem: bytes) -> Names:

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock, steady_now
-from kubeletpy.base.host.pki import CertificateError, Names, read_certificate
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.structs import Component, Struct, field
 from kubeletpy.base.tasks import background, until_one_ends, wait_within
 from kubeletpy.kubeapi.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unauthorized
@@ -356,7 +356,9 @@ class CertificateManager(Component):
         old, now = self._pair, self.clock.now()
 
         def store() -> StoredPair:
-            if read_certificate(issued.certificate).not_after <= now:
+            from kubeletpy.base.host import x509
+
+            if x509.read_certificate(issued.certificate).not_after <= now:
                 raise CertificateError("the issued certificate has already expired")
             found = self.store.update(issued.certificate, issued.key, now)
             self.store.drop_pending_key()

@@ -24,7 +24,7 @@ import yaml
 
 from kubeletpy.base.host.files import KeyPair, Stamp, flush_directory, stamp, write_private
 from kubeletpy.base.host.inotify import DirectoryWatch
-from kubeletpy.base.host.pki import Certificate, CertificateError, certificates_of, read_certificate
+from kubeletpy.base.host.pki import Certificate, CertificateError
 from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.text import first_line
 from kubeletpy.config import NodeFlags
@@ -103,7 +103,9 @@ class CertificateStore(Component):
             CertificateError: they don't belong together, or the link is a regular file.
             OSError: the directory can't be written.
         """
-        found = certificates_of(certificates)
+        from kubeletpy.base.host import x509
+
+        found = x509.certificates_of(certificates)
         match = _KEY.search(key.decode("ascii", "replace"))
         if not found or match is None:
             raise CertificateError("it does not hold a certificate and its key")
@@ -203,9 +205,11 @@ class CertificateStore(Component):
 
 def load_pair(files: KeyPair) -> StoredPair:
     """Load a pair from two files (or one, given twice). Raises CertificateError."""
+    from kubeletpy.base.host import x509
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(files.certificate, files.key)
-        certificate = read_certificate(files.certificate.read_bytes())
+        certificate = x509.read_certificate(files.certificate.read_bytes())
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise CertificateError(f"{files.certificate}, {files.key}: {error}") from error
     return StoredPair(files, certificate, stamp_of(files))
@@ -263,6 +267,8 @@ def kubeconfig_problem(path: Path, now: float) -> str:
     Args:
         now: Unix seconds.
     """
+    from kubeletpy.base.host import x509
+
     try:
         context = read_kubeconfig(path)
         inline, files = context.inline_certificate(), context.certificate_files()
@@ -273,8 +279,8 @@ def kubeconfig_problem(path: Path, now: float) -> str:
             pem = files.certificate.read_bytes()
         else:
             return "it names no client certificate"
-        for each in certificates_of(pem) or [pem]:
-            if now > read_certificate(each).not_after:
+        for each in x509.certificates_of(pem) or [pem]:
+            if now > x509.read_certificate(each).not_after:
                 return "its client certificate has ended"
     except (KubeconfigError, CertificateError, OSError) as error:
         return first_line(error)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.host import x509
-from kubeletpy.base.host.pki import CertificateError, Names, read_certificate
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.wire.api_table import pod_list
 from kubeletpy.config.decode import decode, leaves, parse
 from kubeletpy.config.problems import ProblemReport
@@ -200,7 +200,7 @@ _TOKEN = _SIGNER.sign({"exp": 10, "sub": "a"})
 def signing_request(data: bytes) -> None:
     """A request in PEM, or its DER."""
     with contextlib.suppress(CertificateError):
-        read_certificate(data)
+        x509.read_certificate(data)
     x509.read_request(data)
 
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 import yaml
 
-from kubeletpy.base.host.pki import read_certificate
+from kubeletpy.base.host import x509
 from kubeletpy.node.certificates import request
 from tests.integration.certificates.joining import JoiningNode
 from tests.integration.node.pods import container, pod
@@ -116,7 +116,7 @@ def test_serving_certificate(joining: JoiningNode) -> None:
     assert "hello" in joining.kubectl("logs", "talks", namespace="serving")
     table = joining.kubectl("get", "csr")
     assert len(re.findall(r"Approved,Issued", table)) == 2
-    names = read_certificate((joining.pki / "kubelet-server-current.pem").read_bytes()).names
+    names = x509.read_certificate((joining.pki / "kubelet-server-current.pem").read_bytes()).names
     assert joining.name in names.dns_names
     assert names.ip_addresses
     joining.kubectl("delete", "pod", "talks", "--grace-period=1", namespace="serving")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +14,7 @@ import pytest
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
-from kubeletpy.base.host.pki import Names, read_certificate
+from kubeletpy.base.host.pki import Names
 from kubeletpy.base.wire.listener import ConnectionLimiter, Listener
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.server.build import KubeletServer, Ports
@@ -193,7 +190,7 @@ def test_without_a_certificate_one_is_made_and_kept(tmp_path: Path) -> None:
     assert pair.certificate == tmp_path / "kubelet.crt"
     assert pair.key.stat().st_mode & 0o777 == 0o600
     before = pair.certificate.read_bytes()
-    names = read_certificate(before).names
+    names = x509.read_certificate(before).names
     assert names == Names("node-1", (), ("node-1",), ("10.0.0.7", "fd00::7"))
     for addresses in ([], ["10.0.0.7"], ["FD00:0::7", "10.0.0.7", "fe80::1%eth0", "Not A Name"]):
         again = self_signed(tmp_path, "node-1", addresses, NOW + DAY)
@@ -225,7 +222,7 @@ def test_a_certificate_that_cannot_serve_the_node_is_made_anew(
     pair = self_signed(tmp_path, name, [address], now)
     assert pair.loads()
     assert pair.certificate.read_bytes() != before
-    found = read_certificate(pair.certificate.read_bytes())
+    found = x509.read_certificate(pair.certificate.read_bytes())
     assert found.outdated(now) == ""
     assert name in found.names.dns_names
     logged = [vars(record).get("why", "") for record in caplog.records]
@@ -275,7 +272,7 @@ def test_the_certificate_of_a_kubelet_is_replaced(tmp_path: Path) -> None:
     before = pair.certificate.read_bytes()
     assert self_signed(tmp_path, "node-1", [], NOW + DAY).certificate.read_bytes() == before
     self_signed(tmp_path, "node-1", ["10.0.0.7"], NOW + DAY)
-    assert read_certificate(pair.certificate.read_bytes()).names.ip_addresses == ("10.0.0.7",)
+    assert x509.read_certificate(pair.certificate.read_bytes()).names.ip_addresses == ("10.0.0.7",)
 
 
 def test_the_certificate_of_an_authority_is_never_replaced(tmp_path: Path) -> None:
@@ -353,11 +350,11 @@ async def test_a_certificate_that_ends_under_a_running_agent_is_replaced(tmp_pat
     try:
         await server.start()
         file = tmp_path / "pki" / "kubelet.crt"
-        before = read_certificate(file.read_bytes())
+        before = x509.read_certificate(file.read_bytes())
         assert before.names.ip_addresses == ("10.0.0.7", "203.0.113.7")
         clock.time = before.not_after + 1
         await after_a_check(server)
-        after = read_certificate(file.read_bytes())
+        after = x509.read_certificate(file.read_bytes())
         assert after.outdated(clock.time) == ""
         assert server.certificate_problem == ""
     finally:
@@ -381,20 +378,3 @@ async def test_a_certificate_of_the_owner_is_reported_and_stays(
         assert pki.server.certificate.read_bytes() == before
     finally:
         bound.close()
-
-
-_START = """
-import sys
-from pathlib import Path
-from kubeletpy.server.tls import self_signed
-self_signed(Path(sys.argv[1]), "node", ["10.0.0.7"])
-assert "cryptography" not in sys.modules
-"""
-
-
-def test_a_certificate_that_stays_is_checked_without_the_library_of_keys(tmp_path: Path) -> None:
-    self_signed(tmp_path, "node", ["10.0.0.7"])
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", _START, str(tmp_path)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")

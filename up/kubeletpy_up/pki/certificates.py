@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.host.files import KeyPair, write_private
-from kubeletpy.base.host.pki import CertificateError, Names, read_certificate
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy_up.pki import csr_rules
 from kubeletpy_up.requests import ADMIN, ADMIN_GROUP
@@ -125,9 +125,11 @@ def ensure(directory: Path, node_name: str, now: float | None = None) -> Certifi
 
 def _stays(pair: KeyPair, names: Names, now: float) -> bool:
     """Whether a certificate has its key and these names, and does not end soon."""
+    from kubeletpy.base.host import x509
+
     if not pair.loads():
         return False
-    certificate = read_certificate(pair.certificate.read_bytes())
+    certificate = x509.read_certificate(pair.certificate.read_bytes())
     return not (certificate.outdated(now) or certificate.lacks(names))
 
 

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import ipaddress
 import ssl
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -21,21 +20,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.name import _ASN1Type
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
-from kubeletpy.base.host.pki import (
-    MAX_PEM_BYTES,
-    CertificateError,
-    Names,
-    certificates_of,
-    read_certificate,
-)
-from kubeletpy.base.structs import replace
+from kubeletpy.base.host.pki import CertificateError, Names
 from kubeletpy.base.wire import listener
 from kubeletpy.base.wire.listener import curves
 from kubeletpy.probes.handlers.actions import unchecked_context
@@ -75,7 +66,7 @@ def test_a_certificate_has_the_names_that_the_signer_set(authority: KeyPair) -> 
     certificate = x509.sign_request(
         request, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
-    found = read_certificate(certificate)
+    found = x509.read_certificate(certificate)
     assert (found.names, found.not_before, found.not_after) == (SERVER, NOW, NOW + 7)
     made = library.load_pem_x509_certificate(certificate)
     assert not made.extensions.get_extension_for_class(library.BasicConstraints).value.ca
@@ -86,7 +77,7 @@ def test_a_certificate_has_the_names_that_the_signer_set(authority: KeyPair) -> 
     certificate = x509.sign_request(
         request, authority, fewer, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
-    assert read_certificate(certificate).names == fewer
+    assert x509.read_certificate(certificate).names == fewer
 
 
 def test_a_request_with_another_keys_signature_is_not_signed(authority: KeyPair) -> None:
@@ -138,7 +129,7 @@ def test_rsa_keys_are_certified(authority: KeyPair, bits: int) -> None:
     made = x509.sign_request(
         pem, authority, SERVER, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
-    assert read_certificate(made).names == SERVER
+    assert x509.read_certificate(made).names == SERVER
 
 
 def test_keys_of_other_kinds_and_sizes_are_refused(
@@ -165,7 +156,7 @@ def test_keys_of_other_kinds_and_sizes_are_refused(
 
 def test_a_request_has_a_size() -> None:
     with pytest.raises(CertificateError, match="longer than"):
-        x509.read_request(b" " * MAX_PEM_BYTES + request())
+        x509.read_request(b" " * x509.MAX_PEM_BYTES + request())
 
 
 def test_duplicate_extensions_of_a_request_are_refused() -> None:
@@ -179,66 +170,6 @@ def test_duplicate_extensions_of_a_request_are_refused() -> None:
     broken = b"-----BEGIN CERTIFICATE REQUEST-----\n%s-----END CERTIFICATE REQUEST-----\n"
     with pytest.raises(CertificateError):
         x509.read_request(broken % base64.encodebytes(der))
-
-
-SUBJECT = library.Name(
-    [
-        library.NameAttribute(NameOID.ORGANIZATION_NAME, "bücher", _ASN1Type.BMPString),
-        library.NameAttribute(NameOID.COMMON_NAME, "é"),
-        library.NameAttribute(NameOID.ORGANIZATION_NAME, "o" * 200, _validate=False),
-    ]
-)
-YEARS = (1950, 1999, 2000, 2049, 2050, 9999)
-
-
-def certificate(ends: int = 2050) -> bytes:
-    """A certificate with texts, names and times of each kind."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    builder = library.CertificateBuilder().subject_name(SUBJECT).issuer_name(NODE)
-    builder = builder.public_key(key.public_key()).serial_number(1 << 150)
-    builder = builder.add_extension(library.KeyUsage(True, *[False] * 8), critical=True)
-    builder = builder.add_extension(library.SubjectAlternativeName(ALTERNATIVES), critical=False)
-    builder = builder.not_valid_before(datetime(1950, 1, 1))
-    made = builder.not_valid_after(datetime(ends, 12, 31, 23, 59, 59))
-    return made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-
-@pytest.mark.parametrize("ends", YEARS)
-def test_a_certificate_is_read_as_the_library_reads_it(ends: int) -> None:
-    pem = certificate(ends)
-    made, found = library.load_pem_x509_certificate(pem), read_certificate(pem)
-    assert found.not_before == made.not_valid_before_utc.timestamp()
-    assert found.not_after == made.not_valid_after_utc.timestamp()
-    common, *organizations = "é", "bücher", "o" * 200
-    assert found.names == Names(
-        common, tuple(organizations), ("n", "*.example", "a b"), ("fd00::1",)
-    )
-    (issuer,) = NODE.get_attributes_for_oid(NameOID.COMMON_NAME)
-    assert found.issuer == issuer.value
-
-
-def test_a_joined_part_of_a_subject_is_no_name() -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    for subject in HIDDEN.values():
-        builder = library.CertificateBuilder().subject_name(subject).issuer_name(NODE)
-        builder = builder.public_key(key.public_key()).serial_number(1)
-        builder = builder.not_valid_before(datetime(2026, 1, 1))
-        made = builder.not_valid_after(datetime(2027, 1, 1)).sign(key, hashes.SHA256())
-        found = read_certificate(made.public_bytes(Encoding.PEM)).names
-        requested = x509.read_request(request(subject))
-        assert found == replace(requested, others=())
-
-
-@given(st.binary(max_size=300), st.integers(0, 700))
-def test_a_certificate_that_was_tampered_with_is_read_or_refused(junk: bytes, at: int) -> None:
-    head, *lines, tail = CERTIFICATE.splitlines()
-    der = bytearray(base64.b64decode(b"".join(lines)))
-    der[at : at + len(junk)] = junk
-    with contextlib.suppress(CertificateError):
-        read_certificate(head + b"\n" + base64.encodebytes(bytes(der)) + tail + b"\n")
-
-
-CERTIFICATE = certificate()
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
@@ -260,7 +191,7 @@ def test_a_node_may_have_a_long_name(authority: KeyPair, tmp_path: Path) -> None
     certificate = x509.sign_request(
         pem, authority, names, usages=USAGES, not_before=NOW, not_after=NOW + 7
     )
-    assert read_certificate(certificate).names == names
+    assert x509.read_certificate(certificate).names == names
     long = Names(names.common_name, (), ("n",))
     x509.make_self_signed(KeyPair.named(tmp_path, "own"), long)
     x509.make_signed(KeyPair.named(tmp_path, "made"), authority, long)
@@ -301,7 +232,7 @@ FALSE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 @pytest.mark.parametrize("junk", [b"", b"junk", FALSE])
 def test_junk_is_an_error(junk: bytes) -> None:
-    for read in (read_certificate, x509.read_request):
+    for read in (x509.read_certificate, x509.read_request):
         with pytest.raises(CertificateError):
             read(junk)
 
@@ -309,7 +240,7 @@ def test_junk_is_an_error(junk: bytes) -> None:
 def test_a_chain_is_cut_into_certificates(authority: KeyPair, tmp_path: Path) -> None:
     one = authority.certificate.read_bytes().strip()
     text = b"# leaf\n" + one + b"\r\n" + one.replace(b"\n", b"\r\n") + b"\n" + x509.new_key()
-    assert certificates_of(text) == [one + b"\n"] * 2
+    assert x509.certificates_of(text) == [one + b"\n"] * 2
 
 
 # Certificate authorities, and the pairs that they sign.
@@ -324,7 +255,7 @@ def test_an_authority_verifies_only_what_it_signed(tmp_path: Path) -> None:
     server = KeyPair.named(tmp_path, "server")
     x509.make_signed(server, authority, SIGNING_SERVER)
     assert server.loads()
-    assert read_certificate(server.certificate.read_bytes()).names == SIGNING_SERVER
+    assert x509.read_certificate(server.certificate.read_bytes()).names == SIGNING_SERVER
     assert x509.verifies(authority.certificate, server.certificate)
     assert not x509.verifies(other.certificate, server.certificate)
     assert not x509.verifies(authority.certificate, server.certificate, other.certificate)

@@ -18,7 +18,6 @@ import pytest
 
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
-from kubeletpy.base.host.pki import read_certificate
 from kubeletpy.kubeapi.client import KubeClient
 from kubeletpy.kubeapi.protocol import CONFIGMAPS
 from kubeletpy.kubeapi.watch_state import INITIAL_EVENTS_END
@@ -298,7 +297,7 @@ def test_certificates_of_another_node_are_replaced(tmp_path: Path) -> None:
     first = certificates.ensure(tmp_path, "node-1").node.certificate.read_text()
     second = certificates.ensure(tmp_path, "node-2").node.certificate
     assert second.read_text() != first
-    assert read_certificate(second.read_bytes()).names.dns_names == ("node-2", "localhost")
+    assert x509.read_certificate(second.read_bytes()).names.dns_names == ("node-2", "localhost")
 
 
 def test_certificates_are_created_once_and_again_when_corrupt(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host import x509
 from kubeletpy.base.host.files import KeyPair
-from kubeletpy.base.host.pki import Names, read_certificate
+from kubeletpy.base.host.pki import Names
 from kubeletpy.node.certificates import request
 from kubeletpy_up.auth import credentials
 from kubeletpy_up.controllers import csr_controller
@@ -225,7 +225,7 @@ async def test_a_joining_node_gets_its_certificate(
     found = await decided(registry, "a")
     assert csr_rules.conditions(found) == {"Approved"}
     pem = base64.b64decode(found["status"]["certificate"])
-    certificate = read_certificate(pem)
+    certificate = x509.read_certificate(pem)
     assert certificate.names == NODE
     assert certificate.not_after - certificate.not_before == 600
     pair = KeyPair.named(tmp_path, "n")
