@@ -52,12 +52,15 @@ MAX_NAME = 64
 _BEGIN = " invoked oom-killer:"
 _OF_GROUP = "Memory cgroup out of memory"
 _SUMMARY = re.compile(
-    r"oom-kill:constraint=CONSTRAINT_[A-Z_]{1,20},nodemask=[^=]*,cpuset=[^=]*,mems_allowed=[0-9,-]*,"
-    r"(?:oom_memcg=(?P<limit>/[^,]*)|global_oom),task_memcg=(?P<group>/[^,]*),"
+    r"oom-kill:constraint=CONSTRAINT_[A-Z_]{1,20},nodemask=[^=]*,"
+    r"(?:cpuset=[^=]*,mems_allowed=[0-9,-]*,)?(?:oom_memcg=(?P<limit>/[^,]*)|global_oom),task_memcg=(?P<group>/[^,]*),"
     r"task=.*,pid=(?P<pid>\d{1,10}),uid=\d{1,10}",
     re.ASCII,
 )
-"""The kernel's summary of a kill. A group whose name has one of the separators is not read."""
+"""The kernel's summary of a kill; without cpusets it lacks two of the fields.
+
+A group whose name has one of the separators is not read.
+"""
 _ALL_OF_GROUP = re.compile(
     r"Tasks in (?P<group>/.*) are going to be killed due to memory\.oom\.group"
 )

@@ -53,7 +53,7 @@ ALONE = {
     "exit-255": "exit 255",
     "shell-without-command": "/nope",
     "shell-without-permission": "echo > /file; /file",
-    "shell-whose-child-was-killed": "sh -c 'kill -9 $$'; exit $?",
+    "shell-whose-child-was-killed": "sh -c 'kill -9 $$$$'; exit $?",
     "sigterm-from-inside": "trap 'exit 143' TERM; (sleep 1; kill 1) & wait",
 }
 STARVED = {
@@ -268,9 +268,10 @@ def expect(node: Node, made: Iterable[JSON], mistakes: list[str]) -> int:
         for way in expected:
             count += 1
             cause = found.get(way)
-            if cause is not None and (cause["kind"], cause["actor"]) != (
-                WAYS[way].kind,
-                WAYS[way].actor,
+            code = f"exit code {WAYS[way].ending.code}" if way in ALONE else ""
+            if cause is not None and (
+                (cause["kind"], cause["actor"]) != (WAYS[way].kind, WAYS[way].actor)
+                or not cause["evidence"][0].startswith(code)
             ):
                 mistakes.append(f"{way}: {cause}")
     return count

@@ -69,6 +69,11 @@ def kills(*texts: str, from_kernel: bool = True) -> list[Kill]:
         # in a cgroup at its limit
         ([BEGIN, IN_GROUP, OF_GROUP], [Kill(2, "stress", 4711, C1, C1, True)]),
         ([BEGIN, IN_GROUP, BEGIN, KILLED], [Kill(3, "stress", 4711)]),
+        # a kernel without cpusets
+        (
+            [BEGIN, IN_GROUP.replace("cpuset=c1,mems_allowed=0,", ""), OF_GROUP],
+            [Kill(2, "stress", 4711, C1, C1, True)],
+        ),
         # the kernel logs the first records of some kills only
         ([OF_GROUP], [Kill(0, "stress", 4711, in_group=True)]),
         (
