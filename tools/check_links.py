@@ -4,7 +4,8 @@ python tools/check_links.py    # prints each dead reference; exits 1 if there is
 
 `mkdocs build --strict` checks the links between the pages of the site. This covers the rest: the
 README and other files outside docs/, links from there into the repository, and file names in
-backticks, such as `deploy/rbac.yaml`. Links to other hosts are not followed.
+backticks, such as `deploy/rbac.yaml`. Links to other hosts are not followed. The README has to link
+each page of the site's navigation; of the runbooks and of the reference, one.
 """
 
 from __future__ import annotations
@@ -63,6 +64,14 @@ def dead_paths(path: Path, top: set[str]) -> list[str]:
     ]
 
 
+def unlisted(readme: Path, navigation: Path) -> list[str]:
+    """Pages of the navigation that the README does not link."""
+    linked = set(_TARGET.findall(page(readme)))
+    pages = (line.rpartition(": ")[2] for line in navigation.read_text().splitlines())
+    top = {f"docs/{each}" for each in pages if each.endswith(".md") and "/" not in each}
+    return sorted(top - {"docs/index.md"} - {link.partition("#")[0] for link in linked})
+
+
 def main() -> int:
     """Entry point; see the module docstring."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -74,6 +83,9 @@ def main() -> int:
         for dead in (*dead_links(path), *dead_paths(path, top)):
             print(f"{name}: {dead} leads to nothing", file=sys.stderr)
             wrong += 1
+    for each in unlisted(ROOT / "README.md", ROOT / "mkdocs.yml"):
+        print(f"README.md: {each} of the navigation is not linked", file=sys.stderr)
+        wrong += 1
     return 1 if wrong else 0
 
 

@@ -53,3 +53,12 @@ def test_paths_in_backticks(repository: Path, text: str, dead: list[str]) -> Non
     path.write_text(text)
     check_links.page.cache_clear()
     assert check_links.dead_paths(path, {"deploy"}) == dead
+
+
+def test_the_readme_links_each_page_of_the_navigation(repository: Path) -> None:
+    readme, navigation = repository / "README.md", repository / "mkdocs.yml"
+    readme.write_text("[a](docs/a.md#part)")
+    pages = ("index.md", "a.md", "b.md", "runbooks/c.md")
+    navigation.write_text("".join(f"      - Some page: {each}\n" for each in pages))
+    check_links.page.cache_clear()
+    assert check_links.unlisted(readme, navigation) == ["docs/b.md"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from xml.etree import ElementTree
 
@@ -38,6 +38,15 @@ def outcomes(report: str) -> dict[str, Outcome]:
             outcome = Outcome.FAILED if failed else Outcome.PASSED
         found[name.removeprefix("[It] ")] = outcome
     return found
+
+
+def progress(logs: Sequence[str], seconds: float) -> str:
+    """A line on how far the logs of ginkgo are, which write a bullet for each test that ended."""
+    planned = sum(int(found) for log in logs for found in re.findall(r"Will run (\d+) of", log))
+    done = sum(log.count("•") for log in logs)
+    failed = sum(len(re.findall(r"• \[[A-Z]", log)) for log in logs)
+    counts = f"{done - failed} passed, {failed} failed, {planned - done} left or skipped"
+    return f"{seconds / 60:.0f} min: {counts}"
 
 
 FAMILIES: Mapping[str, Callable[[str], object]] = {

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from tools.conformance.cluster import ProcessCluster, api_server_flags
 from tools.conformance.images import REGISTRY, cluster_images, needed, stand_ins
 from tools.conformance.node import Node, Setup
 from tools.conformance.process import ProcessNode
+from tools.conformance.results import progress
 from tools.conformance.virtual import VirtualNode
 from tools.control_plane.building import (
     CLIENTS,
@@ -39,6 +41,7 @@ from tools.lab.network import HOST, Network
 
 FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
 SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
+_PROGRESS_S = 60.0
 SERIAL = r"\[Serial\]"
 LONGEST = "should cap back-off at MaxContainerBackOff"
 """A test that takes 27 minutes, so it runs in parallel with all others from the beginning."""
@@ -244,7 +247,7 @@ def run_ginkgo(
                 cwd=output,
             )
 
-    started = []
+    started, began = [], time.monotonic()
     if choice.takes(f"[sig-node] Pods {LONGEST} [NodeConformance] [Slow]"):
         started.append(start("longest", f"--focus={LONGEST}", "--procs=1"))
     parallel = f"{choice.skip}|{SERIAL}|{LONGEST}"
@@ -252,11 +255,23 @@ def run_ginkgo(
     serial = f"({choice.focus}).*{SERIAL}|{SERIAL}.*({choice.focus})"
     try:
         started.append(start("parallel", *options))
-        started[-1].wait()
+        _wait(started[-1], output, began)
         started.append(start("serial", f"--focus={serial}", f"--skip={choice.skip}", "--procs=1"))
         for each in started:
-            each.wait()
+            _wait(each, output, began)
     finally:
         for each in started:
             each.terminate()
             each.wait()
+
+
+def _wait(program: subprocess.Popen[bytes], output: Path, began: float) -> None:
+    """Wait for the end of one ginkgo; print every minute how far all of them are."""
+    while True:
+        try:
+            program.wait(_PROGRESS_S)
+            return
+        except subprocess.TimeoutExpired:
+            files = [output / f"{name}.log" for name in ("longest", "parallel", "serial")]
+            logs = [each.read_text(errors="replace") for each in files if each.exists()]
+            print(progress(logs, time.monotonic() - began), flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.conformance.results import Outcome, differing, family, outcomes, table
+from tools.conformance.results import Outcome, differing, family, outcomes, progress, table
 
 STORAGE = "[sig-storage] Secrets should be mounted [NodeConformance]"
 RESIZE = "[sig-node] Pod InPlace Resize Container burstable pods [NodeConformance]"
@@ -59,3 +59,10 @@ def test_differences_are_of_tests_that_both_ran() -> None:
     ours = {NODE: Outcome.PASSED, RESIZE: Outcome.FAILED, STORAGE: Outcome.PASSED}
     theirs = {NODE: Outcome.PASSED, RESIZE: Outcome.PASSED}
     assert differing(ours, theirs) == [f"failed and passed: {RESIZE}"]
+
+
+def test_progress_counts_the_bullets_of_ginkgos_logs() -> None:
+    ended = "•••\n---\n• [FAILED] [3.1 seconds]\n---\n• [2.0 seconds]\nS"
+    parallel = f"Will run 9 of 7581 specs\n{ended}"
+    line = progress([parallel, "Will run 1 of 7581 specs\n"], 125.0)
+    assert line == "2 min: 4 passed, 1 failed, 5 left or skipped"
