@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "record": ("kubeletpy.cli.record", "save what the flight recorder has on disk"),
     "replay": ("kubeletpy.cli.replay", "re-run recorded decisions and show the differences"),
     "deploy-files": ("kubeletpy.cli.deploy_files", "write units, configurations and RBAC"),
+    "completion": ("kubeletpy.cli.completion", "print completions for bash, zsh or fish"),
     "version": ("kubeletpy.cli.version", "print the version"),
 }
 """Command: (module with ``main(arguments)``, what it does)."""

@@ -1,7 +1,7 @@
 """Write completions and manual pages: ``python -m tools.release.shell_files DIR``.
 
 Below DIR as below /usr/share: for bash, zsh and fish, ``kubeletpy.1`` and ``kubectl-why.1``. Made
-from the commands' parsers by shtab and argparse-manpage when a release is built.
+from the commands' parsers, the pages by argparse-manpage, when a release is built.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import argparse
 import sys
 from pathlib import Path
 
-import shtab
 from argparse_manpage.manpage import Manpage
 
 from kubeletpy.base.version import VERSION
-from kubeletpy.cli import why
-from tools.release.command_lines import kubeletpy_parser
+from kubeletpy.cli import completion, why
 
 COMPLETIONS = {
     "bash": "bash-completion/completions/kubeletpy",
@@ -23,25 +21,6 @@ COMPLETIONS = {
     "fish": "fish/vendor_completions.d/kubeletpy.fish",
 }
 """Shell -> its file."""
-_OF_DIRECTORIES = ("dir", "path", "directory")
-_OF_FILES = ("config", "kubeconfig", "file", "output", "filename", "socket")
-
-
-def with_paths(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Mark the arguments that are paths, by the last part of their names."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                with_paths(each)
-            continue
-        last = action.dest.split("_")[-1]
-        if action.nargs == 0 or action.choices:
-            continue
-        if last in _OF_DIRECTORIES:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-        elif last in _OF_FILES:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
-    return parser
 
 
 def manual(parser: argparse.ArgumentParser, summary: str) -> str:
@@ -54,11 +33,10 @@ def manual(parser: argparse.ArgumentParser, summary: str) -> str:
 
 def files() -> dict[str, str]:
     """Path below the share directory -> content."""
-    made = {
-        path: shtab.complete(with_paths(kubeletpy_parser()), shell)
-        for shell, path in COMPLETIONS.items()
-    }
-    made["man/man1/kubeletpy.1"] = manual(kubeletpy_parser(), "Kubernetes node agent in Python")
+    made = {path: completion.script(shell) for shell, path in COMPLETIONS.items()}
+    made["man/man1/kubeletpy.1"] = manual(
+        completion.kubeletpy_parser(), "Kubernetes node agent in Python"
+    )
     made["man/man1/kubectl-why.1"] = manual(why.parser(), "why a pod is in its state")
     return made
 
