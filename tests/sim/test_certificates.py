@@ -90,7 +90,7 @@ async def load(world: World, user: RandomUser, seconds: float) -> None:
     until = world.loop.time() + seconds
     while world.loop.time() < until:
         user.act(8)
-        await asyncio.sleep(10.0)
+        await asyncio.sleep(30.0)
 
 
 def test_rotation_under_load_with_faults_outages_and_kills(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ ONCE_BROKEN = (5100017, 5100019, 5100036, 8800022, 8800039)
 """Seeds whose histories found faults."""
 
 
-@pytest.mark.parametrize("seed", seeds(8, ONCE_BROKEN, fresh=16))
+@pytest.mark.parametrize("seed", seeds(8, ONCE_BROKEN, fresh=8))
 def test_offline_history(seed: int, tmp_path: Path) -> None:
     """Odd seeds have a runtime with events, even ones have not."""
     run(offline_history(seed, tmp_path))
