@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.base.structs import replace
 from tools.env.debian import unpacked
 from tools.env.images import Image, busybox_image, pause_image
 from tools.env.process import CommandError, run

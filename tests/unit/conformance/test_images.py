@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tools.conformance.images import libraries, needed
+from pathlib import Path
+
+import pytest
+
+from tools.conformance import images
+from tools.conformance.images import libraries, needed, stand_ins
 
 LISTED = """\
 registry.k8s.io/e2e-test-images/agnhost:2.66.1
@@ -37,3 +42,20 @@ def test_libraries_are_those_that_were_found() -> None:
         "/lib/x86_64-linux-gnu/libtinfo.so.6",
         "/lib64/ld-linux-x86-64.so.2",
     ]
+
+
+def test_stand_ins_have_the_programs_and_what_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "_PROGRAMS", ("sh",))
+    for name in ("agnhost", "hostpathplugin", "sample-device-plugin", "nonewprivs", "key"):
+        (tmp_path / name).write_text(name)
+    pause, agnhost = "registry.k8s.io/pause:3.10.2", "registry.k8s.io/e2e-test-images/agnhost:2"
+    found = {
+        each.name: each
+        for each in stand_ins([pause, agnhost], tmp_path, tmp_path / "key", tmp_path / "key")
+    }
+    assert set(found) == {pause, agnhost}
+    assert found[agnhost].config["Entrypoint"] == ["/agnhost"]
+    assert found[agnhost].files["agnhost"] == (0o755, b"agnhost")
+    assert found[agnhost].files["localhost.crt"] == (0o644, b"key")
