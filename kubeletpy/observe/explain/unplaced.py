@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.structs import Struct
+from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.observe.explain.texts import api_time, clock_time, one_line, restarts, since
 from kubeletpy.observe.explain.verdict import CauseCode
 from kubeletpy.pods.pod import TERMINAL_PHASES, MalformedPod, Pod
@@ -282,6 +283,9 @@ def _warnings(events: Sequence[View], now: float) -> Iterator[str]:
         at = api_time(last_seen(each))
         parts = ("" if at is None else clock_time(at, now), each.get("reason"), each.get("message"))
         yield "  " + "  ".join(one_line(str(part)) for part in parts)
+    ours = (each.get("reason") for each in sorted(warnings, key=last_seen, reverse=True))
+    if known := next((each for each in ours if each in _REASONS), None):
+        yield f"  {known} in the documentation: reference/errors.md#{known.lower()}"
 
 
 def last_seen(event: View) -> str:
@@ -316,6 +320,7 @@ def _joined(*parts: str | None) -> str:
 JSON = dict[str, Any]
 STATE = "not scheduled"
 FAILED_SCHEDULING = "FailedScheduling"
+_REASONS = frozenset(map(str, Reason))
 OURS = "kubelet"
 """The component of the events that a node's agent writes."""
 

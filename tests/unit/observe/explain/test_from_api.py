@@ -127,6 +127,12 @@ def test_every_field_of_the_api() -> None:
     )
 
 
+def test_the_newest_reason_of_ours_has_its_anchor() -> None:
+    events = [event("FailedMount"), event("FailedScheduling"), event("BackOff", "Normal")]
+    last = explain(pod({}), events, "", now=AT).splitlines()[-1]
+    assert last == "  FailedMount in the documentation: reference/errors.md#failedmount"
+
+
 def test_a_pod_without_status_and_events() -> None:
     assert explain(pod(node=""), [], now=AT) == (
         "ns/web: not scheduled: no scheduler has processed it yet\n"
