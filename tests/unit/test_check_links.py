@@ -62,3 +62,9 @@ def test_the_readme_links_each_page_of_the_navigation(repository: Path) -> None:
     navigation.write_text("".join(f"      - Some page: {each}\n" for each in pages))
     check_links.page.cache_clear()
     assert check_links.unlisted(readme, navigation) == ["docs/b.md"]
+
+
+def test_pictures_are_small() -> None:
+    sizes = {path.name: path.stat().st_size for path in check_links.ROOT.glob("docs/pictures/*")}
+    assert sizes.keys() == {"timeline.svg", "view.webp"}
+    assert max(sizes.values()) < 60_000
