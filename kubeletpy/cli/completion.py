@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
-from shlex import quote
+from collections.abc import Sequence
 
-from kubeletpy.base.structs import Struct
+import shtab
+
 from kubeletpy.cli.main import COMMANDS
 from kubeletpy.config.flags import FLAGS
 
@@ -98,96 +98,28 @@ def _parser(module: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(description=(imported.__doc__ or "").partition("\n")[0])
 
 
-class _Argument(Struct, frozen=True):
-    """An option, or a positional argument: then without names."""
-
-    names: tuple[str, ...]
-    about: str
-    choices: tuple[str, ...]
-    takes_value: bool
-
-
 def script(shell: str) -> str:
     """Return the completions of ``kubeletpy`` for one of SHELLS."""
-    found = {name: tuple(_arguments(each)) for name, each in command_parsers().items()}
-    return "\n".join({"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](found)) + "\n"
+    made: str = shtab.complete(_with_paths(kubeletpy_parser()), shell)
+    return made
 
 
-def _arguments(of: argparse.ArgumentParser) -> Iterator[_Argument]:
-    formatter = of._get_formatter()
-    for each in of._actions:
-        about = formatter._expand_help(each) if each.help else ""
-        choices = tuple(map(str, each.choices or ()))
-        yield _Argument(tuple(each.option_strings), about, choices, each.nargs != 0)
+_OF_DIRECTORIES = ("dir", "path", "directory")
+_OF_FILES = ("config", "kubeconfig", "file", "output", "filename", "socket")
 
 
-_Commands = dict[str, tuple[_Argument, ...]]
-
-
-def _bash(commands: _Commands) -> Iterator[str]:
-    yield "_kubeletpy() {"
-    yield '    local current="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]}" words='
-    yield '    case "$COMP_CWORD $command ${COMP_WORDS[COMP_CWORD - 1]}" in'
-    yield f'    "1 "*) words="{" ".join(commands)}" ;;'
-    for name, arguments in commands.items():
-        for each in arguments:
-            if each.choices:
-                labels = "|".join(f'*" {name} {option}"' for option in each.names or (name,))
-                yield f'    {labels}) words="{" ".join(each.choices)}" ;;'
-    for name, arguments in commands.items():
-        options = " ".join(option for each in arguments for option in each.names)
-        yield f'    *" {name} "*) [[ $current != -* ]] || words="{options}" ;;'
-    yield "    esac"
-    yield '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")'
-    yield "}"
-    yield "complete -o default -F _kubeletpy kubeletpy"
-
-
-def _zsh(commands: _Commands) -> Iterator[str]:
-    yield "#compdef kubeletpy"
-    yield "_kubeletpy() {"
-    yield "    if (( CURRENT == 2 )); then"
-    described = " ".join(quote(f"{name}:{COMMANDS[name][1]}") for name in commands)
-    yield f"        local -a commands=({described})"
-    yield "        _describe command commands"
-    yield "        return"
-    yield "    fi"
-    yield "    local command=$words[2]"
-    yield "    shift words"
-    yield "    (( CURRENT-- ))"
-    yield "    case $command in"
-    for name, arguments in commands.items():
-        specs = [quote(spec) for each in arguments for spec in _zsh_specs(each)]
-        yield f"    {name}) _arguments {' '.join(specs)} ;;"
-    yield "    esac"
-    yield "}"
-    yield 'if [ "$funcstack[1]" = _kubeletpy ]; then _kubeletpy "$@"'
-    yield "else compdef _kubeletpy kubeletpy; fi"
-
-
-def _zsh_specs(argument: _Argument) -> Iterator[str]:
-    value = f":value:({' '.join(argument.choices)})" if argument.choices else ":value:_files"
-    about = argument.about
-    for character in "\\[]:":
-        about = about.replace(character, f"\\{character}")
-    for name in argument.names:
-        sign = "=" if argument.takes_value and name.startswith("--") else ""
-        yield f"{name}{sign}[{about}]{value if argument.takes_value else ''}"
-    if not argument.names:
-        yield f"*{value}"
-
-
-def _fish(commands: _Commands) -> Iterator[str]:
-    for name, arguments in commands.items():
-        about = quote(COMMANDS[name][1])
-        yield f"complete -c kubeletpy -n __fish_use_subcommand -f -a {name} -d {about}"
-        for each in arguments:
-            line = f"complete -c kubeletpy -n '__fish_seen_subcommand_from {name}'"
-            for option in each.names:
-                line += f" -{'l' if option.startswith('--') else 's'} {option.lstrip('-')}"
-            if each.names:
-                line += f" -d {quote(each.about)}" + (" -r" if each.takes_value else "")
-            if each.choices:
-                line += f" -f -a {quote(' '.join(each.choices))}"
-            if each.names or each.choices:
-                yield line
+def _with_paths(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Mark the arguments that are paths, by the last part of their names."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                _with_paths(each)
+            continue
+        last = action.dest.split("_")[-1]
+        if action.nargs == 0 or action.choices:
+            continue
+        if last in _OF_DIRECTORIES:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif last in _OF_FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    return parser
