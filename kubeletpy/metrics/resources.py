@@ -21,6 +21,13 @@ class PlacementMetrics(declared.PlacementFamilies):
 class DeviceMetrics(declared.DevicesFamilies):
     """Registrations and calls of device plugins; registration bounds the number of resources."""
 
+    def show(self, all_devices: Mapping[str, int], healthy: Mapping[str, int]) -> None:
+        """Set how many devices plugins have reported, by resource."""
+        self.known.clear()
+        for resource, count in all_devices.items():
+            self.known.labels(resource, "healthy").set(healthy[resource])
+            self.known.labels(resource, "unhealthy").set(count - healthy[resource])
+
 
 class PodResourcesMetrics(declared.PodResourcesFamilies):
     """Calls of the pod resources API, by API version."""

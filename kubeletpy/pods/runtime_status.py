@@ -528,6 +528,10 @@ class SyncAction(StrEnum):
     RESIZE_POD_IN_PLACE = "ResizePodInPlace"
 
 
+SYNC_POD = "SyncPod"
+"""The kubelet's name of the whole sync."""
+
+
 class StartError(Struct, frozen=True):
     """Why a container was not started; ``code`` is the waiting reason that kubectl shows."""
 
@@ -595,6 +599,16 @@ class PodSyncResult(Struct, frozen=True):
     def failed(self) -> bool:
         """Whether anything failed, backoff included."""
         return self.sync_error is not None or any(r.error is not None for r in self.results)
+
+    @property
+    def failed_actions(self) -> list[str]:
+        """The actions that failed, but for those that wait; SyncPod: no single one failed."""
+        failed = [
+            str(step.action)
+            for step in self.results
+            if step.error is not None and not step.error.code.endswith("BackOff")
+        ]
+        return failed if self.sync_error is None else [SYNC_POD, *failed]
 
     def cause(self) -> Cause | None:
         """The cause of the first failure that has one, a fault of the machine before others."""

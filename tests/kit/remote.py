@@ -141,8 +141,16 @@ CALLS: dict[str, Call] = {
 }
 
 
-NEVER_CALLED = frozenset({"CheckpointPod", "RestorePod"})
-"""Calls of the CRI of 1.37 that no kubelet makes yet."""
+NEVER_CALLED = frozenset(
+    {
+        "CheckpointPod",
+        "RestorePod",
+        "PullSecurityProfile",
+        "ListSecurityProfiles",
+        "RemoveSecurityProfile",
+    }
+)
+"""Calls of the CRI of 1.37 that no kubelet makes yet, and those of 1.38.0-beta.0."""
 
 
 def methods() -> dict[str, MethodDescriptor]:

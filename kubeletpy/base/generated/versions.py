@@ -55,7 +55,9 @@ GuaranteedQoSPodCPUResize cpus - - -
 InPlacePodLevelResourcesVerticalScaling gate gate gate gate
 InPlacePodVerticalScalingInitContainers - gate gate gate
 InPlacePodVerticalScalingMemoryBackedVolumes - - gate gate
+PodCertificateMLDSA - - - lacking
 RestartAllContainersOnContainerExits gate gate gate gate
+SecurityProfileOCI - - - lacking
 UserNamespacesHostNetworkSupport - user_namespaces_host_network user_namespaces_host_network user_namespaces_host_network
 VolumeBindMountOptions - - mount_options mount_options
 """

@@ -597,7 +597,11 @@ HERE = {
     ),
     "SecurityProfileOCI": (
         False,
-        "seccompProfile.type OCI is refused (CreateContainerConfigError)",
+        "seccompProfile.type OCI is refused: the node never declares the feature",
+    ),
+    "PodCertificateMLDSA": (
+        False,
+        "the node never declares it: keys of pod certificates are RSA, ECDSA or Ed25519",
     ),
     "CRIListStreaming": (True, "lists are streamed wherever the runtime can"),
     "ChangeContainerStatusOnKubeletRestart": (

@@ -350,6 +350,12 @@ class StartsFamilies:
             ),
             gates=("InPlacePodVerticalScaling",),
         )
+        self.sync_result_errors = families.counter(
+            "kubelet_sync_result_errors_total",
+            "Actions of syncs that failed: SyncPod where no single one did.",
+            "action",
+            since="1.38",
+        )
 
 
 class PlegFamilies:
@@ -700,6 +706,13 @@ class DevicesFamilies:
             "Time that a device plugin took to allocate devices.",
             "resource_name",
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+        )
+        self.known = families.gauge(
+            "kubelet_device_plugin_devices",
+            "Devices of plugins, by resource and health.",
+            "resource_name",
+            "health_state",
+            since="1.38",
         )
 
 

@@ -150,7 +150,9 @@ def render_cri_metrics(
         keys = known[metric.name].label_keys
         if len(keys) == len(metric.label_values):
             named = labels(dict(zip(keys, metric.label_values, strict=True)))
-            scrape.add(metric.name, named, metric.value.value, metric.timestamp)
+            fraction = metric.HasField("double_value")
+            value = metric.double_value.value if fraction else metric.value.value
+            scrape.add(metric.name, named, value, metric.timestamp)
     return scrape.render()
 
 

@@ -71,7 +71,7 @@ class RuntimeSync(SyncStep):
             terminal=terminal,
             error="" if terminal else result.error_message(),
             cause=None if terminal else result.cause(),
-            waiting=_is_held_back(result),
+            waiting=not result.failed_actions,
             retry_at=result.retry_at,
             decisions=tuple(decisions),
         )
@@ -130,12 +130,6 @@ def _pull_failed(result: PodSyncResult) -> bool:
     """Whether an image was pulled without success (docs/reference/behaviour.md, u: ka53)."""
     return any(
         step.error is not None and step.error.code == ImageErrorCode.PULL for step in result.results
-    )
-
-
-def _is_held_back(result: PodSyncResult) -> bool:
-    return result.sync_error is None and all(
-        step.error is None or step.error.code.endswith("BackOff") for step in result.results
     )
 
 

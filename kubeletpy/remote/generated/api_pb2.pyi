@@ -119,6 +119,17 @@ class ContainerEventType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTAINER_STOPPED_EVENT: _ClassVar[ContainerEventType]
     CONTAINER_DELETED_EVENT: _ClassVar[ContainerEventType]
 
+class CgroupMountMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CGROUP_MOUNT_MODE_UNSPECIFIED: _ClassVar[CgroupMountMode]
+    CGROUP_MOUNT_MODE_READ_ONLY: _ClassVar[CgroupMountMode]
+    CGROUP_MOUNT_MODE_READ_WRITE: _ClassVar[CgroupMountMode]
+
+class SecurityProfileKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SecurityProfileKindUnspecified: _ClassVar[SecurityProfileKind]
+    Seccomp: _ClassVar[SecurityProfileKind]
+
 class MetricType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     COUNTER: _ClassVar[MetricType]
@@ -216,6 +227,11 @@ CONTAINER_CREATED_EVENT: ContainerEventType
 CONTAINER_STARTED_EVENT: ContainerEventType
 CONTAINER_STOPPED_EVENT: ContainerEventType
 CONTAINER_DELETED_EVENT: ContainerEventType
+CGROUP_MOUNT_MODE_UNSPECIFIED: CgroupMountMode
+CGROUP_MOUNT_MODE_READ_ONLY: CgroupMountMode
+CGROUP_MOUNT_MODE_READ_WRITE: CgroupMountMode
+SecurityProfileKindUnspecified: SecurityProfileKind
+Seccomp: SecurityProfileKind
 COUNTER: MetricType
 GAUGE: MetricType
 SYSTEMD: CgroupDriver
@@ -307,19 +323,27 @@ class UserNamespace(_message.Message):
     gids: _containers.RepeatedCompositeFieldContainer[IDMapping]
     def __init__(self, mode: _Optional[_Union[NamespaceMode, str]] = ..., uids: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ..., gids: _Optional[_Iterable[_Union[IDMapping, _Mapping]]] = ...) -> None: ...
 
+class CgroupNamespace(_message.Message):
+    __slots__ = ("mode",)
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    mode: NamespaceMode
+    def __init__(self, mode: _Optional[_Union[NamespaceMode, str]] = ...) -> None: ...
+
 class NamespaceOption(_message.Message):
-    __slots__ = ("network", "pid", "ipc", "target_id", "userns_options")
+    __slots__ = ("network", "pid", "ipc", "target_id", "userns_options", "cgroupns_options")
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     IPC_FIELD_NUMBER: _ClassVar[int]
     TARGET_ID_FIELD_NUMBER: _ClassVar[int]
     USERNS_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CGROUPNS_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     network: NamespaceMode
     pid: NamespaceMode
     ipc: NamespaceMode
     target_id: str
     userns_options: UserNamespace
-    def __init__(self, network: _Optional[_Union[NamespaceMode, str]] = ..., pid: _Optional[_Union[NamespaceMode, str]] = ..., ipc: _Optional[_Union[NamespaceMode, str]] = ..., target_id: _Optional[str] = ..., userns_options: _Optional[_Union[UserNamespace, _Mapping]] = ...) -> None: ...
+    cgroupns_options: CgroupNamespace
+    def __init__(self, network: _Optional[_Union[NamespaceMode, str]] = ..., pid: _Optional[_Union[NamespaceMode, str]] = ..., ipc: _Optional[_Union[NamespaceMode, str]] = ..., target_id: _Optional[str] = ..., userns_options: _Optional[_Union[UserNamespace, _Mapping]] = ..., cgroupns_options: _Optional[_Union[CgroupNamespace, _Mapping]] = ...) -> None: ...
 
 class Int64Value(_message.Message):
     __slots__ = ("value",)
@@ -354,20 +378,40 @@ class LinuxSandboxSecurityContext(_message.Message):
     def __init__(self, namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., supplemental_groups_policy: _Optional[_Union[SupplementalGroupsPolicy, str]] = ..., privileged: _Optional[bool] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., seccomp_profile_path: _Optional[str] = ...) -> None: ...
 
 class SecurityProfile(_message.Message):
-    __slots__ = ("profile_type", "localhost_ref")
+    __slots__ = ("profile_type", "localhost_ref", "oci_ref", "base_profile")
     class ProfileType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         RuntimeDefault: _ClassVar[SecurityProfile.ProfileType]
         Unconfined: _ClassVar[SecurityProfile.ProfileType]
         Localhost: _ClassVar[SecurityProfile.ProfileType]
+        OCI: _ClassVar[SecurityProfile.ProfileType]
     RuntimeDefault: SecurityProfile.ProfileType
     Unconfined: SecurityProfile.ProfileType
     Localhost: SecurityProfile.ProfileType
+    OCI: SecurityProfile.ProfileType
     PROFILE_TYPE_FIELD_NUMBER: _ClassVar[int]
     LOCALHOST_REF_FIELD_NUMBER: _ClassVar[int]
+    OCI_REF_FIELD_NUMBER: _ClassVar[int]
+    BASE_PROFILE_FIELD_NUMBER: _ClassVar[int]
     profile_type: SecurityProfile.ProfileType
     localhost_ref: str
-    def __init__(self, profile_type: _Optional[_Union[SecurityProfile.ProfileType, str]] = ..., localhost_ref: _Optional[str] = ...) -> None: ...
+    oci_ref: str
+    base_profile: SecurityProfileBase
+    def __init__(self, profile_type: _Optional[_Union[SecurityProfile.ProfileType, str]] = ..., localhost_ref: _Optional[str] = ..., oci_ref: _Optional[str] = ..., base_profile: _Optional[_Union[SecurityProfileBase, _Mapping]] = ...) -> None: ...
+
+class SecurityProfileBase(_message.Message):
+    __slots__ = ("type", "localhost_ref")
+    class BaseType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        RuntimeDefault: _ClassVar[SecurityProfileBase.BaseType]
+        Localhost: _ClassVar[SecurityProfileBase.BaseType]
+    RuntimeDefault: SecurityProfileBase.BaseType
+    Localhost: SecurityProfileBase.BaseType
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    LOCALHOST_REF_FIELD_NUMBER: _ClassVar[int]
+    type: SecurityProfileBase.BaseType
+    localhost_ref: str
+    def __init__(self, type: _Optional[_Union[SecurityProfileBase.BaseType, str]] = ..., localhost_ref: _Optional[str] = ...) -> None: ...
 
 class LinuxPodSandboxConfig(_message.Message):
     __slots__ = ("cgroup_parent", "security_context", "sysctls", "overhead", "resources")
@@ -912,7 +956,7 @@ class Capability(_message.Message):
     def __init__(self, add_capabilities: _Optional[_Iterable[str]] = ..., drop_capabilities: _Optional[_Iterable[str]] = ..., add_ambient_capabilities: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinuxContainerSecurityContext(_message.Message):
-    __slots__ = ("capabilities", "privileged", "namespace_options", "selinux_options", "run_as_user", "run_as_group", "run_as_username", "readonly_rootfs", "supplemental_groups", "supplemental_groups_policy", "no_new_privs", "masked_paths", "readonly_paths", "seccomp", "apparmor", "apparmor_profile", "seccomp_profile_path")
+    __slots__ = ("capabilities", "privileged", "namespace_options", "selinux_options", "run_as_user", "run_as_group", "run_as_username", "readonly_rootfs", "supplemental_groups", "supplemental_groups_policy", "no_new_privs", "masked_paths", "readonly_paths", "seccomp", "apparmor", "apparmor_profile", "seccomp_profile_path", "cgroup_mount_mode")
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -930,6 +974,7 @@ class LinuxContainerSecurityContext(_message.Message):
     APPARMOR_FIELD_NUMBER: _ClassVar[int]
     APPARMOR_PROFILE_FIELD_NUMBER: _ClassVar[int]
     SECCOMP_PROFILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    CGROUP_MOUNT_MODE_FIELD_NUMBER: _ClassVar[int]
     capabilities: Capability
     privileged: bool
     namespace_options: NamespaceOption
@@ -947,7 +992,8 @@ class LinuxContainerSecurityContext(_message.Message):
     apparmor: SecurityProfile
     apparmor_profile: str
     seccomp_profile_path: str
-    def __init__(self, capabilities: _Optional[_Union[Capability, _Mapping]] = ..., privileged: _Optional[bool] = ..., namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_username: _Optional[str] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., supplemental_groups_policy: _Optional[_Union[SupplementalGroupsPolicy, str]] = ..., no_new_privs: _Optional[bool] = ..., masked_paths: _Optional[_Iterable[str]] = ..., readonly_paths: _Optional[_Iterable[str]] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor_profile: _Optional[str] = ..., seccomp_profile_path: _Optional[str] = ...) -> None: ...
+    cgroup_mount_mode: CgroupMountMode
+    def __init__(self, capabilities: _Optional[_Union[Capability, _Mapping]] = ..., privileged: _Optional[bool] = ..., namespace_options: _Optional[_Union[NamespaceOption, _Mapping]] = ..., selinux_options: _Optional[_Union[SELinuxOption, _Mapping]] = ..., run_as_user: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_group: _Optional[_Union[Int64Value, _Mapping]] = ..., run_as_username: _Optional[str] = ..., readonly_rootfs: _Optional[bool] = ..., supplemental_groups: _Optional[_Iterable[int]] = ..., supplemental_groups_policy: _Optional[_Union[SupplementalGroupsPolicy, str]] = ..., no_new_privs: _Optional[bool] = ..., masked_paths: _Optional[_Iterable[str]] = ..., readonly_paths: _Optional[_Iterable[str]] = ..., seccomp: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor: _Optional[_Union[SecurityProfile, _Mapping]] = ..., apparmor_profile: _Optional[str] = ..., seccomp_profile_path: _Optional[str] = ..., cgroup_mount_mode: _Optional[_Union[CgroupMountMode, str]] = ...) -> None: ...
 
 class LinuxContainerConfig(_message.Message):
     __slots__ = ("resources", "security_context")
@@ -1543,6 +1589,54 @@ class PullImageResponse(_message.Message):
     image_ref: str
     def __init__(self, image_ref: _Optional[str] = ...) -> None: ...
 
+class PullSecurityProfileRequest(_message.Message):
+    __slots__ = ("image", "auth", "sandbox_config", "profile_kind")
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    AUTH_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_KIND_FIELD_NUMBER: _ClassVar[int]
+    image: ImageSpec
+    auth: AuthConfig
+    sandbox_config: PodSandboxConfig
+    profile_kind: SecurityProfileKind
+    def __init__(self, image: _Optional[_Union[ImageSpec, _Mapping]] = ..., auth: _Optional[_Union[AuthConfig, _Mapping]] = ..., sandbox_config: _Optional[_Union[PodSandboxConfig, _Mapping]] = ..., profile_kind: _Optional[_Union[SecurityProfileKind, str]] = ...) -> None: ...
+
+class PullSecurityProfileResponse(_message.Message):
+    __slots__ = ("cached",)
+    CACHED_FIELD_NUMBER: _ClassVar[int]
+    cached: bool
+    def __init__(self, cached: _Optional[bool] = ...) -> None: ...
+
+class ListSecurityProfilesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SecurityProfileInfo(_message.Message):
+    __slots__ = ("digest", "refs", "size")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    REFS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    refs: _containers.RepeatedScalarFieldContainer[str]
+    size: int
+    def __init__(self, digest: _Optional[str] = ..., refs: _Optional[_Iterable[str]] = ..., size: _Optional[int] = ...) -> None: ...
+
+class ListSecurityProfilesResponse(_message.Message):
+    __slots__ = ("profiles",)
+    PROFILES_FIELD_NUMBER: _ClassVar[int]
+    profiles: _containers.RepeatedCompositeFieldContainer[SecurityProfileInfo]
+    def __init__(self, profiles: _Optional[_Iterable[_Union[SecurityProfileInfo, _Mapping]]] = ...) -> None: ...
+
+class RemoveSecurityProfileRequest(_message.Message):
+    __slots__ = ("digest",)
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    def __init__(self, digest: _Optional[str] = ...) -> None: ...
+
+class RemoveSecurityProfileResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class RemoveImageRequest(_message.Message):
     __slots__ = ("image",)
     IMAGE_FIELD_NUMBER: _ClassVar[int]
@@ -1600,12 +1694,14 @@ class StatusRequest(_message.Message):
     def __init__(self, verbose: _Optional[bool] = ...) -> None: ...
 
 class RuntimeHandlerFeatures(_message.Message):
-    __slots__ = ("recursive_read_only_mounts", "user_namespaces")
+    __slots__ = ("recursive_read_only_mounts", "user_namespaces", "cgroup_namespaces")
     RECURSIVE_READ_ONLY_MOUNTS_FIELD_NUMBER: _ClassVar[int]
     USER_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
+    CGROUP_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     recursive_read_only_mounts: bool
     user_namespaces: bool
-    def __init__(self, recursive_read_only_mounts: _Optional[bool] = ..., user_namespaces: _Optional[bool] = ...) -> None: ...
+    cgroup_namespaces: bool
+    def __init__(self, recursive_read_only_mounts: _Optional[bool] = ..., user_namespaces: _Optional[bool] = ..., cgroup_namespaces: _Optional[bool] = ...) -> None: ...
 
 class RuntimeHandler(_message.Message):
     __slots__ = ("name", "features")
@@ -1616,14 +1712,18 @@ class RuntimeHandler(_message.Message):
     def __init__(self, name: _Optional[str] = ..., features: _Optional[_Union[RuntimeHandlerFeatures, _Mapping]] = ...) -> None: ...
 
 class RuntimeFeatures(_message.Message):
-    __slots__ = ("supplemental_groups_policy", "user_namespaces_host_network", "mount_options")
+    __slots__ = ("supplemental_groups_policy", "user_namespaces_host_network", "mount_options", "cgroup_mount_mode", "seccomp_profile_oci")
     SUPPLEMENTAL_GROUPS_POLICY_FIELD_NUMBER: _ClassVar[int]
     USER_NAMESPACES_HOST_NETWORK_FIELD_NUMBER: _ClassVar[int]
     MOUNT_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CGROUP_MOUNT_MODE_FIELD_NUMBER: _ClassVar[int]
+    SECCOMP_PROFILE_OCI_FIELD_NUMBER: _ClassVar[int]
     supplemental_groups_policy: bool
     user_namespaces_host_network: bool
     mount_options: bool
-    def __init__(self, supplemental_groups_policy: _Optional[bool] = ..., user_namespaces_host_network: _Optional[bool] = ..., mount_options: _Optional[bool] = ...) -> None: ...
+    cgroup_mount_mode: bool
+    seccomp_profile_oci: bool
+    def __init__(self, supplemental_groups_policy: _Optional[bool] = ..., user_namespaces_host_network: _Optional[bool] = ..., mount_options: _Optional[bool] = ..., cgroup_mount_mode: _Optional[bool] = ..., seccomp_profile_oci: _Optional[bool] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
     __slots__ = ("status", "info", "runtime_handlers", "features")
@@ -1653,6 +1753,12 @@ class UInt64Value(_message.Message):
     VALUE_FIELD_NUMBER: _ClassVar[int]
     value: int
     def __init__(self, value: _Optional[int] = ...) -> None: ...
+
+class DoubleValue(_message.Message):
+    __slots__ = ("value",)
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    def __init__(self, value: _Optional[float] = ...) -> None: ...
 
 class FilesystemIdentifier(_message.Message):
     __slots__ = ("mountpoint",)
@@ -2052,18 +2158,20 @@ class ContainerMetrics(_message.Message):
     def __init__(self, container_id: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Metric, _Mapping]]] = ...) -> None: ...
 
 class Metric(_message.Message):
-    __slots__ = ("name", "timestamp", "metric_type", "label_values", "value")
+    __slots__ = ("name", "timestamp", "metric_type", "label_values", "value", "double_value")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     METRIC_TYPE_FIELD_NUMBER: _ClassVar[int]
     LABEL_VALUES_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
+    DOUBLE_VALUE_FIELD_NUMBER: _ClassVar[int]
     name: str
     timestamp: int
     metric_type: MetricType
     label_values: _containers.RepeatedScalarFieldContainer[str]
     value: UInt64Value
-    def __init__(self, name: _Optional[str] = ..., timestamp: _Optional[int] = ..., metric_type: _Optional[_Union[MetricType, str]] = ..., label_values: _Optional[_Iterable[str]] = ..., value: _Optional[_Union[UInt64Value, _Mapping]] = ...) -> None: ...
+    double_value: DoubleValue
+    def __init__(self, name: _Optional[str] = ..., timestamp: _Optional[int] = ..., metric_type: _Optional[_Union[MetricType, str]] = ..., label_values: _Optional[_Iterable[str]] = ..., value: _Optional[_Union[UInt64Value, _Mapping]] = ..., double_value: _Optional[_Union[DoubleValue, _Mapping]] = ...) -> None: ...
 
 class RuntimeConfigRequest(_message.Message):
     __slots__ = ()

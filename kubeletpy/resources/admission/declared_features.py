@@ -57,9 +57,27 @@ def _bind_mount_options(pod: Pod) -> bool:
     )
 
 
+def _ml_dsa_certificates(pod: Pod) -> bool:
+    return any(
+        ((source.get("podCertificate") or {}).get("keyType") or "").startswith("MLDSA")
+        for volume in pod.spec.get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    )
+
+
+def _seccomp_of_a_registry(pod: Pod) -> bool:
+    holders = (pod.spec, *(container for _, container in pod.all_containers()))
+    return any(
+        ((holder.get("securityContext") or {}).get("seccompProfile") or {}).get("type") == "OCI"
+        for holder in holders
+    )
+
+
 NEEDED: Mapping[str, Callable[[Pod], bool]] = MappingProxyType(
     {
+        "PodCertificateMLDSA": _ml_dsa_certificates,
         "RestartAllContainersOnContainerExits": _restarts_all,
+        "SecurityProfileOCI": _seccomp_of_a_registry,
         "UserNamespacesHostNetworkSupport": _own_users_on_the_nodes_network,
         "VolumeBindMountOptions": _bind_mount_options,
     }

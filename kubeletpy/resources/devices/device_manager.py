@@ -278,6 +278,7 @@ class DeviceManager(Component):
 
     def counts(self, reported: Mapping[str, str]) -> DeviceCounts:
         """Count the devices for the node's status. ``reported``: capacity as the API has it."""
+        self.metrics.show(model.capacity(self.state), model.allocatable(self.state))
         return self._report.counts(reported)
 
     def resources_status(self, uid: str) -> Mapping[str, list[api.ResourceStatus]]:

@@ -141,6 +141,8 @@ class Executor(Component):
             ended=plan.kill_pod and not plan.create_sandbox,
             resize=resize,
         )
+        for action in result.failed_actions:
+            self.metrics.sync_result_errors.labels(action).inc()
         if user_namespaced and result.failed:
             self.metrics.started_user_namespaced_pods_errors.inc()
         return result

@@ -197,6 +197,15 @@ def test_metrics_of_the_runtime_itself() -> None:
     assert b'{id="c",cpu="1"} 9 5000\n' in body
 
 
+def test_fractions_replace_the_whole_number_of_a_metric() -> None:
+    """Source: the CRI of 1.38.0-beta.0, Metric.double_value: runtimes set both."""
+    pressure = metric("pressure_total", number=0)
+    pressure.double_value.value = 0.25
+    descriptor = cri.MetricDescriptor(name="pressure_total")
+    body = scrapes.render_cri_metrics([descriptor], [cri.PodSandboxMetrics(metrics=[pressure])])
+    assert families(body) == {"pressure_total": ("counter", {frozenset(): 0.25})}
+
+
 def test_log_usage_of_known_pods() -> None:
     disks = Disks(
         pods={

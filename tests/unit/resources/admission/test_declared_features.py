@@ -29,6 +29,7 @@ HOST_NETWORK = "UserNamespacesHostNetworkSupport"
 BIND = "VolumeBindMountOptions"
 EXCLUSIVE = "InPlacePodVerticalScalingExclusiveCPUs"
 RESIZE = "GuaranteedQoSPodCPUResize"
+ML_DSA, OCI = "PodCertificateMLDSA", "SecurityProfileOCI"
 DEFAULT = (WEB_SOCKETS, POD_LEVEL, INIT, ALL_AGAIN)
 BOTH = ("mount_options", "user_namespaces_host_network")
 
@@ -49,6 +50,7 @@ def test_features_are_needed_where_the_table_says_so() -> None:
 
 
 DECLARED: list[tuple[str, dict[str, bool], tuple[str, ...], str, tuple[str, ...]]] = [
+    ("1.38", {ML_DSA: True, OCI: True}, (*BOTH, "seccomp_profile_oci"), "none", DEFAULT),
     ("1.37", {}, (), "none", DEFAULT),
     ("1.37", {}, BOTH, "none", DEFAULT),
     ("1.37", {HOST_NETWORK: True}, (), "none", DEFAULT),
@@ -151,6 +153,15 @@ def test_an_update_needs_only_features_of_what_it_changes(
 AGAIN: Any = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}
 MOUNT: Any = {"name": "c", "volumeMounts": [{"bindMountOptions": ["noexec"]}]}
 ON_HOST: Any = {"hostNetwork": True, "hostUsers": False}
+PROFILE: Any = {
+    "securityContext": {"seccompProfile": {"type": "OCI", "oci": {"ref": "r@sha256:0"}}}
+}
+LOCAL: Any = {"securityContext": {"seccompProfile": {"type": "Localhost"}}}
+
+
+def certificate(key_type: str) -> Any:
+    sources = [{"secret": {}}, {"podCertificate": {"keyType": key_type}}]
+    return pod(volumes=[{"name": "v", "projected": {"sources": sources}}])
 
 
 @pytest.mark.parametrize(
@@ -165,6 +176,13 @@ ON_HOST: Any = {"hostNetwork": True, "hostUsers": False}
         ("1.36", pod(MOUNT), []),
         ("1.37", pod({"name": "c", "volumeMounts": [{"bindMountOptions": []}]}), []),
         ("1.37", pod(), []),
+        ("1.38", pod(**PROFILE), [OCI]),
+        ("1.38", pod(ephemeralContainers=[{"name": "c", **PROFILE}]), [OCI]),
+        ("1.38", pod(**LOCAL), []),
+        ("1.37", pod(**PROFILE), []),
+        ("1.38", certificate("MLDSA65"), [ML_DSA]),
+        ("1.38", certificate("ECDSAP256"), []),
+        ("1.37", certificate("MLDSA65"), []),
     ],
 )
 def test_a_pod_needs_only_features_of_the_version(

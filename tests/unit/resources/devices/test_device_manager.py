@@ -150,6 +150,8 @@ async def test_pods_keep_the_devices_of_a_dead_plugin(node: Node) -> None:
         await asyncio.sleep(2)
         counts = agent.counts({})
         assert (counts.capacity, counts.allocatable) == ({GPU: 2}, {GPU: 0})
+        known = agent.metrics.known
+        assert [known.labels(GPU, each)._value.get() for each in ("healthy", "unhealthy")] == [0, 2]
         assert ids(agent, "one") == {"d0"}
         assert agent.resources_status("one")["c"][0]["resources"][0]["health"] == "Healthy"
         with pytest.raises(AllocationRefused, match="no healthy devices present"):

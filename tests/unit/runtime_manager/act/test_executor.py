@@ -119,6 +119,7 @@ async def test_sandbox_failure(tmp_path: Path) -> None:
         "Warning FailedCreatePodSandBox: Failed to create pod sandbox: no network"
     ]
     assert node.metrics.starts.started_pods_errors._value.get() == 1
+    assert node.metrics.starts.sync_result_errors.labels("CreatePodSandbox")._value.get() == 1
     node.runtime.errors.clear()
     assert not (await node.sync(make_pod())).failed
 
