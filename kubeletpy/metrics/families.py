@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, TypedDict, Unpack
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import CollectorRegistry
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 

@@ -10,7 +10,8 @@ import platform
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from prometheus_client import Histogram, ProcessCollector
+from prometheus_client.metrics import Histogram
+from prometheus_client.process_collector import ProcessCollector
 
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.families import Families

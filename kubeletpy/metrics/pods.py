@@ -9,7 +9,7 @@ from collections import Counter as Count
 from collections.abc import Mapping
 from contextlib import suppress
 
-from prometheus_client import Counter, Histogram
+from prometheus_client.metrics import Counter, Histogram
 
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.generated import declared

@@ -54,6 +54,8 @@ LATER = (
     "kubeletpy.observe.explain.deaths",
     "aiohttp",
     "argparse",
+    "http.server",
+    "prometheus_client.exposition",
     "statistics",
     "kubeletpy.kubeapi.http1",
     "kubeletpy.kubeapi.http2",

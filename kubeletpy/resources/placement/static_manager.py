@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from prometheus_client import Counter
+from prometheus_client.metrics import Counter
 
 from kubeletpy.base.api import types as api
 from kubeletpy.base.host.state_file import StateFile, read_state

@@ -312,8 +312,8 @@ class Beside:
             other.start()
             other.join()
 
-from kubeletpy.cli.process import UnusedAuthorities
-sys.meta_path[:0] = [UnusedAuthorities(), Beside()]
+from kubeletpy.cli.process import LeanImports
+sys.meta_path[:0] = [LeanImports(), Beside()]
 import aiohttp
 assert readings == ["other"], readings
 assert ssl.SSLContext.set_default_verify_paths is read
