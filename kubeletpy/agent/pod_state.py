@@ -207,7 +207,7 @@ class PodState(structs.Component):
                 Reason.FAILED_STATUS_UPDATE,
                 f"The API does not accept the pod's status: {why}",
             ),
-            is_known=lambda uid: self.pods.get(uid) is not None,
+            newest=lambda pod: self.pods.get(pod.uid),
             on_change=context.signals.status_changed,
             traces=self.traces,
             backlog=context.backlog,

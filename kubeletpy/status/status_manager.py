@@ -136,7 +136,7 @@ class StatusWriter(Component):
     backlog: Backlog
     target: Callable[[Pod], Pod | None]
     forget: Callable[[StatusEntry], None]
-    is_known: Callable[[str], bool]
+    is_known: Callable[[Pod], bool]
     on_written: Callable[[float], None]
     on_refused: Callable[[Pod, str], None]
 
@@ -229,7 +229,7 @@ class StatusWriter(Component):
         to this node.
         """
         if isinstance(error, Forbidden):
-            return not self.is_known(entry.pod.uid)
+            return not self.is_known(entry.pod)
         if not (isinstance(error, Conflict) or _names_another(error)):
             return isinstance(error, NotFound)
         try:
@@ -294,8 +294,9 @@ class ApiStatusManager(Component):
     on_written: Callable[[float], None] = lambda seconds: None
     # Called once when the API keeps refusing a pod's status.
     on_refused: Callable[[Pod, str], None] = lambda pod, why: None
-    # Whether a source still has a pod (by uid).
-    is_known: Callable[[str], bool] = lambda uid: True
+    # The newest object of a pod: a worker may still have the one of a record, which the API's has
+    # replaced. None: no source has the pod any more.
+    newest: Callable[[Pod], Pod | None] = lambda pod: pod
     # Called with the UID of a pod when :meth:`reported` may have changed.
     on_change: Callable[[str], None] = lambda uid: None
     traces: Traces = field(default_factory=Traces)
@@ -314,7 +315,7 @@ class ApiStatusManager(Component):
                 self.backlog,
                 target=self._target,
                 forget=self._forget,
-                is_known=self.is_known,
+                is_known=lambda pod: self.newest(pod) is not None,
                 on_written=self.on_written,
                 on_refused=self.on_refused,
             )
@@ -442,7 +443,7 @@ class ApiStatusManager(Component):
     def _target(self, pod: Pod) -> Pod | None:
         """The object that shows the pod in the API: for a static pod its mirror, if it matches."""
         if not pod.is_static:
-            return pod
+            return self.newest(pod) or pod
         mirror = self.mirror_of(pod)
         return mirror if mirror is not None and pod.is_reported_by(mirror) else None
 

@@ -209,6 +209,15 @@ async def test_a_status_from_a_record_is_not_taken_for_the_apis() -> None:
     assert api.object["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
 
 
+async def test_a_first_status_is_compared_with_the_newest_object() -> None:
+    """The worker of a pod still has the object of a record; the API never had its status."""
+    api, ended = RecordingApi(), phase("Failed")
+    of = manager(api, newest=lambda pod: Pod(api.object))
+    of.set_status(pod(status=ended), ended, containers_may_run=False)
+    await settle(of)
+    assert api.object["status"]["phase"] == "Failed"
+
+
 async def test_a_finished_pod_is_deleted_when_its_deletion_comes_later() -> None:
     api = RecordingApi()
     of = manager(api)
@@ -339,7 +348,9 @@ async def test_a_removed_pod_whose_name_a_pod_of_another_node_has_is_forgotten()
     api, notified = RecordingApi(), list[str]()
     known = {"u"}
     of = manager(
-        api, on_refused=lambda _, why: notified.append(why), is_known=lambda uid: uid in known
+        api,
+        on_refused=lambda _, why: notified.append(why),
+        newest=lambda pod: pod if pod.uid in known else None,
     )
     of.set_status(pod(), phase("Running"))
     await settle(of)
