@@ -233,8 +233,7 @@ run_section() {
         # needs a newer protobuf than the stubs themselves; the section generated runs it.
         local chosen=("${chosen[@]}")
         if $by_default && [ ${#chosen[@]} -eq 0 ]; then
-            chosen=(tests/unit/{base/wire,kubeapi,metrics,node/certificates,node/shutdown,observe/view}
-                tests/unit/{probes/handlers,remote,resources/{devices,dra,plugins},server})
+            chosen=(tests/unit/{base/wire,kubeapi,metrics,node/{certificates,shutdown},probes/handlers,remote})
         fi
         section_environment lowest && PATH="$PWD/.cache/lowest/bin:$PATH" tests tests/unit -n "${JOBS:-2}" \
             --deselect tests/unit/remote/test_generated.py::test_stubs_are_current

@@ -229,8 +229,8 @@ def test_the_disk_is_saved_while_the_api_is_down(tmp_path: Path) -> None:
 # -- killed at every step ------------------------------------------------------------------------
 
 MOST_INSTANTS = 600
-STRIDE = 1 if DESIRED else 24
-"""Each 24th instant, others each time; with KUBELETPY_SIM_RUNS all of them."""
+STRIDE = 1 if DESIRED else 48
+"""Each 48th instant, others each time; with KUBELETPY_SIM_RUNS all of them."""
 EATERS = {
     "memory": Appetite(memory=(MEMORY * 0.5, MEMORY * 0.2)),
     "disk": Appetite(layer=(DISK * 0.5, DISK * 0.2)),

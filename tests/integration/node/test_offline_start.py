@@ -22,6 +22,12 @@ FLAG = "--offline-start"
 pytestmark = pytest.mark.timeout(400)
 
 
+@pytest.fixture(scope="module")
+def node(node2: Node) -> Node:
+    """One runtime: what starts alone is decided without it."""
+    return node2
+
+
 @pytest.fixture(autouse=True)
 def online_again(node: Node, namespace: str) -> Iterator[None]:
     """The agent runs as usual for the next test, and for the removal of the namespace."""
