@@ -245,7 +245,7 @@ run_section() {
     control-plane) python -m tools.control_plane build ;;
     node-image) python -m tools.lab.prepare build ;;
     # a control plane for each worker
-    cluster) need_root && tests tests/cluster -n "${JOBS:-2}" --dist loadfile ;;
+    cluster) need_root && tests tests/cluster -n "${JOBS:-2}" --dist worksteal ;;
     nodes)
         need_root || return 1
         if $by_default; then

@@ -76,6 +76,7 @@ def logging_pod(name: str, **spec: object) -> JSON:
     return pod(name, main, volumes=[ORDER], terminationGracePeriodSeconds=100, **spec)
 
 
+@pytest.mark.long  # tests/integration/lifecycle has the order with a stand-in of logind
 @pytest.mark.parametrize("how", WAYS)
 def test_a_shutdown_ends_pods_by_priority_and_reports_them(
     machine: Machine, node: VirtualNode, how: str
