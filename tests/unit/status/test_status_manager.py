@@ -212,7 +212,7 @@ async def test_a_status_from_a_record_is_not_taken_for_the_apis() -> None:
 async def test_a_first_status_is_compared_with_the_newest_object() -> None:
     """The worker of a pod still has the object of a record; the API never had its status."""
     api, ended = RecordingApi(), phase("Failed")
-    of = manager(api, newest=lambda pod: Pod(api.object))
+    of = manager(api, newest=lambda _: pod())
     of.set_status(pod(status=ended), ended, containers_may_run=False)
     await settle(of)
     assert api.object["status"]["phase"] == "Failed"
