@@ -15,8 +15,8 @@ from tests.nodes.node import VirtualNode, container, pod
 
 pytestmark = pytest.mark.long
 LITTLE = {"memory": "48Mi"}
-EATS = "tail /dev/zero"
 """Enough for runc to start a container."""
+EATS = "tail /dev/zero"
 ENDS = {
     "oom-at-its-limit": f"exec {EATS}",
     "oom-of-all-processes": f"{EATS}; exit 1",

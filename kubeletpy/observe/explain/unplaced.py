@@ -279,11 +279,12 @@ def _details(pod: View) -> Iterator[str]:
 
 def _warnings(events: Sequence[View], now: float) -> Iterator[str]:
     warnings = [each for each in events if each.get("type") == "Warning"]
-    for each in sorted(warnings, key=last_seen, reverse=True)[:MAX_EVENTS]:
+    warnings.sort(key=last_seen, reverse=True)
+    for each in warnings[:MAX_EVENTS]:
         at = api_time(last_seen(each))
         parts = ("" if at is None else clock_time(at, now), each.get("reason"), each.get("message"))
         yield "  " + "  ".join(one_line(str(part)) for part in parts)
-    ours = (each.get("reason") for each in sorted(warnings, key=last_seen, reverse=True))
+    ours = (each.get("reason") for each in warnings)
     if known := next((each for each in ours if each in _REASONS), None):
         yield f"  {known} in the documentation: reference/errors.md#{known.lower()}"
 
