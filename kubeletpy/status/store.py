@@ -283,7 +283,7 @@ def _condition_changes(in_api: api.PodStatus, reported: api.PodStatus) -> list[d
 
 
 def _same_condition(first: api.PodCondition, second: api.PodCondition) -> bool:
-    return all(
+    return first == second or all(
         (first.get(name) or "") == (second.get(name) or "")
         for name in ("status", "reason", "message", "lastTransitionTime", "observedGeneration")
     )

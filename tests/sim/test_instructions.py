@@ -23,7 +23,7 @@ from tests.sim.world import World
 
 PODS = 20
 START, END = 116_000, 90_000
-"""Instructions per pod: 109,795 and 84,588 with CPython 3.11. Raise a bound only with a reason."""
+"""Instructions per pod: 112,121 and 87,976 with CPython 3.11. Raise a bound only with a reason."""
 AGENT = str(Path(kubeletpy.__file__).parent) + "/"
 REPORTED = 25
 

@@ -223,6 +223,7 @@ _POD_REASONS = {
     "Terminated": (DeathKind.SHUTDOWN, Actor.NODE),
 }
 """Reasons of a pod's status that the node gives to pods that it ends."""
+_REFUSALS = frozenset(map(str, AdmissionReason))
 
 
 def pod_end(reason: str, message: str, *, deleted: bool, removed: bool) -> PodEnd:
@@ -237,7 +238,7 @@ def pod_end(reason: str, message: str, *, deleted: bool, removed: bool) -> PodEn
     detail = one_line(": ".join(filter(None, (reason, message))), 200)
     if reason in _POD_REASONS:
         return PodEnd(*_POD_REASONS[reason], detail)
-    if any(reason == each for each in AdmissionReason) or reason.startswith("OutOf"):
+    if reason in _REFUSALS or reason.startswith("OutOf"):
         return PodEnd(DeathKind.REFUSED, Actor.AGENT, detail)
     if deleted:
         return PodEnd(DeathKind.DELETED, Actor.API)

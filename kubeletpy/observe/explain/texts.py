@@ -54,7 +54,9 @@ def milliseconds(seconds: float) -> str:
 
 def one_line(text: str, limit: int = 400) -> str:
     """Return external text on one line, without control characters, truncated."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
+    flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
