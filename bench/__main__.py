@@ -40,7 +40,7 @@ def main() -> int:
         description="Measure the agent on a private containerd, beside raw CRI calls.",
     )
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--quick", action="store_true", help="about a minute, few samples")
+    sizes.add_argument("--quick", action="store_true", help="less than a minute, few samples")
     sizes.add_argument(
         "--pods", type=int, nargs="+", metavar="N", help="many pods on one node: so many at once"
     )

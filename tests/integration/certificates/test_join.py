@@ -79,8 +79,8 @@ def test_the_client_certificate_is_renewed_again_and_again(joining: JoiningNode)
     joining.api.create("namespaces", "", {"metadata": {"name": "rotating"}})
     joining.apply(pod("stays", container()), namespace="rotating")
     before = container_status(joining.wait_running("rotating", "stays"))
-    # three lives of a certificate later
-    joining.until(lambda: len(joining.requests()) >= 4, "four requests", timeout=75)
+    # two lives of a certificate later
+    joining.until(lambda: len(joining.requests()) >= 3, "three requests", timeout=60)
     selves = {r["spec"]["username"] for r in joining.requests()[1:]}
     assert selves == {f"system:node:{joining.name}"}
     joining.apply(pod("comes", container()), namespace="rotating")

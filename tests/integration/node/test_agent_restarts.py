@@ -140,7 +140,7 @@ def remove_canceled(node: Node, namespace: str) -> None:
 
 PODS = 10
 """Number of pods for each restart policy."""
-KILLS = 8
+KILLS = 5
 LONGEST_S = 0.35
 """Longest time from a creation of a container to a kill: its start takes about as long."""
 
