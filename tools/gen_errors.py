@@ -1,6 +1,6 @@
-"""Write errors.md beside the fact tables: an anchor for each reason and for each setting.
+"""Write errors.md beside the fact tables: an anchor for each reason, each setting and each flag.
 
-python tools/gen_errors.py            # writes the page, from events.csv, reasons.csv and config.csv
+python tools/gen_errors.py            # writes the page, from four tables
 python tools/gen_errors.py --check    # exits 1 if the page is not what the tables give
 """
 
@@ -19,9 +19,10 @@ from tools.rulebook.tables import REFERENCE, rows  # noqa: E402
 OUT = REFERENCE / "errors.md"
 HEADER = """# Reasons and settings
 
-Each reason of an event or a container's status has an anchor here, and each setting that a
-configuration may have wrong. `tools/gen_errors.py` makes the page from [events.csv](events.csv),
-[reasons.csv](reasons.csv) and [config.csv](config.csv).
+Each reason of an event or a container's status has an anchor here, and each setting or flag that a
+configuration may have wrong; a refusal prints it. `tools/gen_errors.py` makes the page from
+[events.csv](events.csv), [reasons.csv](reasons.csv), [config.csv](config.csv) and
+[flags.csv](flags.csv).
 [Why is my pod not running?](../explain.md) shows how to find the cause on a node.
 """
 KINDS = {
@@ -37,7 +38,7 @@ KINDS = {
 def render() -> str:
     """The page."""
     parts = [HEADER]
-    for title, entries in (("Reasons", reasons()), ("Settings", settings())):
+    for title, entries in (("Reasons", reasons()), ("Settings", settings()), ("Flags", flags())):
         parts.append(f"\n## {title}\n")
         for name in sorted(entries, key=str.lower):
             lines = "".join(f"- {each}\n" for each in entries[name])
@@ -74,6 +75,18 @@ def settings() -> dict[str, list[str]]:
         about += [f"{key}: {row[key]}" for key in ("allowed", "notes", "since") if row[key]]
         found.setdefault(name, []).append(_text("; ".join(about)))
     return found
+
+
+def flags() -> dict[str, list[str]]:
+    """Name of a flag that sets no field -> type and default, and until when the kubelet has it."""
+    return {
+        row["flag"]: [
+            _text(f"{row['type']}; default {row['default'] or 'none'}")
+            + (f"; until Kubernetes {row['until']}" if row["until"] else "")
+        ]
+        for row in rows("flags.csv")
+        if not row["config_field"]
+    }
 
 
 def _line(where: str, when: str, message: str) -> str:

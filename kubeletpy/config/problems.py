@@ -6,6 +6,7 @@ Must never show what may be secret: fields listed in MASKED are shown without th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,10 +14,13 @@ import yaml
 
 from kubeletpy.base.kubernetes_version import NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Component, Struct
+from kubeletpy.config.generated import tables
 
 MASKED = ("staticPodURLHeader",)
 """Fields whose values stay out of messages (docs/reference/config.csv; masked in logs)."""
 
+DOCUMENTED = "reference/errors.md"
+"""The page of the documentation that has an anchor for each setting and each flag."""
 _REPORTED_LENGTH = 100
 
 
@@ -57,8 +61,28 @@ class ConfigError(Exception):
             head += f", {_counted(len(self.warnings), 'warning')}"
         lines = [str(each) for each in self.problems]
         lines += [f"warning: {each}" for each in self.warnings]
+        anchors = dict.fromkeys(map(_anchor, self.problems))
+        if known := " ".join(each for each in anchors if each):
+            lines.append(f"in the documentation: {DOCUMENTED}{known}")
         reported = "\n".join(f"  {line}" for line in lines)
         super().__init__(f"{head} in the configuration:\n{reported}")
+
+
+def _anchor(problem: Problem) -> str:
+    """The anchor of a problem's setting or flag on the page DOCUMENTED; empty if it has none."""
+    flags = dict(line.split(" ")[::2][:2] for line in tables.FLAGS.strip().split("\n"))
+    paths = {each: each for each in ("apiVersion", "kind", *(row[0] for row in tables.FIELDS))}
+    paths["providers"] = "CredentialProviderConfig.providers"
+    name = problem.field.partition(" ")[0]
+    if name.startswith("--"):
+        name = name.removeprefix("--")
+        field = flags.get(name, "")
+        path = name if field == "-" else field
+    else:
+        while name and name not in paths:
+            name = re.sub(r"[.[]?[^.[]*$", "", name)
+        path = paths.get(name, "")
+    return path and f"#{path.lower().replace('.', '')}"
 
 
 def _counted(count: int, noun: str) -> str:

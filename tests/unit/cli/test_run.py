@@ -134,6 +134,7 @@ def test_every_problem_is_printed_without_a_traceback(
         "kubeletpy: 2 problems in the configuration:\n"
         "  --port: port is 0: must be from 1 to 65535\n"
         "  --max-pods: maxPods is -1: must be at least 0\n"
+        "  in the documentation: reference/errors.md#port #maxpods\n"
     )
 
 

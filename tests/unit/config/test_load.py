@@ -224,6 +224,8 @@ def test_every_problem_is_reported_at_once_with_its_source() -> None:
         "  --registry-qps: registryPullQPS is -1: must be at least 0",
         "  warning: kubelet.yaml: foo is 1: no such field; it is skipped",
         "  warning: bad.conf: port: is given twice; the last value holds",
+        "  in the documentation: "
+        "reference/errors.md#maxpods #apiversion #kind #port #registrypullqps",
     ]
     assert caught.value.problems[0].field == "maxPods"
 
@@ -235,7 +237,8 @@ def test_one_error_beside_an_unknown_field_is_one_problem_and_one_warning() -> N
         "1 problem, 1 warning in the configuration:\n"
         "  kubelet.yaml: maxPods is -1: must be at least 0\n"
         '  warning: kubelet.yaml: syncFreqency is "10s": no such field; did you mean '
-        "syncFrequency?; it is skipped"
+        "syncFrequency?; it is skipped\n"
+        "  in the documentation: reference/errors.md#maxpods"
     )
 
 
