@@ -156,6 +156,10 @@ class PullBackoff:
         }
 
 
+STUCK_S = 10.0
+"""Seconds without a byte after which a layer counts as stuck."""
+
+
 class PullProgress(Struct, frozen=True):
     """How far a pull is. Sizes in bytes, times in seconds."""
 

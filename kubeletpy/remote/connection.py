@@ -11,6 +11,8 @@ import asyncio
 import json
 import logging
 import os
+import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,6 +26,7 @@ from kubeletpy.base.structs import Component
 from kubeletpy.base.tasks import cancel_tasks
 
 log = logging.getLogger(__name__)
+_INIT = 1
 
 # Endpoints
 
@@ -73,6 +76,19 @@ def socket_path(endpoint: str) -> str:
 def dial_target(endpoint: str) -> str:
     """Return the gRPC target of ``endpoint``. Raises EndpointError."""
     return "unix:" + quote(socket_path(endpoint), safe="/")
+
+
+def listening_process(path: str) -> int:
+    """Return the process that listens on a unix socket; 0: unknown, or init holds the socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(1.0)
+        try:
+            client.connect(path)
+            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        except OSError:
+            return 0
+    pid = int(struct.unpack("iII", credentials)[0])
+    return 0 if pid == _INIT else pid
 
 
 # The channel

@@ -8,8 +8,12 @@ docs/reference/containerd-content-v1.json.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import grpc.aio
@@ -18,7 +22,8 @@ from google.protobuf.message import DecodeError, Message
 from kubeletpy.base.structs import Component, Struct
 from kubeletpy.base.text import scrub
 from kubeletpy.remote import errors
-from kubeletpy.remote.connection import GrpcChannel, stubs
+from kubeletpy.remote.connection import GrpcChannel, listening_process, socket_path, stubs
+from kubeletpy.remote.generated import api_pb2 as cri
 
 _NAMESPACE = (("containerd-namespace", "k8s.io"),)
 """Where containerd's CRI keeps its images."""
@@ -56,11 +61,24 @@ class ContentStore(Protocol):
         """Return a blob. Raises ResourceExhausted if it is larger than ``most`` bytes."""
         ...
 
+    async def head(self, digest: str, size: int) -> bytes:
+        """Return the first bytes of a blob, also of one that arrives; b"" if unreadable."""
+        ...
+
+    async def written(self) -> int | None:
+        """Return all bytes that the runtime has ever written, or None if that is not known."""
+        ...
+
 
 class RemoteContent(Component):
     """The content store behind the connection to a runtime's image service."""
 
     connection: GrpcChannel
+    file_systems: Callable[[], Awaitable[cri.ImageFsInfoResponse]]
+    """Returns where the runtime keeps its images."""
+
+    def __post_init__(self) -> None:
+        self._folder: Path | None = None
 
     @cached_property
     def _stubs(self) -> dict[str, Any]:
@@ -103,6 +121,18 @@ class RemoteContent(Component):
                 raise errors.ResourceExhausted("Read", f"the blob is larger than {most} bytes")
         return blob
 
+    async def head(self, digest: str, size: int) -> bytes:
+        """See ContentStore. The service serves complete blobs only, so that files are read."""
+        if self._folder is None:
+            found = (await self.file_systems()).image_filesystems
+            snapshots = Path(found[0].fs_id.mountpoint) if found else Path("/")
+            self._folder = snapshots.parent / "io.containerd.content.v1.content"
+        return await asyncio.to_thread(_read_head, self._folder, digest, size)
+
+    async def written(self) -> int | None:
+        """See ContentStore. Without the right to read it in /proc it is not known."""
+        return await asyncio.to_thread(_written, socket_path(self.connection.endpoint))
+
     async def _answers(self, method: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a call, also the only one of a unary call."""
         call: Any = self._stubs[method](request, timeout=TIMEOUT, metadata=_NAMESPACE)
@@ -121,6 +151,31 @@ class RemoteContent(Component):
             raise
         finally:
             call.cancel()
+
+
+def _read_head(folder: Path, digest: str, size: int) -> bytes:
+    """Return the first bytes of a blob's file, of an ingest's if the blob is not complete."""
+    with contextlib.suppress(OSError):
+        return _read(folder / "blobs" / digest.replace(":", "/"), size)
+    with contextlib.suppress(OSError, ValueError):
+        for ref in islice(folder.glob("ingest/*/ref"), MAX_BLOBS):
+            if ref.read_text().endswith(f"-{digest}"):
+                return _read(ref.with_name("data"), size)
+    return b""
+
+
+def _read(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _written(path: str) -> int | None:
+    """Return what the process behind a socket has written."""
+    with contextlib.suppress(OSError):
+        found = Path(f"/proc/{listening_process(path)}/io").read_text()
+        if match := re.search(r"^wchar: (\d+)$", found, re.MULTILINE):
+            return int(match[1])
+    return None
 
 
 def _messages() -> Any:

@@ -63,6 +63,7 @@ LATER = (
     "kubeletpy.kubeapi.protobuf_format",
     "kubeletpy.server.pods_api",
     "kubeletpy.agent.takeover.adopt",
+    "kubeletpy.images.pull_meter",
     "kubeletpy.agent.takeover.preflight",
     "kubeletpy.resources.dra.client",
     "kubeletpy.runtime_manager.act.ignored_fields",

@@ -168,7 +168,7 @@ async def _create_agent(
         ),
         runtime=runtime,
         images=runtime,
-        content=RemoteContent(runtime.image_connection),
+        content=RemoteContent(runtime.image_connection, runtime.image_fs_info),
         runtime_info=info,
         read_runtime_info=partial(launch_runtime.query_runtime, runtime),
         clock=clock,

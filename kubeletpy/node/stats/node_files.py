@@ -6,8 +6,6 @@ Must never fail because a file is missing: what can't be read is not shown.
 from __future__ import annotations
 
 import os
-import socket
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -22,10 +20,10 @@ from kubeletpy.node.stats.group_files import GroupFiles, descriptors, read_text,
 from kubeletpy.pods.pod import Pod
 from kubeletpy.pods.resources import cpu_request, cpu_shares, shares_of_container
 from kubeletpy.pods.runtime_status import ContainerStatus, PodRuntimeStatus, SandboxStatus
+from kubeletpy.remote.connection import listening_process
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FILES = ("stat", "meminfo", "vmstat", "pressure/cpu", "pressure/memory", "pressure/io")
-_INIT = 1
 
 
 class NodeFiles(Component):
@@ -138,7 +136,7 @@ class NodeFiles(Component):
         """The process of the container runtime; 0 when unknown."""
         if self._runtime_pid and Path(f"{self._proc}/{self._runtime_pid}").is_dir():
             return self._runtime_pid
-        self._runtime_pid = _listener(self.runtime_socket) if self.runtime_socket else 0
+        self._runtime_pid = listening_process(self.runtime_socket) if self.runtime_socket else 0
         return self._runtime_pid
 
 
@@ -151,19 +149,6 @@ def task_counts(proc: str) -> tuple[int | None, int | None]:
     reported = (number(read_text(f"{proc}/sys/kernel/{name}")) for name in names)
     most = min((limit for limit in reported if limit is not None), default=None)
     return most, proc_text.tasks(read_text(f"{proc}/loadavg"))
-
-
-def _listener(path: str) -> int:
-    """The process listening on a socket; 0 when unknown (or when init holds the socket for it)."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(1.0)
-        try:
-            client.connect(path)
-            credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        except OSError:
-            return 0
-    pid = int(struct.unpack("iII", credentials)[0])
-    return 0 if pid == _INIT else pid
 
 
 class RunningPod(Component):

@@ -87,7 +87,7 @@ def pull(position: PullPosition | None) -> str:
 
 def pull_progress(progress: PullProgress) -> str:
     """Describe how far a pull is: amounts, rate, time left, and a layer that does not move."""
-    left = "" if progress.left is None else f", {duration(round(progress.left))} left"
+    left = "" if progress.left is None else f", {duration(progress.left)} left"
     done, total = sizes(progress.done, progress.total)
     if progress.unpacking:
         return f"{total} have arrived and are being unpacked{left}"

@@ -11,16 +11,8 @@ from typing import Any
 import pytest
 
 from kubeletpy.images.policy import PullProgress
-from kubeletpy.images.progress import (
-    MAX_LAYERS,
-    Layer,
-    PullMonitor,
-    UnpackTimes,
-    choose_layers,
-    parse_layers,
-    source_filter,
-    stall,
-)
+from kubeletpy.images.progress import PullMonitor, choose_layers, source_filter, stall
+from kubeletpy.images.pull_meter import MAX_LAYERS, Layer, parse_layers
 from kubeletpy.images.reference import parse_reference
 from kubeletpy.remote.content import StoredBlob
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
@@ -111,24 +103,6 @@ def test_blobs_of_a_repository(image: str, label: str, pattern: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("seen", "sizes", "expected"),
-    [
-        ([], [0, 100], 1.7),
-        ([(50, 10.0)] * 30 + [(10, 4.0)] * 30, [30, 30], 14.0),
-        ([(50, 0.0)] * 30, [30], 0.0),
-        ([(1, 1.5)] * 9, [100], 1.4),
-    ],
-    ids=["nothing known", "a line", "at once", "small ones only"],
-)
-def test_times_to_unpack(seen: Any, sizes: list[int], expected: float) -> None:
-    times = UnpackTimes()
-    for size, seconds in seen:
-        times.add(size * MB, seconds)
-    found = times.seconds([Layer("", size * MB) for size in sizes])
-    assert found == pytest.approx(expected, abs=0.05)
-
-
 @dataclass
 class Pull:
     """A pull by containerd: three layers at a time, unpacked in order."""
@@ -175,7 +149,8 @@ class Store:
     pulls: list[Pull] = field(default_factory=list)
     calls: int = 0
     error: CRIError | None = None
-    began: float = 0.0
+    writes: bool = False
+    """It is known what the runtime writes: two bytes for each of a layer."""
 
     async def ingests(self) -> Mapping[str, int]:
         self.calls += 1
@@ -206,6 +181,19 @@ class Store:
     async def read(self, digest: str, most: int) -> bytes:
         (pull,) = [pull for pull in self.pulls if digest == f"manifest of {pull.name}"]
         return manifest(*({"digest": each.digest, "size": each.size} for each in pull.layers))
+
+    async def head(self, digest: str, size: int) -> bytes:
+        return b""
+
+    async def written(self) -> int | None:
+        if not self.writes:
+            return None
+        arrived = sum(sum(pull.arrived) for pull in self.pulls)
+        unpacked = sum(
+            sum(each.size for each in pull.layers[: pull.count]) + pull.unpacked
+            for pull in self.pulls
+        )
+        return int(arrived + 2 * unpacked)
 
 
 @dataclass
@@ -255,14 +243,15 @@ PULLS = [
 ]
 
 
+@pytest.mark.parametrize("writes", [False, True])
 @pytest.mark.parametrize("unpacks", [8, 30, 100])
-async def test_the_time_left_is_right(unpacks: float) -> None:
+async def test_the_time_left_is_right(unpacks: float, writes: bool) -> None:
     """Within 25 % in 90 % of the samples after the first tenth, once something was unpacked."""
-    node = Node()
+    node = Node(Store(writes=writes))
     running = asyncio.create_task(node.monitor.run())
     good: dict[str, bool] = {}
     total = right = 0
-    await node.pull(Pull("before", [1, 20, 4], unpacks=unpacks))
+    await node.pull(Pull("before", [1, 20, 4, 60, 60], unpacks=unpacks))
     for pull in PULLS:
         samples = await node.pull(replace(pull, unpacks=unpacks))
         later = [each for each in samples if each[0] <= 0.9 * samples[0][0]]

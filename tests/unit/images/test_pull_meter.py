@@ -1,0 +1,113 @@
+"""The time left of a pull: contents of layers, arrivals, unpacking; recorded pulls."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import tarfile
+
+import pytest
+
+from kubeletpy.images.pull_meter import (
+    HEAD,
+    UNKNOWN,
+    PendingLayer,
+    UnpackTimes,
+    pace,
+    read_contents,
+    time_left,
+)
+
+NOISE = random.Random(1).randbytes(2 * HEAD)
+
+
+def archive(*files: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as opened:
+        for number, content in enumerate(files):
+            entry = tarfile.TarInfo(f"{number}")
+            entry.size = len(content)
+            opened.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+SMALL_FILES = archive(*(NOISE[900 * n : 900 * n + 900] for n in range(1500)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "work", "written"),
+    [
+        (archive(NOISE), 1.05, 1.0),
+        (gzip.compress(archive(NOISE), 0), 1.05, 1.0),
+        (gzip.compress(archive(bytes(HEAD // 4) + NOISE[: HEAD // 4])), 10.3, 2.0),
+        (gzip.compress(SMALL_FILES, 1), 58.0, 0.8),
+        (gzip.compress(archive(NOISE[:HEAD])) + gzip.compress(NOISE), 1.05, 1.0),
+    ],
+    ids=["plain", "not compressible", "half zeros", "small files", "two members"],
+)
+def test_contents_of_a_layer(layer: bytes, work: float, written: float) -> None:
+    contents = read_contents(layer[:HEAD])
+    assert contents.work == pytest.approx(work, rel=0.2)
+    assert contents.written == pytest.approx(written, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"\x28\xb5\x2f\xfd" + NOISE[:1000], NOISE, gzip.compress(NOISE), gzip.compress(b"")],
+    ids=["nothing", "zstd", "noise", "no archive", "empty"],
+)
+def test_contents_that_are_not_known(head: bytes) -> None:
+    assert read_contents(head) == UNKNOWN
+
+
+def test_a_layer_that_expands_without_end_is_cut() -> None:
+    bomb = gzip.compress(archive(bytes(64 * HEAD)))
+    assert 100 < read_contents(bomb).written < 1100
+    members = gzip.compress(SMALL_FILES[:1024]) + gzip.compress(b"") * 40_000
+    assert read_contents(members).work > 1
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ([(10, 1)], 11),
+        ([(10, 1), (0, 3)], 14),
+        ([(0, 3), (10, 1)], 11),
+        ([(0, 15), (10, 1)], 16),
+        # two at half the rate: the first arrives after 8 s, the second after 12 s
+        ([(4, 5), (8, 1)], 14),
+        ([(8, 1), (4, 5)], 18),
+        # the fourth waits for a slot
+        ([(2, 0), (2, 0), (2, 0), (4, 1)], 11),
+        ([(4, 1, False), (2, 0), (2, 0), (2, 0)], 11),
+        ([(0, 0), (0, 0)], 0),
+    ],
+)
+def test_the_time_left(layers: list[tuple[float, ...]], expected: float) -> None:
+    pending = [PendingLayer(layer[0], layer[1], not layer[2:]) for layer in layers]
+    assert time_left(pending, 1.0) == pytest.approx(expected)
+
+
+def test_many_layers_cost_little() -> None:
+    layers = [PendingLayer(1 + n % 7, 1) for n in range(1024)]
+    assert time_left(layers, 1.0) > sum(layer.missing for layer in layers)
+
+
+def test_times_are_learned() -> None:
+    times = UnpackTimes()
+    assert times.seconds(100e6) == pytest.approx(0.55)
+    for _ in range(40):
+        times.add(100e6, 2.1)
+    assert times.seconds(200e6) == pytest.approx(4.1, rel=0.02)
+
+
+def test_the_pace_is_that_of_the_part_that_is_done() -> None:
+    times = UnpackTimes()
+    assert times.part(100e6, 50e6) == pytest.approx(0.5)
+    assert times.part(0, 1e9) < 1
+    for _ in range(40):  # the runtime writes more than was expected
+        times.add_written(100e6, 200e6)
+    assert times.part(100e6, 50e6) == pytest.approx(0.25, rel=0.01)
+    assert pace(10, 0, 0) == pytest.approx(10)
+    assert pace(10, 30, 0.9) > 25
