@@ -7,7 +7,8 @@
 #   ./up.sh down                          remove the node with its pods, images and files; packages of
 #                                         Debian stay, and .venv and .cache of this checkout
 #
-# ARGUMENTS: --port, --kubelet-port and --healthz-port PORT, --node-name NAME, --config FILE, -v N;
+# ARGUMENTS: --port, --kubelet-port and --healthz-port PORT, --kubelet-address IP,
+# --node-name NAME, --config FILE, -v N;
 # `.venv/bin/kubeletpy up --help` explains them once .venv exists
 #
 # KUBELETPY_HOME     where the node's state is kept (/var/lib/kubeletpy, or without root

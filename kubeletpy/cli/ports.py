@@ -48,7 +48,7 @@ class UpPort(Struct, frozen=True):
 
 
 API = UpPort("--port", 6443, "127.0.0.1", "the API")
-KUBELET = UpPort("--kubelet-port", 10250, "0.0.0.0", "logs, exec and metrics", "port", "address")
+KUBELET = UpPort("--kubelet-port", 10250, "127.0.0.1", "logs, exec and metrics", "port", "address")
 HEALTHZ = UpPort(
     "--healthz-port",
     10248,

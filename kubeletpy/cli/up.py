@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import importlib.util
+import ipaddress
 import os
 import shlex
 import shutil
@@ -28,7 +29,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.base.text import first_line
 from kubeletpy.cli import process, run
-from kubeletpy.cli.ports import API, UP_PORTS, choose_ports, port
+from kubeletpy.cli.ports import API, KUBELET, UP_PORTS, choose_ports, port
 from kubeletpy.cli.process import keep_little_freed_memory
 from kubeletpy.remote.connection import EndpointError, socket_path
 
@@ -114,6 +115,11 @@ def parser() -> argparse.ArgumentParser:
     for each in UP_PORTS:
         usual = f"{each.usual}, or a free one if that is taken"
         made.add_argument(each.option, type=port, metavar="PORT", help=f"for {each.use} ({usual})")
+    made.add_argument(
+        "--kubelet-address",
+        metavar="IP",
+        help=f"for {KUBELET.use} ({KUBELET.address}; 0.0.0.0: all addresses of the machine)",
+    )
     made.add_argument("--node-name", default=socket.gethostname().strip().lower())
     made.add_argument("--container-runtime-endpoint", default=DEFAULT_ENDPOINT)
     made.add_argument(
@@ -175,6 +181,10 @@ def load(
         document.setdefault(name, value)
     state: Path = parsed.state_dir
     _serve_the_api(document, state / "api" / "pki")
+    if parsed.kubelet_address:
+        document["address"] = parsed.kubelet_address
+    elif document.get("address") in (None, ""):
+        document["address"] = KUBELET.address
     ports, problems = choose_ports(vars(parsed), document, report)
     if problems:
         raise config.ConfigError(problems)
@@ -225,6 +235,11 @@ def _serve_the_api(document: dict[str, object], pki: Path) -> None:
         document["tlsPrivateKeyFile"] = str(pki / "kubelet-server.key")
 
 
+def host_to_connect(address: str) -> str:
+    """Where to connect to what listens at an address; empty if that is each of the node's."""
+    return "" if ipaddress.ip_address(address).is_unspecified else address
+
+
 async def up(
     loaded: config.LoadedConfig,
     parsed: argparse.Namespace,
@@ -248,6 +263,7 @@ async def up(
         single_node=True,
         feature_gates=[name for name, on in gates.items() if on],
         listening=listening,
+        kubelet_host=host_to_connect(loaded.settings.address),
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(closing(lock(state)))

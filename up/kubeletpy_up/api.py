@@ -105,6 +105,7 @@ class LocalApi:
             those of the node's agent. Pods lose the fields whose gate is off and not listed.
         node_metrics: serve metrics.k8s.io; without it, the group is absent, as in a cluster without
             a metrics server. For nodes whose runtime measures nothing.
+        kubelet_host: where the node's own server is reached; empty: at the address it reports.
         listening: more sockets to serve, such as one in another network namespace.
     """
 
@@ -124,6 +125,7 @@ class LocalApi:
         single_node: bool = False,
         feature_gates: Collection[str] = (),
         node_metrics: bool = True,
+        kubelet_host: str = "",
         listening: Sequence[socket.socket] = (),
     ) -> None:
         self._listening = listening
@@ -144,6 +146,7 @@ class LocalApi:
         self._only_node = node_name if single_node else ""
         self._gates = feature_gates
         self._node_metrics = node_metrics
+        self._kubelet_host = kubelet_host
         self._threads = Lasting()
         self._controllers: list[Controller] = []
         self._certificates: CertificateController
@@ -205,6 +208,7 @@ class LocalApi:
             *self._contexts,
             compress_watches=self._compress_watches,
             node_metrics=self._node_metrics,
+            kubelet_host=self._kubelet_host,
         )
         host, port = self._address
         port = await self._server.start(host, port, self._listening)

@@ -13,7 +13,7 @@ import pytest
 from kubeletpy.agent.launch import LaunchError
 from kubeletpy.base.structs import replace
 from kubeletpy.cli import ports, up
-from kubeletpy.cli.ports import KUBELET, UP_PORTS, UpPort
+from kubeletpy.cli.ports import UP_PORTS, UpPort
 from kubeletpy.cli.up import NOT_INSTALLED, lines_to_copy, load, main, parser
 from kubeletpy.server.health import is_free, next_free_port
 
@@ -107,8 +107,8 @@ def test_a_port_is_taken_if_one_family_has_it(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as taken:
         port = taken.getsockname()[1]
-        assert not is_free(KUBELET.address, port)
-        assert next_free_port(KUBELET.address, port) > port
+        assert not is_free("0.0.0.0", port)
+        assert next_free_port("0.0.0.0", port) > port
 
 
 def test_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,6 +174,28 @@ def test_ports_named_by_options_reach_the_node(tmp_path: Path) -> None:
     assert (settings.port, settings.healthz_port) == (one, two)
     settings = load(parser().parse_args([*arguments, "--healthz-port", "0"])).settings
     assert settings.healthz_port == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "address", "connected"),
+    [
+        ("", [], "127.0.0.1", "127.0.0.1"),
+        ("address: ''\n", ["--kubelet-address", ""], "127.0.0.1", "127.0.0.1"),
+        ("", ["--kubelet-address", "0.0.0.0"], "0.0.0.0", ""),
+        ("address: '::'\n", [], "::", ""),
+        ("address: '::'\n", ["--kubelet-address", "::1"], "::1", "::1"),
+    ],
+)
+def test_other_machines_reach_the_node_only_if_somebody_says_so(
+    tmp_path: Path, more: str, arguments: list[str], address: str, connected: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+    file.write_text(head + more)
+    line = ["--state-dir", str(tmp_path), "--config", str(file), *arguments]
+    settings = load(parser().parse_args(line)).settings
+    assert settings.address == address
+    assert up.host_to_connect(address) == connected
 
 
 def test_a_second_agent_on_a_state_directory_is_refused(

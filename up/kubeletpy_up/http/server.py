@@ -45,6 +45,7 @@ class Server(Component):
         node_tls: for connections to a node's own server; None: nodes are not contacted.
         compress_watches: compress watches that begin with a list.
         node_metrics: serve metrics.k8s.io.
+        kubelet_host: where a node's own server is reached; empty: at the address it reports.
     """
 
     registry: Registry
@@ -52,9 +53,12 @@ class Server(Component):
     node_tls: ssl.SSLContext | None = None
     compress_watches: bool = False
     node_metrics: bool = True
+    kubelet_host: str = ""
 
     def __post_init__(self) -> None:
-        self._nodes = NodeProxy(self.registry, self.node_tls) if self.node_tls is not None else None
+        self._nodes: NodeProxy | None = None
+        if self.node_tls is not None:
+            self._nodes = NodeProxy(self.registry, self.node_tls, self.kubelet_host)
         self._handler: Handler | None = None
         self._http: HttpServer | None = None
 

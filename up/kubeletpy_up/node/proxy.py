@@ -12,6 +12,7 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -60,11 +61,16 @@ _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotF
 
 
 class NodeProxy:
-    """Carries requests to nodes. ``tls`` holds the client certificate and the authority."""
+    """Carries requests to nodes.
 
-    def __init__(self, registry: Registry, tls: ssl.SSLContext) -> None:
+    ``tls`` holds the client certificate and the authority. ``kubelet_host`` replaces the reported
+    address of a node's own server, unless it is empty.
+    """
+
+    def __init__(self, registry: Registry, tls: ssl.SSLContext, kubelet_host: str = "") -> None:
         self._registry = registry
         self._tls = tls
+        self._kubelet_host = kubelet_host
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def close(self) -> None:
@@ -90,13 +96,14 @@ class NodeProxy:
         self._registry.check(caller, info, desired)
         if info.plural == "nodes":
             meant = ProxiedNode.read(route.name)
-            address = meant.address(self._registry.stored(info, "", meant.name))
+            reported = meant.address(self._registry.stored(info, "", meant.name))
+            address = self._reached(reported)
             target = _node_target(request)
             if not address.is_agent:
                 await _check_address(address)
         else:
             found = self._registry.stored(info, namespace, route.name)
-            address = node_address(self._node_of(found))
+            address = self._reached(node_address(self._node_of(found)))
             target = pod_target(found, route.subresource, request.query.items())
         if is_upgrade(request):
             return await self._upgrade(request, address, target)
@@ -113,7 +120,7 @@ class NodeProxy:
         import aiohttp
         from yarl import URL
 
-        address = node_address(node)
+        address = self._reached(node_address(node))
         session = self._session(address)
         try:
             async with session.get(
@@ -132,6 +139,12 @@ class NodeProxy:
                 return text.decode("utf-8", "replace")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise errors.unavailable(f"error dialing backend: {error}") from error
+
+    def _reached(self, reported: NodeAddress) -> NodeAddress:
+        """Where to connect to a server of a node."""
+        if not self._kubelet_host or not reported.is_agent:
+            return reported
+        return replace(reported, host=self._kubelet_host)
 
     def _node_of(self, pod: dict[str, object]) -> dict[str, object]:
         spec = pod.get("spec")

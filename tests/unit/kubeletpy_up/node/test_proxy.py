@@ -23,8 +23,10 @@ NO_PATH = "the server could not find the requested resource"
 
 
 @asynccontextmanager
-async def text_of_node(folder: Path, body: bytes) -> AsyncIterator[str]:
-    """Text that the API reads from a node with the given answer body."""
+async def text_of_node(
+    folder: Path, body: bytes, reported: str = "127.0.0.1", kubelet_host: str = ""
+) -> AsyncIterator[str]:
+    """Text that the API reads from a node with the given answer body and reported address."""
     made = certificates.ensure(folder, "n")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.node.certificate, made.node.key)
@@ -37,10 +39,10 @@ async def text_of_node(folder: Path, body: bytes) -> AsyncIterator[str]:
     server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
     port = server.sockets[0].getsockname()[1]
     status = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "addresses": [{"type": "InternalIP", "address": reported}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
     }
-    nodes = NodeProxy(make_registry(), made.client_context())
+    nodes = NodeProxy(make_registry(), made.client_context(), kubelet_host)
     try:
         yield await nodes.read_text({"metadata": {"name": "n"}, "status": status}, "/metrics")
     finally:
@@ -51,6 +53,11 @@ async def text_of_node(folder: Path, body: bytes) -> AsyncIterator[str]:
 async def test_a_node_s_text_is_read_regardless_of_its_content_type(tmp_path: Path) -> None:
     async with text_of_node(tmp_path, b"cpu 1\n\xff") as text:
         assert text == "cpu 1\n\ufffd"
+
+
+async def test_a_node_s_own_server_is_reached_where_it_listens(tmp_path: Path) -> None:
+    async with text_of_node(tmp_path, b"cpu 1", "192.0.2.1", "127.0.0.1") as text:
+        assert text == "cpu 1"
 
 
 async def test_an_endless_answer_of_a_node_is_refused(
