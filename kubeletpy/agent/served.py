@@ -171,12 +171,28 @@ class Endpoints(structs.Component):
             checks=self._checks("runtime", self.core.monitor.runtime_error),
             render_metrics=lambda: (self.scrape.render(), CONTENT_TYPE),
             render_probe_metrics=lambda: (outside.metrics.render_probes(), CONTENT_TYPE),
+            render_resource_metrics=self.stats.resource_metrics if self.stats is not None else None,
         )
 
     @cached_property
     def collector(self) -> StatsCollector | None:
         """Collects the pods' usage; None: there is no server."""
         return new_collector(self.core) if self.core.outside.ports is not None else None
+
+    @cached_property
+    def stats(self) -> StatsViews | None:
+        """Renders the pods' usage; None: there is no server."""
+        core, outside, collector = self.core, self.core.outside, self.collector
+        if collector is None:
+            return None
+        from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
+        return StatsViews(
+            collector,
+            core.node_name,
+            read_machine(outside.machine.facts),
+            from_runtime=outside.runtime if from_runtime else None,
+            provider=outside.metrics.http.metrics_come_from,
+        )
 
     @cached_property
     def explain(self) -> ExplainServer:
@@ -218,11 +234,11 @@ class Endpoints(structs.Component):
     def server(self) -> KubeletServer | None:
         """The kubelet's own server; None: it has no ports."""
         core, outside, certificate = self.core, self.core.outside, self.certificate
-        if outside.ports is None or self.collector is None:
+        if outside.ports is None or self.stats is None:
             return None
         return KubeletServer(
             outside.ports,
-            self._node_view(self.collector),
+            self._node_view(self.stats),
             outside.api.reviews if outside.api is not None else None,
             metrics=outside.metrics.http,
             clock=outside.clock,
@@ -238,10 +254,9 @@ class Endpoints(structs.Component):
             explained=self.explain,
         )
 
-    def _node_view(self, collector: StatsCollector) -> NodeView:
+    def _node_view(self, stats: StatsViews) -> NodeView:
         core, outside, version = self.core, self.core.outside, self.core.version
         settings, metrics = core.settings, outside.metrics
-        from_runtime = core.gates.enabled("PodAndContainerStatsFromCRI")
         return NodeView(
             node_name=core.node_name,
             pods=core.state.pods,
@@ -258,13 +273,7 @@ class Endpoints(structs.Component):
                 else None
             ),
             pod_logs_dir=settings.pod_logs_dir,
-            stats=StatsViews(
-                collector,
-                core.node_name,
-                read_machine(outside.machine.facts),
-                from_runtime=outside.runtime if from_runtime else None,
-                provider=metrics.http.metrics_come_from,
-            ),
+            stats=stats,
             render_slis=metrics.render_slis,
             allocated=core.running,
         )

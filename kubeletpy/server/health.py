@@ -12,12 +12,13 @@ import ipaddress
 import logging
 import random
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import BACKLOG, ConnectionLimiter
+from kubeletpy.metrics.families import CONTENT_TYPE
 from kubeletpy.probes.handlers.outcome import host_port
 from kubeletpy.server.routes import ServerError
 
@@ -147,7 +148,7 @@ def healthz_text(
 
 
 class HealthServer(Component):
-    """Serves /healthz[/CHECK], and on this machine /metrics and /metrics/probes.
+    """Serves /healthz[/CHECK], and on this machine /metrics, /metrics/probes and /metrics/resource.
 
     Attributes:
         code: the modules that ``serve`` needs besides those that are loaded with this one.
@@ -159,9 +160,10 @@ class HealthServer(Component):
     # 0 picks a free one.
     port: int
     checks: Mapping[str, HealthCheck]
-    # both return body and content type.
+    # the first two return body and content type.
     render_metrics: Callable[[], tuple[bytes, str]]
     render_probe_metrics: Callable[[], tuple[bytes, str]] | None = None
+    render_resource_metrics: Callable[[], Awaitable[bytes]] | None = None
 
     def __post_init__(self) -> None:
         self._local = ipaddress.ip_address(self.address).is_loopback
@@ -191,6 +193,8 @@ class HealthServer(Component):
             app.router.add_get("/metrics", self._metrics)
         if self._local and self.render_probe_metrics is not None:
             app.router.add_get("/metrics/probes", self._probe_metrics)
+        if self._local and self.render_resource_metrics is not None:
+            app.router.add_get("/metrics/resource", self._resource_metrics)
         assert self._socket is not None, "it has been started"
         self._http = HttpServer(app, ConnectionLimiter(MAX_CONNECTIONS))
         await self._http.start(self._socket)
@@ -224,6 +228,10 @@ class HealthServer(Component):
     async def _probe_metrics(self, _request: web.Request) -> web.Response:
         assert self.render_probe_metrics is not None, "there is no such route without it"
         return _samples(*self.render_probe_metrics())
+
+    async def _resource_metrics(self, _request: web.Request) -> web.Response:
+        assert self.render_resource_metrics is not None, "there is no such route without it"
+        return _samples(await self.render_resource_metrics(), CONTENT_TYPE)
 
 
 async def _close_after(_request: web.Request, response: web.StreamResponse) -> None:

@@ -12,6 +12,7 @@ import yaml
 from kubeletpy.config.load import default_settings, load
 from tools.env.containerd import programs
 from tools.env.images import BUSYBOX
+from tools.env.kubectl import kubectl
 from tools.env.process import run
 from tools.env.prometheus import check_rules, run_rule_tests
 
@@ -23,23 +24,39 @@ def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((DEPLOY / name).read_text()))
 
 
-def test_prometheus_configuration() -> None:
-    # The token and CA files exist in pods only, so their presence is not checked.
-    run("promtool", "check", "config", "--syntax-only", DEPLOY / "prometheus.yml")
-    rule_files = documents("prometheus.yml")[0]["rule_files"]
-    assert rule_files == ["alerts.yml", "recording-rules.yml"]
+# The token and CA files of a cluster exist in pods only, so their presence is not checked.
+@pytest.mark.parametrize(
+    ("name", "options"), [("prometheus.yml", []), ("prometheus-cluster.yml", ["--syntax-only"])]
+)
+def test_prometheus_configuration(name: str, options: list[str]) -> None:
+    run("promtool", "check", "config", *options, DEPLOY / name)
+    assert documents(name)[0]["rule_files"] == ["alerts.yml", "recording-rules.yml"]
 
 
 def test_the_node_of_this_machine_is_scraped_where_it_serves_by_default() -> None:
-    (job,) = (
-        job
-        for job in documents("prometheus.yml")[0]["scrape_configs"]
-        if job["job_name"] == "kubelet-local"
-    )
     settings = default_settings()
     where = f"{settings.healthz_bind_address}:{settings.healthz_port}"
-    assert job["static_configs"][0]["targets"] == [where]
-    assert job.get("metrics_path", "/metrics") == "/metrics"
+    jobs = documents("prometheus.yml")[0]["scrape_configs"]
+    assert all(job["static_configs"][0]["targets"] == [where] for job in jobs)
+    assert {job["job_name"]: job.get("metrics_path", "/metrics") for job in jobs} == {
+        "kubelet": "/metrics",
+        "kubelet-resource": "/metrics/resource",
+    }
+
+
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_the_pod_with_prometheus_and_grafana_mounts_what_it_needs(
+    name: str, work_dir: Path
+) -> None:
+    rendered = yaml.safe_load_all(kubectl(name).run(work_dir / "none", "kustomize", DEPLOY))
+    objects = {(each["kind"], each["metadata"]["name"]): each for each in rendered}
+    spec = objects.pop(("Pod", "monitoring"))["spec"]
+    maps = [each["configMap"] for each in spec["volumes"] if "configMap" in each]
+    assert {("ConfigMap", each["name"]) for each in maps} == objects.keys()
+    prometheus = objects["ConfigMap", "monitoring-prometheus"]["data"].keys()
+    assert prometheus == {"prometheus.yml", "alerts.yml", "recording-rules.yml"}
+    dashboards = objects["ConfigMap", "monitoring-dashboards"]["data"].keys()
+    assert dashboards == {path.name for path in (DEPLOY / "dashboards").iterdir()}
 
 
 def test_alerts_fire_when_they_must(work_dir: Path) -> None:

@@ -17,6 +17,10 @@ from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import ServerSettings
 
 
+async def resource_metrics() -> bytes:
+    return b"z 1\n"
+
+
 @pytest.mark.parametrize(
     ("address", "metrics", "why"),
     [("127.0.0.1", 200, "the runtime sulks"), ("0.0.0.0", 404, "reason withheld")],
@@ -31,13 +35,14 @@ async def test_reasons_and_metrics_are_served_on_loopback_only(
         checks=checks,
         render_metrics=lambda: (b"x 1\n", "text/plain"),
         render_probe_metrics=lambda: (b"y 1\n", "text/plain"),
+        render_resource_metrics=resource_metrics,
     )
     await server.start()
     await server.serve()
     base = f"http://127.0.0.1:{server.port}"
     try:
         async with aiohttp.ClientSession(base) as session:
-            for path in ("/metrics", "/metrics/probes"):
+            for path in ("/metrics", "/metrics/probes", "/metrics/resource"):
                 async with session.get(path) as answer:
                     assert answer.status == metrics
             async with session.get("/healthz") as answer:
