@@ -43,7 +43,21 @@ NOT_INSTALLED = (
     "the embedded API is not installed: pip install ./up in the checkout, or "
     "pip install --find-links DIR 'kubeletpy[up]' with a release's wheels in DIR"
 )
-OWN_MACHINE = {"failSwapOn": False, "failCgroupV1": False, "makeIPTablesUtilChains": False}
+OWN_MACHINE: Mapping[str, object] = {
+    "failSwapOn": False,
+    "failCgroupV1": False,
+    "makeIPTablesUtilChains": False,
+    # its disk is not the node's alone: 15 % of it, the usual threshold, is far from short
+    "evictionHard": {
+        "memory.available": "100Mi",
+        "nodefs.available": "5%",
+        "nodefs.inodesFree": "5%",
+        "imagefs.available": "5%",
+        "imagefs.inodesFree": "5%",
+    },
+    "imageGCHighThresholdPercent": 95,
+    "imageGCLowThresholdPercent": 90,
+}
 _LEAVES_CONTAINERS = "stops the agent and leaves the containers running."
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
