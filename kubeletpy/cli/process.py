@@ -6,13 +6,11 @@ import asyncio
 import ctypes
 import gc
 import os
-import ssl
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -80,53 +78,24 @@ def importing() -> Iterator[None]:
         gc.enable()
 
 
-# Two libraries do at their import what no agent needs. aiohttp reads the system's certificate
-# authorities twice, for clients of TLS that name none; the agent's clients name theirs. The package
-# prometheus_client imports its own HTTP servers and exporters: 25 of 46 modules, and 2 MB. Only a
-# process of our own does without them, never a program that uses an agent as a library.
+# Two packages import far more than an agent uses: aiohttp its client (and the system's certificate
+# authorities, twice), prometheus_client its own HTTP servers and exporters. Only a process of our
+# own does without, never a program that uses an agent as a library.
 
-_CONNECTOR, _METRICS = "aiohttp.connector", "prometheus_client"
+PACKAGES = ("aiohttp", "prometheus_client")
 
 
-class LeanImports:
-    """Finds both libraries on ``sys.meta_path``.
+def skip_package_imports() -> None:
+    """Have no PACKAGES import more than the modules that are named.
 
-    A client of aiohttp that names no context then trusts nobody: pass
-    ``ssl.create_default_context()``. Names of prometheus_client are those of its modules, such as
-    ``prometheus_client.metrics``; the package itself is empty.
+    Call it before they are imported. What such a package exports is imported from its modules, for
+    example ``aiohttp.client.ClientSession``.
     """
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return another specification for these modules, and None for others."""
-        if name not in (_CONNECTOR, _METRICS):
-            return None
-        found = PathFinder.find_spec(name, path, target)
-        if found is None or type(found.loader) is not SourceFileLoader:
-            return found
-        if name == _METRICS:
-            package = ModuleSpec(name, None, is_package=True)
-            package.submodule_search_locations = found.submodule_search_locations
-            return package
-        found.loader = _ConnectorLoader(name, found.loader.path)
-        return found
-
-
-class _ConnectorLoader(SourceFileLoader):
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module; other threads' contexts get the authorities meanwhile."""
-        read, importer = ssl.SSLContext.set_default_verify_paths, threading.get_ident()
-
-        def read_elsewhere(context: ssl.SSLContext) -> None:
-            if threading.get_ident() != importer:
-                read(context)
-
-        ssl.SSLContext.set_default_verify_paths = read_elsewhere  # type: ignore[method-assign, assignment]
-        try:
-            super().exec_module(module)
-        finally:
-            ssl.SSLContext.set_default_verify_paths = read  # type: ignore[method-assign]
+    for name in PACKAGES:
+        if name not in sys.modules and (found := find_spec(name)) is not None:
+            package = sys.modules[name] = ModuleType(name)
+            package.__spec__, package.__path__ = found, found.submodule_search_locations or []
+            package.__version__ = ""  # type: ignore[attr-defined] # of aiohttp's headers
 
 
 # Freed memory goes back to the system. A burst of pods, a long list from the runtime or a large

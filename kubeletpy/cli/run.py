@@ -135,7 +135,7 @@ def _version_of_server(node: config.NodeFlags) -> KubernetesVersion | None:
 
 
 def _default_agent() -> Agent:
-    sys.meta_path.insert(0, process.LeanImports())
+    process.skip_package_imports()
     with process.importing():
         agent: Agent = importlib.import_module("kubeletpy.agent.launch").run_agent
     return agent

@@ -6,9 +6,10 @@ import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
-import aiohttp
 import yarl
+from aiohttp import client
 from aiohttp.abc import AbstractResolver
+from aiohttp.cookiejar import DummyCookieJar
 
 from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.kubeconfig import Connection
@@ -25,7 +26,7 @@ from kubeletpy.kubeapi.watch_state import HTTP1, MAX_HTTP1_WATCHES, Usage
 MAX_CONNECTIONS = 1024
 """A watch holds one as long as it lasts; watches of pods' objects are bounded well below."""
 IDLE_SECONDS = 60
-_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+_ERRORS = (client.ClientError, TimeoutError, OSError)
 
 
 class _Resolver(NameLookup, AbstractResolver):
@@ -41,16 +42,16 @@ class Http1Transport(Component):
         if self.connection.ssl is not None:
             # a server that could choose HTTP/2 on one of these would not be understood
             self.connection.ssl.set_alpn_protocols(["http/1.1"])
-        self._connector = aiohttp.TCPConnector(
+        self._connector = client.TCPConnector(
             ssl=self.connection.ssl or True,
             limit=MAX_CONNECTIONS,
             keepalive_timeout=IDLE_SECONDS,
             socket_factory=new_socket,
             resolver=_Resolver(),
         )
-        self._http = aiohttp.ClientSession(
+        self._http = client.ClientSession(
             connector=self._connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=DummyCookieJar(),
             # aiohttp's own decompression does not notice a gzip that is cut off
             auto_decompress=False,
         )
@@ -62,7 +63,7 @@ class Http1Transport(Component):
             self._extra["proxy"] = self.connection.proxy
         self._asking = 0
         """Requests whose response has not started."""
-        self._answers: weakref.WeakSet[aiohttp.ClientResponse] = weakref.WeakSet()
+        self._answers: weakref.WeakSet[client.ClientResponse] = weakref.WeakSet()
 
     async def request(self, attempt: Attempt) -> Http1Response:
         """Make one attempt. Raises TransportError."""
@@ -73,7 +74,7 @@ class Http1Transport(Component):
                 yarl.URL(self._host + attempt.path, encoded=True),
                 data=attempt.data,
                 headers=attempt.headers,
-                timeout=aiohttp.ClientTimeout(
+                timeout=client.ClientTimeout(
                     total=attempt.seconds, sock_connect=attempt.connect_seconds
                 ),
                 allow_redirects=False,
@@ -116,7 +117,7 @@ class Http1Transport(Component):
 class Http1Response(Response):
     """An answer of aiohttp."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+    def __init__(self, answer: client.ClientResponse) -> None:
         self._answer = answer
         self.status = answer.status
         self.content_length = answer.content_length

@@ -52,7 +52,7 @@ def test_libraries_that_cost_much_are_loaded_where_they_are_used() -> None:
 
 LATER = (
     "kubeletpy.observe.explain.deaths",
-    "aiohttp",
+    "aiohttp.hdrs",
     "argparse",
     "http.server",
     "prometheus_client.exposition",

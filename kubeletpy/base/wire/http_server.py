@@ -13,7 +13,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import ClientConnectionResetError, web
+from aiohttp import web
+from aiohttp.client_exceptions import ClientConnectionResetError
 
 from kubeletpy.base.structs import Component
 from kubeletpy.base.wire.listener import ConnectionLimiter, Listener, TlsInUse

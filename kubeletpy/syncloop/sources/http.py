@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import aiohttp
+from aiohttp import client
 
 from kubeletpy.base.structs import Component, field
 from kubeletpy.pods.pod import SOURCE_HTTP
@@ -53,17 +52,14 @@ class HttpSource(Component):
 
     async def run(self) -> None:
         """Poll the URL periodically until cancelled."""
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        timeout = client.ClientTimeout(total=TIMEOUT)
         try:
-            # aiohttp's own context has no authorities in the agent's process
-            authorities = await asyncio.to_thread(ssl.create_default_context)
-            connector = aiohttp.TCPConnector(ssl=authorities)
-            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            async with client.ClientSession(timeout=timeout) as session:
                 while True:
                     try:
                         await self.deliver(await self._fetch(session))
                         self._log_problem("")
-                    except (aiohttp.ClientError, TimeoutError) as error:
+                    except (client.ClientError, TimeoutError) as error:
                         self._log_problem(f"{type(error).__name__}: {error}")
                     except (ManifestError, CRIError) as error:
                         self._log_problem(str(error))
@@ -91,7 +87,7 @@ class HttpSource(Component):
         self._last = body
         self.to(SOURCE_HTTP, pods)
 
-    async def _fetch(self, session: aiohttp.ClientSession) -> bytes:
+    async def _fetch(self, session: client.ClientSession) -> bytes:
         async with session.get(self.url, headers=self._headers) as response:
             if response.status != 200:
                 raise ManifestError(f"answered with status {response.status}")

@@ -300,29 +300,28 @@ def test_machine_facts(tmp_path: Path) -> None:
 
 
 _IMPORT = """
-import ssl, sys, threading
-readings = []
-def read(context):
-    readings.append(threading.current_thread().name)
-ssl.SSLContext.set_default_verify_paths = read
+import sys
+from importlib import import_module
+from kubeletpy.cli.process import skip_package_imports
 
-class Beside:
-    def find_spec(self, name, path=None, target=None):
-        if name == "aiohttp.resolver":  # the connector imports it
-            other = threading.Thread(target=ssl.create_default_context, name="other")
-            other.start()
-            other.join()
-
-from kubeletpy.cli.process import LeanImports
-sys.meta_path[:0] = [LeanImports(), Beside()]
-import aiohttp
-assert readings == ["other"], readings
-assert ssl.SSLContext.set_default_verify_paths is read
+skip_package_imports()
+import_module("kubeletpy.server.answers")
+assert "aiohttp.client" not in sys.modules
+for name in sys.argv[1:]:
+    import_module(name)
+assert "prometheus_client.exposition" not in sys.modules
 """
 
 
-def test_the_import_of_aiohttp_reads_no_authorities() -> None:
+def test_modules_need_no_import_of_the_packages_that_are_skipped() -> None:
+    package = Path(process.__file__).parents[1]
+    sources = {path: path.read_text() for path in package.rglob("*.py")}
+    users = [
+        ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        for path, text in sources.items()
+        if any(f" {name}" in text for name in process.PACKAGES)
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", _IMPORT]
+    command = [sys.executable, "-c", _IMPORT, *users]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
