@@ -28,7 +28,7 @@ from kubeletpy.server.health import listen, listen_error
 from kubeletpy.server.node_view import NodeView
 from kubeletpy.server.routes import ServerError
 from kubeletpy.server.settings import RunningProgram, ServerSettings
-from kubeletpy.server.tls import PairInUse, ServingTls, files_problem, self_signed
+from kubeletpy.server.tls import PairInUse, ServingTls, files_problem, own_pair, self_signed
 
 if TYPE_CHECKING:
     from kubeletpy.server.answers import Explained
@@ -191,6 +191,15 @@ class KubeletServer(Component):
         name, now = self.view.node_name, self.clock.now()
         return self_signed(settings.certificate_dir, name, self._addresses(), now)
 
+    def _first_files(self) -> KeyPair:
+        """Return the certificate to start with.
+
+        ``follow_certificate`` checks the node's own of an earlier start once the node is Ready: the
+        library for that takes 50 ms to import.
+        """
+        own = own_pair(self._settings.certificate_dir)
+        return own if not self._settings.certificate and own.loads() else self._files()
+
     def _addresses(self) -> list[str]:
         """Return the machine's addresses, and those that the API has for the node."""
         node: api.Node = self.node() or {}
@@ -202,7 +211,7 @@ class KubeletServer(Component):
         pair = KeyPair(Path(settings.certificate), Path(settings.key))
         try:
             if serving_pair is None:
-                pair = self._files()
+                pair = self._first_files()
             client_ca = Path(settings.client_ca) if settings.client_ca else None
             in_use = serving_pair or (lambda: pair)
             return ServingTls(in_use, client_ca, settings.tls_min_version, settings.tls_ciphers)

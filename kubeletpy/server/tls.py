@@ -46,6 +46,11 @@ PairInUse = Callable[[], KeyPair | None]
 """Returns the certificate to serve with now, or None if there is none: clients are refused."""
 
 
+def own_pair(directory: Path) -> KeyPair:
+    """Return the paths of the node's own certificate, which may not exist."""
+    return KeyPair.named(directory, _SELF_SIGNED)
+
+
 def self_signed(
     directory: Path, node_name: str, addresses: Sequence[str], now: float | None = None
 ) -> KeyPair:
@@ -63,7 +68,7 @@ def self_signed(
     """
     from kubeletpy.base.host import x509
 
-    pair = KeyPair.named(directory, _SELF_SIGNED)
+    pair = own_pair(directory)
     ips = tuple(dict.fromkeys(filter(None, map(_canonical_ip, addresses))))
     others = [each for each in addresses if SUBDOMAIN.fullmatch(each) and not _canonical_ip(each)]
     names = Names(node_name, dns_names=tuple(dict.fromkeys([node_name, *others])), ip_addresses=ips)

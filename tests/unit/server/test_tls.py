@@ -361,6 +361,22 @@ async def test_a_certificate_that_ends_under_a_running_agent_is_replaced(tmp_pat
         bound.close()
 
 
+async def test_a_certificate_that_ended_before_a_start_is_replaced_soon_after(
+    tmp_path: Path,
+) -> None:
+    pair = self_signed(tmp_path, "node-1", [], NOW)
+    before = pair.certificate.read_bytes()
+    clock = SetClock(x509.read_certificate(before).not_after + 1)
+    bound, server = kubelet_server(tmp_path, clock, certificate_dir=tmp_path)
+    try:
+        await server.start()
+        assert pair.certificate.read_bytes() == before
+        await after_a_check(server)
+        assert x509.read_certificate(pair.certificate.read_bytes()).outdated(clock.time) == ""
+    finally:
+        bound.close()
+
+
 async def test_a_certificate_of_the_owner_is_reported_and_stays(
     tmp_path: Path, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
