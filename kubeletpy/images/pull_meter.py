@@ -156,7 +156,7 @@ class PendingLayer(Struct, frozen=True):
     unpacking: float
     """Seconds that it takes to unpack the rest of it, once it has arrived."""
     begun: bool = True
-    """Some of it has arrived, or is requested now."""
+    """Some of it has arrived; containerd stores nothing of a layer that waits for its turn."""
 
 
 def time_left(layers: Sequence[PendingLayer], rate: float) -> float:
@@ -287,7 +287,7 @@ class PullMeter(Component):
 
     def _unseen(self, layer: Layer, ingests: Mapping[str, int]) -> float:
         """Return the bytes that have arrived, on average, but are not written."""
-        if layer.digest not in ingests:
+        if not ingests.get(layer.digest):  # it may wait for its turn
             return 0.0
         return min(PIECE, layer.size - self._arrived[layer.digest]) / 2
 
@@ -356,7 +356,7 @@ class PullMeter(Component):
             else:
                 return None
         pending = [
-            PendingLayer(layer_missing, layer_seconds, layer.digest in ingests)
+            PendingLayer(layer_missing, layer_seconds, bool(ingests.get(layer.digest)))
             for layer, layer_missing, layer_seconds in zip(rest, missing, seconds, strict=True)
         ]
         return time_left(pending, rate or 1.0)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import random
 import tarfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kubeletpy.images.pull_meter import (
     HEAD,
     UNKNOWN,
+    Contents,
+    Layer,
     PendingLayer,
+    PullMeter,
     UnpackTimes,
     pace,
     read_contents,
     time_left,
 )
 
+RECORDED = Path(__file__).with_name("pulls.jsonl")
+STORED, UNPACKED = -2, -3
+"""States of a layer in a recording; -1: nothing of it has arrived."""
 NOISE = random.Random(1).randbytes(2 * HEAD)
 
 
@@ -111,3 +120,34 @@ def test_the_pace_is_that_of_the_part_that_is_done() -> None:
     assert times.part(100e6, 50e6) == pytest.approx(0.25, rel=0.01)
     assert pace(10, 0, 0) == pytest.approx(10)
     assert pace(10, 30, 0.9) > 25
+
+
+def replay(pull: dict[str, Any], times: UnpackTimes, *, known: bool = True) -> list[bool]:
+    """Return for each time left of a recorded pull whether it was within 25 % of the truth."""
+    layers = tuple(Layer(str(n), size) for n, (size, *_) in enumerate(pull["layers"]))
+    meter, right = PullMeter(layers, times), []
+    for at, states, written in pull["points"]:
+        ingests = {str(n): state for n, state in enumerate(states) if state >= 0}
+        stored = {str(n): state == UNPACKED for n, state in enumerate(states) if state <= STORED}
+        for digest in meter.unknown(ingests, stored) if known else ():
+            meter.describe(digest, Contents(*pull["layers"][int(digest)][1:]))
+        found = meter.measure(ingests, stored, at, written if known else None)
+        left = pull["seconds"] - at
+        if at >= 0.1 * pull["seconds"] and found.left is not None:
+            right.append(abs(found.left - left) <= 0.25 * left)
+    return right
+
+
+def test_recorded_pulls() -> None:
+    """Pulls by containerd 2.1 from a slow registry, which differ in what their layers contain.
+
+    A line: layers (size, and the contents by their first bytes) and points (seconds, the bytes of
+    each layer or a state below zero, bytes unpacked since the point before).
+    """
+    pulls = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    times, guessed = UnpackTimes(), UnpackTimes()
+    right = [each for pull in pulls for each in replay(pull, times)]
+    assert sum(right) >= 0.8 * len(right), (sum(right), len(right))
+    # what the layers contain makes the difference
+    right = [each for pull in pulls for each in replay(pull, guessed, known=False)]
+    assert sum(right) <= 0.6 * len(right), (sum(right), len(right))
