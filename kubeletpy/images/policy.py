@@ -169,7 +169,7 @@ class PullProgress(Struct, frozen=True):
     finished: int
     """Layers that have arrived."""
     still_for: float = 0.0
-    """Time since the last byte arrived."""
+    """Time since the last byte arrived, or since the pull no longer waits for others."""
     rate: float | None = None
     """Bytes per second; None: unknown."""
     left: float | None = None
@@ -177,6 +177,8 @@ class PullProgress(Struct, frozen=True):
     stuck_layer: int = 0
     """Its number, from 1; 0: none is stuck."""
     stuck_for: float = 0.0
+    waiting: bool = False
+    """The runtime downloads layers of other pulls first."""
 
     @property
     def unpacking(self) -> bool:

@@ -139,6 +139,8 @@ class PullMonitor(Component):
         self._unpack_times: UnpackTimes | None = None
         self._written: int | None = None
         self._arrived: dict[str, int] = {}
+        self._offsets: dict[str, tuple[int, float]] = {}
+        """Bytes of each ingest, and when they were first seen."""
 
     def progress(self, image: str) -> PullProgress | None:
         """Return the latest progress of a pull, and measure it more often for a while."""
@@ -225,9 +227,12 @@ class PullMonitor(Component):
                 meter.describe(digest, await asyncio.to_thread(pull_meter.read_contents, head))
         written = self._unpacked_bytes(meters, ingests, stored, await self.store.written())
         now = asyncio.get_running_loop().time()
+        moved = self._moved_ingests(ingests, now)
         for watch in watches.values():
             if watch.meter is not None:
-                watch.progress = watch.meter.measure(ingests, stored, now, written)
+                own = {layer.digest for layer in watch.meter.layers}
+                others = sum(now - at < STUCK_S for each, at in moved.items() if each not in own)
+                watch.progress = watch.meter.measure(ingests, stored, now, written, others)
                 watch.measured = now
             if now - watch.began >= STALLED_PULL_S and is_stalled(watch.progress):
                 for report in watch.stalled:
@@ -235,6 +240,16 @@ class PullMonitor(Component):
                 watch.stalled.clear()
         progress = {image: watch.progress for image, watch in watches.items()}
         self.show({image: (each.done, each.total) for image, each in progress.items() if each})
+
+    def _moved_ingests(self, ingests: Mapping[str, int], now: float) -> dict[str, float]:
+        """Return when each ingest of which some has arrived was last seen to advance."""
+        known = self._offsets
+        self._offsets = {
+            digest: known[digest] if known.get(digest, (0, 0))[0] == size else (size, now)
+            for digest, size in ingests.items()
+            if size
+        }
+        return {digest: at for digest, (_, at) in self._offsets.items()}
 
     def _unpacked_bytes(
         self,

@@ -20,6 +20,8 @@ from kubeletpy.images.policy import STUCK_S, PullProgress
 RATE_S = 10.0
 """Seconds over which the rate is measured."""
 MIN_RATE_S = 0.4
+WAIT_S = 2.0
+"""Seconds without a layer under way after which a pull counts as waiting."""
 PIECE = 1 << 20
 """Bytes that containerd writes at once: until then, nothing shows that they have arrived."""
 MAX_LAYERS = 1024
@@ -203,7 +205,12 @@ class PullMeter(Component):
     def __post_init__(self) -> None:
         self._arrived: dict[str, int] = {}
         self._moved_at: dict[str, float] = {}
-        self._samples: deque[tuple[float, float]] = deque()
+        self._samples: deque[tuple[float, float]] = deque([(0.0, 0.0)])
+        """Seconds in which layers were under way, and the bytes that arrived in them."""
+        self._counted = 0.0
+        self._measured_at: float | None = None
+        self._moving_at: float | None = None
+        """When a layer was last under way."""
         self._contents: dict[str, Contents] = {}
         self._unpacked = 0
         """Layers whose files are on the disk; the runtime unpacks them in order."""
@@ -242,6 +249,7 @@ class PullMeter(Component):
         stored: Mapping[str, bool],
         now: float,
         written: float | None = None,
+        others: int = 0,
     ) -> PullProgress:
         """Return the progress.
 
@@ -250,6 +258,7 @@ class PullMeter(Component):
             stored: whether complete blobs are unpacked, by digest; unpacked ones may be absent.
             now: seconds of a steady clock.
             written: bytes that the runtime unpacked since the last measurement, if known.
+            others: layers of other pulls that advance. containerd 2 has one limit for all pulls.
         """
         done = finished = 0
         unseen = 0.0
@@ -259,19 +268,18 @@ class PullMeter(Component):
                 arrived = layer.size
             else:
                 arrived = min(max(ingests.get(layer.digest, 0), 0), layer.size)
-            if self._arrived.get(layer.digest) != arrived or layer.digest not in self._moved_at:
+            waits = not arrived and others >= DOWNLOADS
+            if waits or self._arrived.get(layer.digest) != arrived:
                 self._arrived[layer.digest], self._moved_at[layer.digest] = arrived, now
-            waited = now - self._moved_at[layer.digest]
-            if arrived < layer.size and layer.digest in ingests and waited >= STUCK_S:
-                stuck.append((waited, number))
+            still = now - self._moved_at[layer.digest]
+            if arrived < layer.size and layer.digest in ingests and still >= STUCK_S:
+                stuck.append((still, number))
             done += arrived
             finished += arrived == layer.size
             unseen += self._unseen(layer, ingests)
         self._count_unpacked(stored, now, written)
-        self._samples.append((now, done + unseen))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= RATE_S:
-            self._samples.popleft()
-        rate = self._rate()
+        rate = self._rate(done + unseen, unseen > 0, now)
+        self._measured_at = now
         waited, number = max(stuck, default=(0.0, 0))
         return PullProgress(
             done,
@@ -283,6 +291,7 @@ class PullMeter(Component):
             self._left(ingests, rate, now),
             number,
             waited,
+            not unseen and done < self.total and others >= DOWNLOADS,
         )
 
     def _unseen(self, layer: Layer, ingests: Mapping[str, int]) -> float:
@@ -291,9 +300,26 @@ class PullMeter(Component):
             return 0.0
         return min(PIECE, layer.size - self._arrived[layer.digest]) / 2
 
-    def _rate(self) -> float | None:
-        (began, before), (now, done) = self._samples[0], self._samples[-1]
-        return (done - before) / (now - began) if now - began >= MIN_RATE_S else None
+    def _rate(self, arrived: float, moving: bool, now: float) -> float | None:
+        """Return the rate while layers are under way, or None if it is not known.
+
+        Layers also wait for those of other pulls. How long is not known, so it does not count.
+        """
+        active, counted = self._samples[-1]
+        if self._moving_at is not None and self._moving_at == self._measured_at:
+            active += now - self._measured_at
+            counted += arrived - self._counted
+            self._samples.append((active, counted))
+        self._counted = arrived
+        if moving:
+            self._moving_at = now
+        while len(self._samples) > 2 and active - self._samples[1][0] >= RATE_S:
+            self._samples.popleft()
+        began, before = self._samples[0]
+        waits = self._moving_at is None or now - self._moving_at >= WAIT_S
+        return (
+            None if waits or active - began < MIN_RATE_S else (counted - before) / (active - began)
+        )
 
     def _count_unpacked(
         self, stored: Mapping[str, bool], now: float, written: float | None
@@ -303,10 +329,10 @@ class PullMeter(Component):
             if not stored.get(self.layers[self._unpacked].digest):
                 break
             self._unpacked += 1
-        period = now - self._samples[-1][0] if self._samples else 0.0
+        period = now - self._measured_at if self._measured_at is not None else 0.0
         if self._written is not None and written is not None:
             self._written += written
-        if self._unpacked > before and self._samples:
+        if self._unpacked > before and self._measured_at is not None:
             # it ended half a period ago, on average; what was never seen arrived took no time
             since = now if self._unpacking_since is None else self._unpacking_since
             unpacked = self.layers[before : self._unpacked]

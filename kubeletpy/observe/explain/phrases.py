@@ -97,6 +97,8 @@ def pull_progress(progress: PullProgress) -> str:
     if progress.stuck_layer:
         stuck = duration(round(progress.stuck_for))
         text += f"; layer {progress.stuck_layer} of {progress.layers} has been stuck for {stuck}"
+    if progress.waiting:
+        text += "; it waits for layers of other pulls"
     return text
 
 

@@ -117,9 +117,11 @@ class Pull:
     """Layers that are there already."""
     unpacks: float = 100.0
     """Megabytes a second."""
+    first: int = 0
+    """Number of its first layer's digest."""
 
     def __post_init__(self) -> None:
-        self.layers = [Layer(digest(n), int(s * MB)) for n, s in enumerate(self.sizes)]
+        self.layers = [Layer(digest(self.first + n), int(s * MB)) for n, s in enumerate(self.sizes)]
         self.arrived = [0.0] * len(self.layers)
         for each in self.shared:
             self.arrived[each] = self.layers[each].size
@@ -292,6 +294,22 @@ async def test_a_layer_that_stops_is_named() -> None:
     (event,) = node.stalls
     assert event is not None
     assert stall(event).startswith("layer 3 of 7, 30000000 of 50000000 bytes")
+    running.cancel()
+
+
+async def test_a_pull_that_waits_for_layers_of_others_has_not_stalled() -> None:
+    """containerd 2 downloads three layers at once, whichever pulls they belong to."""
+    node, waiting = Node(), Pull("waits", [30], rate=0, first=9)
+    running = asyncio.create_task(node.monitor.run())
+    waiting.arrived[0] = 0.1  # the ingest is there
+    others = asyncio.create_task(node.pull(Pull("others", [300] * 3)))
+    samples = await node.pull(waiting, limit=60)
+    assert samples[-1][1].waiting
+    assert samples[-1][1].left is None
+    assert node.stalls == []
+    await others
+    await asyncio.sleep(0)
+    assert not (await node.pull(waiting, limit=5))[-1][1].waiting
     running.cancel()
 
 
