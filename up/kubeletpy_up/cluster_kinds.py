@@ -7,9 +7,9 @@ gives the reason and an alternative. Must never name a kind that something here 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.data import load_json
 
 PAGE = 'docs/embedded-api.md, "Kinds of a cluster"'
@@ -19,8 +19,7 @@ IN_TESTS = "in tests, use the real engine: KUBEBUILDER_ASSETS, docs/testing.md"
 WRITES = frozenset({"create", "patch", "update"})
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterKind:
+class ClusterKind(Struct, frozen=True):
     """A kind of a cluster.
 
     Attributes:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 
 _ALWAYS_DETAILED = frozenset({"Invalid", "NotFound", "MethodNotAllowed"})
 """Reasons whose details are shown even if empty."""
@@ -17,8 +18,7 @@ MAX_CAUSES = 100
 """How many causes one Status lists; any more are only counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One field that is wrong: a metav1.StatusCause.
 
     Attributes:

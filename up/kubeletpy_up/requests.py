@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from kubeletpy.base.structs import Struct, field
 from kubeletpy_up.errors import bad_request, invalid_options
 from kubeletpy_up.resources import ResourceInfo, find_in_group
 
@@ -24,8 +24,7 @@ ADMIN_GROUP = "system:masters"
 BOOTSTRAP_GROUP = "system:bootstrappers"
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """An authenticated user with its groups."""
 
     user: str
@@ -60,8 +59,7 @@ def node_caller(name: str) -> Caller:
     return Caller(NODE_USER_PREFIX + name, (NODES_GROUP, "system:authenticated"))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The target of a write: caller, object and path. ``namespace``: empty if cluster-wide."""
 
     caller: Caller
@@ -71,8 +69,7 @@ class Target:
     subresource: str = ""
 
 
-@dataclass(slots=True)
-class WriteOptions:
+class WriteOptions(Struct):
     """Options of create, update and patch.
 
     Attributes:
@@ -94,8 +91,7 @@ class WriteOptions:
     created: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(Struct, frozen=True):
     """metav1.DeleteOptions.
 
     Attributes:
@@ -189,8 +185,7 @@ def read_delete_options(body: object, query: dict[str, str]) -> DeleteOptions:
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A resource path. ``namespace`` None is all namespaces, or a cluster-wide resource."""
 
     info: ResourceInfo

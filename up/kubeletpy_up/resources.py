@@ -7,10 +7,11 @@ reasons. Must never depend on how a resource behaves: :mod:`kubeletpy_up.registr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy_up import cluster_kinds
 from kubeletpy_up.data import load_json
 
@@ -47,8 +48,7 @@ PROXIED = frozenset({"nodes/proxy", "pods/attach", "pods/exec", "pods/log", "pod
 """Subresources that the node's own server answers: no object is read or written."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubresourceInfo:
+class SubresourceInfo(Struct, frozen=True):
     """A path below an object, such as ``status``: its kind (perhaps of another group) and verbs."""
 
     name: str

@@ -7,10 +7,10 @@ is no RBAC here: service accounts may only request reviews of themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.auth.node_restriction import (
     MIRROR_ANNOTATION,
     claim_names,
@@ -37,8 +37,7 @@ class Lookup(Protocol):
         """The PersistentVolumes bound to, or reserved for, a namespace's claims."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """The request of a caller, as the authorizer sees it.
 
     Attributes:

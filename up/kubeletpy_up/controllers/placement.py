@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kubeletpy.base.api.quantity import whole
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import TERMINAL_PHASES, Pod, matches
 from kubeletpy.pods.resources import requests_in_force
 from kubeletpy_up.kinds.pods import amounts, requests_of
@@ -24,8 +24,7 @@ _NOT_READY: tuple[JSON, ...] = (
 """Taints that follow from the Ready condition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """``node`` is where the pod fits, or empty; ``message`` is the reason why it fits nowhere."""
 
     node: str

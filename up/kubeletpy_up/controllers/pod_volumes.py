@@ -7,9 +7,9 @@ recorded their messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct, field
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.auth.node_restriction import claim_names
 from kubeletpy_up.controllers import claim_matching as matching
@@ -26,8 +26,7 @@ IN_USE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodClaims(Struct, frozen=True):
     """The claims of one pod. ``problem``: why it can run nowhere."""
 
     problem: str = ""
@@ -36,8 +35,7 @@ class PodClaims:
     """Those that are bound once the pod's node is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Volumes to bind to waiting claims on a node, and claims to provision volumes for."""
 
     volumes: tuple[JSON, ...] = ()
@@ -47,8 +45,7 @@ class Reservation:
         return bool(self.volumes or self.claims)
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Struct, frozen=True):
     """Whether a node can have a pod's volumes: why not, or what to reserve."""
 
     reasons: tuple[str, ...] = ()

@@ -6,10 +6,10 @@ their metadata, as JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.base.wire.api_objects import MEDIA_TYPE
 from kubeletpy_up.errors import (
     bad_request,
@@ -137,8 +137,7 @@ _TABLE_VERSIONS = frozenset({"v1", "v1beta1"})
 _MAX_ALTERNATIVES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How to answer.
 
     Attributes:

@@ -11,12 +11,12 @@ import concurrent.futures
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import replace
 from kubeletpy.base.wire.listener import ConnectionLimiter
 from kubeletpy_up import errors
 from kubeletpy_up.auth import credentials

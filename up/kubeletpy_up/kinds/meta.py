@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct, field
 from kubeletpy_up.errors import ApiError, Cause, bad_request, conflict, invalid
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.schema import formats
@@ -192,8 +192,7 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 SOLID, ABSENT, WAITING = "solid", "absent", "waiting"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How garbage collection changes an object.
 
     Attributes:

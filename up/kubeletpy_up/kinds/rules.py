@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.errors import Cause, invalid
 from kubeletpy_up.kinds import devices, pods, services, storage
 from kubeletpy_up.requests import Caller
@@ -47,8 +47,7 @@ _KEEPS_STATUS_ON_CREATE = frozenset({"nodes"})
 _WITH_GENERATION = frozenset({"pods", "priorityclasses", "deviceclasses", "resourceslices"})
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """Lookups and settings for the rules of kinds.
 
     Attributes:

@@ -12,11 +12,11 @@ import re
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from kubeletpy.base.structs import replace
 from kubeletpy.base.wire import relay
 from kubeletpy.base.wire.http_server import is_upgrade
 from kubeletpy.base.wire.upgrade import HOP_HEADERS, UpgradeFailed, request_upgrade

@@ -6,11 +6,11 @@ Source: docs/reference/server.csv: endpoint.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import quote, urlencode
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up import errors
 
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
@@ -21,8 +21,7 @@ _PATHS = {"log": "containerLogs", "exec": "exec", "attach": "attach", "portforwa
 Query = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
+class NodeAddress(Struct, frozen=True):
     """Where a server of a node listens.
 
     Attributes:
@@ -45,8 +44,7 @@ class NodeAddress:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProxiedNode:
+class ProxiedNode(Struct, frozen=True):
     """The name in a request for nodes/proxy: ``NAME``, ``NAME:PORT`` or ``SCHEME:NAME:PORT``."""
 
     name: str

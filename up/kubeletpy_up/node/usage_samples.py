@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from kubeletpy.base.structs import Struct, field
 
 _LINE = re.compile(r"([a-z_]+)(?:\{([^{}]*)\})? (\S+)(?: ([0-9]+))?")
 _LABEL = re.compile(r'(?<![a-z_])([a-z_]+)="([^"\\]*)"')
@@ -23,16 +24,14 @@ Key = tuple[str, str, str]
 NODE: Key = ("", "", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One counter: cpu seconds at a time in Unix seconds."""
 
     used: float
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """The samples of one scrape of a node."""
 
     cpu: dict[Key, Sample] = field(default_factory=dict)
@@ -45,8 +44,7 @@ class Samples:
         return self.cpu[NODE].at if NODE in self.cpu else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Usage in cores and bytes, over a window in seconds that ended ``at``."""
 
     cores: float

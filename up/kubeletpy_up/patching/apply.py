@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass, replace
 from typing import Any
 
 from kubeletpy.base.api import json_patch as patching
 from kubeletpy.base.api.json_patch import MalformedPatch
 from kubeletpy.base.api.times import format_time
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct, replace
 from kubeletpy_up.errors import MAX_CAUSES, ApiError, Cause, apply_conflict, bad_request
 from kubeletpy_up.patching import field_sets
 from kubeletpy_up.patching.field_sets import Path
@@ -32,8 +32,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ANNOTATION: Path = ("f:metadata", "f:annotations", f"f:{_LAST_APPLIED}")
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(Struct, frozen=True):
     """One entry: who, by which operation on which subresource, and the fields that are its own.
 
     Attributes:

@@ -14,12 +14,12 @@ import binascii
 import json
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kubeletpy.base.host.files import KeyPair, write_private
 from kubeletpy.base.host.pki import CertificateError, Names
+from kubeletpy.base.structs import Struct
 from kubeletpy.base.wire.listener import limit_key_exchange
 from kubeletpy_up.pki import csr_rules
 from kubeletpy_up.requests import ADMIN, ADMIN_GROUP
@@ -36,8 +36,7 @@ _CLIENT = Names("kube-apiserver-kubelet-client", (ADMIN_GROUP,))
 _ADMIN = Names(ADMIN.user, (ADMIN_GROUP,))
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
+class Certificates(Struct, frozen=True):
     """Paths of the PEM files.
 
     Attributes:

@@ -6,9 +6,9 @@ an earlier one found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.printers.cells import human_duration, seconds_of, since
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _NONE = "<none>"
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(Struct):
     """Containers and restarts, as they add up over the statuses."""
 
     ready: int = 0

@@ -6,10 +6,9 @@ its node removes it with grace period 0. Finalizers keep any object until the li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kubeletpy.base.api.times import format_time, parse_time
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy.pods.pod import TERMINAL_PHASES
 from kubeletpy_up.kinds.meta import FOREGROUND, ORPHAN, with_metadata
 from kubeletpy_up.requests import DeleteOptions
@@ -19,8 +18,7 @@ _MAX_AHEAD = 2**31 - 1
 has four digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """``remove``: delete the object now. ``object``: its (last) state; if unchanged, no write."""
 
     remove: bool

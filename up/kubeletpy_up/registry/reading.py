@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import posixpath
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.errors import ApiError, Cause, bad_request, invalid, removed
 from kubeletpy_up.kinds import meta
 from kubeletpy_up.resources import ResourceInfo
@@ -21,8 +21,7 @@ from kubeletpy_up.storage.store import Store
 from kubeletpy_up.storage.watch import Subscription, Watchers
 
 
-@dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListOptions(Struct, frozen=True):
     """Options of list and watch.
 
     Attributes:
@@ -220,8 +219,7 @@ def _place(key: tuple[str, str], *, of_all: bool) -> str:
     return f"{namespace}/{name}" if of_all and namespace else name
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Struct, frozen=True):
     """The first part of a watch: objects, or changes since a revision.
 
     Attributes:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import replace
 from kubeletpy_up import errors
 from kubeletpy_up.auth.authorizer import Request, named_in
 from kubeletpy_up.cluster_kinds import WRITES, second_node

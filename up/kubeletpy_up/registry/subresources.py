@@ -6,10 +6,9 @@ The caller is already authorized.
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Component
+from kubeletpy.base.structs import Component, replace
 from kubeletpy_up import errors
 from kubeletpy_up.auth import reviews, tokens
 from kubeletpy_up.auth.authorizer import Request, authorize

@@ -11,11 +11,11 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.data import load_json
 from kubeletpy_up.schema import definitions, formats
 
@@ -31,8 +31,7 @@ _TIMES = ("Time", "MicroTime")
 _NEVER_NULL = frozenset({"creationTimestamp"})
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroValues:
+class ZeroValues(Struct, frozen=True):
     """The rules for one definition's fields.
 
     Attributes:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.errors import removed
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One write. ``object`` of a DELETED is the last state with the deletion's resourceVersion."""
 
     revision: int
@@ -31,8 +30,7 @@ def versioned(obj: JSON, revision: int) -> JSON:
     return {**obj, "metadata": {**obj.get("metadata", {}), "resourceVersion": str(revision)}}
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
+class Past(Struct, frozen=True):
     """A change with its objects as JSON text."""
 
     revision: int

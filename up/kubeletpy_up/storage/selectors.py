@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.errors import ApiError, bad_request
 from kubeletpy_up.schema import formats
 
@@ -24,8 +24,7 @@ _REPORTED = 100
 """How many characters of a wrong selector its client is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One term: ``operator`` is exists, !, in, notin, < or >."""
 
     key: str
@@ -187,8 +186,7 @@ _FIELDS: dict[str, dict[str, Callable[[JSON], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
+class FieldTerm(Struct, frozen=True):
     """One term of a field selector."""
 
     path: str
@@ -231,8 +229,7 @@ def _field_term(term: str, known: dict[str, Callable[[JSON], str]], text: str) -
     return FieldTerm(path, value, operator == "!=", known[path])
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The objects that a list or watch selects. ``namespace`` None: those of all namespaces."""
 
     namespace: str | None

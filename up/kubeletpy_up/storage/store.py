@@ -15,10 +15,10 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.errors import too_large
 from kubeletpy_up.storage.history import Change, History, Past, versioned
 
@@ -44,8 +44,7 @@ class StoreError(Exception):
     """The database can't be opened; the message names the file and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A stored object.
 
     Attributes:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from kubeletpy.base.api.types import JSON
-from kubeletpy.base.structs import Component
+from kubeletpy.base.structs import Component, Struct
 from kubeletpy_up.errors import ApiError
 from kubeletpy_up.resources import ResourceInfo
 from kubeletpy_up.storage.history import Change, versioned
@@ -26,8 +25,7 @@ LAST_BOOKMARK_SECONDS = 2.0
 """How long before its end a watch sends its last bookmark."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(Struct, frozen=True):
     """ADDED, MODIFIED, DELETED, BOOKMARK or ERROR (the object is then a Status).
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kubeletpy.base.structs import Struct
 from kubeletpy_up.schema import formats
 from kubeletpy_up.validation import amounts, env, handlers, security, volumes
 
@@ -31,8 +31,7 @@ _NOT_EPHEMERAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodFacts(Struct, frozen=True):
     """Facts of a pod that its containers' fields are checked against.
 
     Attributes:
