@@ -58,7 +58,9 @@ async def system_bus() -> AsyncIterator[Bus]:
     except FileNotFoundError as error:
         raise UnitMissing("systemd can't be queried: there is no system bus") from error
     except (OSError, DBusError, TimeoutError) as error:
-        raise UnitError(f"systemd can't be queried: {error}") from error
+        raise UnitError(
+            f"systemd can't be queried: {str(error) or 'it does not answer in time'}"
+        ) from error
     try:
         yield bus
     finally:
@@ -164,7 +166,9 @@ async def _call(bus: Bus, *call: Any) -> Any:
     try:
         return await bus.call(*call)
     except (OSError, DBusError, TimeoutError) as error:
-        raise UnitError(f"systemd can't be queried: {error}") from error
+        raise UnitError(
+            f"systemd can't be queried: {str(error) or 'it does not answer in time'}"
+        ) from error
 
 
 def _may_start_kubelet(path: Path) -> bool:
