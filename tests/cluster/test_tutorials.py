@@ -4,6 +4,8 @@ A code block with a title is a file to write, a block ``sh`` is run, and the blo
 is the output (``…``: any text). All of a page runs in one shell, in the order of the page. The
 wheels are built from the checkout. A stand-in for curl has the archive of kubebuilder's test
 environment, because tests reach only registries of packages; its programs are our own build.
+
+One page needs a node with a kubelet: :mod:`tests.nodes.test_adopt` takes the same steps.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from tools.control_plane.plane import programs_of
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 _BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 _PRINTED = "--- printed ---"
+ON_A_NODE = "one-node"
 WITHIN_S = 1200
 Follow = Callable[[str, Mapping[str, str]], str]
 """Runs shell code with variables, in whose values $HOME is the folder; returns its output."""
@@ -129,7 +132,9 @@ def follow(wheels: Path, archive: Path, pip_cache: Path) -> Iterator[Follow]:
 
 
 @pytest.mark.timeout(WITHIN_S)
-@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem != ON_A_NODE], ids=lambda page: page.stem
+)
 def test_a_tutorial(page: Path, follow: Follow) -> None:
     followed = list(steps(page.read_text()))
     script = "".join(f"{code}\necho '{_PRINTED}'\n" for code, _ in followed)
