@@ -73,6 +73,8 @@ class JoiningNode(Node):
             "podLogsDir": str(self.pod_logs),
             "healthzPort": self.health_port,
             "port": self.port,
+            # how full this machine is must not matter
+            "evictionHard": {},
             **self.kubelet_config,
         }
         (self.root_dir / "config.yaml").write_text(yaml.safe_dump(config))
