@@ -88,8 +88,8 @@ PACKAGES = ("aiohttp", "prometheus_client")
 def skip_package_imports() -> None:
     """Have no PACKAGES import more than the modules that are named.
 
-    Call it before they are imported. What such a package exports is imported from its modules, for
-    example ``aiohttp.client.ClientSession``.
+    Call it before they are imported. Import the names that such a package exports from its modules:
+    ``aiohttp.client.ClientSession``.
     """
     for name in PACKAGES:
         if name not in sys.modules and (found := find_spec(name)) is not None:

@@ -33,7 +33,7 @@ class ManifestServer:
         self.hangs = False
         self.requested = 0
 
-    def session(self, timeout: aiohttp.ClientTimeout, connector: aiohttp.BaseConnector) -> Session:
+    def session(self, timeout: aiohttp.ClientTimeout) -> Session:
         """Stands for aiohttp.ClientSession."""
         return Session(self, timeout)
 

@@ -36,7 +36,7 @@ def pod_list(*names: str, what: str = "run") -> bytes:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> ManifestServer:
     server = ManifestServer()
-    monkeypatch.setattr(aiohttp, "ClientSession", server.session)
+    monkeypatch.setattr(aiohttp.client, "ClientSession", server.session)
     return server
 
 

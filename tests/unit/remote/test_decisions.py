@@ -329,11 +329,13 @@ async def test_what_a_filter_does_not_let_through_is_dropped(
         assert not await runtime.list_containers(
             cri.ContainerFilter(state=cri.ContainerStateValue(state=cri.CONTAINER_RUNNING))
         )
-    assert [record.message for record in caplog.records] == [
+    # gRPC's queue may report the closed loop of an earlier test
+    own = [record for record in caplog.records if record.name.startswith("kubeletpy.")]
+    assert [record.message for record in own] == [
         "the runtime ignores the filter of a list: each pod costs the list of the whole node; "
         "check the runtime's version"
     ] * 2
-    assert [vars(record)["list"] for record in caplog.records] == ["sandboxes", "containers"]
+    assert [vars(record)["list"] for record in own] == ["sandboxes", "containers"]
     assert len(await runtime.list_containers()) == 50
 
 
