@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import yaml
@@ -70,19 +71,21 @@ class ConfigError(Exception):
 
 def _anchor(problem: Problem) -> str:
     """The anchor of a problem's setting or flag on the page DOCUMENTED; empty if it has none."""
-    flags = dict(line.split(" ")[::2][:2] for line in tables.FLAGS.strip().split("\n"))
-    paths = {each: each for each in ("apiVersion", "kind", *(row[0] for row in tables.FIELDS))}
-    paths["providers"] = "CredentialProviderConfig.providers"
-    name = problem.field.partition(" ")[0]
-    if name.startswith("--"):
-        name = name.removeprefix("--")
-        field = flags.get(name, "")
-        path = name if field == "-" else field
-    else:
-        while name and name not in paths:
-            name = re.sub(r"[.[]?[^.[]*$", "", name)
-        path = paths.get(name, "")
-    return path and f"#{path.lower().replace('.', '')}"
+    name, headings = problem.field.partition(" ")[0], _headings()
+    while name and name not in headings:  # a[0].b -> a[0] -> a
+        name = re.sub(r"[.[]?[^.[]*$", "", name)
+    return f"#{headings[name].lower().replace('.', '')}" if name else ""
+
+
+@cache
+def _headings() -> Mapping[str, str]:
+    """The headings of the page DOCUMENTED, by the field or flag that a problem names."""
+    found = {name: name for name in ("apiVersion", "kind", *(row[0] for row in tables.FIELDS))}
+    found["providers"] = "CredentialProviderConfig.providers"
+    for line in tables.FLAGS.strip().split("\n"):
+        flag, _kind, field, *_more = line.split()
+        found[f"--{flag}"] = flag if field == "-" else field
+    return found
 
 
 def _counted(count: int, noun: str) -> str:

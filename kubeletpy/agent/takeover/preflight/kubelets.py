@@ -58,9 +58,7 @@ async def system_bus() -> AsyncIterator[Bus]:
     except FileNotFoundError as error:
         raise UnitMissing("systemd can't be queried: there is no system bus") from error
     except (OSError, DBusError, TimeoutError) as error:
-        raise UnitError(
-            f"systemd can't be queried: {str(error) or 'it does not answer in time'}"
-        ) from error
+        raise _not_queried(error) from error
     try:
         yield bus
     finally:
@@ -162,13 +160,16 @@ async def _properties(
     return found
 
 
+def _not_queried(error: Exception) -> UnitError:
+    why = str(error) or "it does not answer in time"  # a timeout has no text
+    return UnitError(f"systemd can't be queried: {why}")
+
+
 async def _call(bus: Bus, *call: Any) -> Any:
     try:
         return await bus.call(*call)
     except (OSError, DBusError, TimeoutError) as error:
-        raise UnitError(
-            f"systemd can't be queried: {str(error) or 'it does not answer in time'}"
-        ) from error
+        raise _not_queried(error) from error
 
 
 def _may_start_kubelet(path: Path) -> bool:
