@@ -95,7 +95,8 @@ def skip_package_imports() -> None:
         if name not in sys.modules and (found := find_spec(name)) is not None:
             package = sys.modules[name] = ModuleType(name)
             package.__spec__, package.__path__ = found, found.submodule_search_locations or []
-            package.__version__ = ""  # type: ignore[attr-defined] # of aiohttp's headers
+            # aiohttp names itself in headers with it; the agent sends others, or none
+            package.__version__ = ""  # type: ignore[attr-defined]
 
 
 # Freed memory goes back to the system. A burst of pods, a long list from the runtime or a large

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -33,7 +33,7 @@ class ManifestServer:
         self.hangs = False
         self.requested = 0
 
-    def session(self, timeout: aiohttp.ClientTimeout) -> Session:
+    def session(self, timeout: aiohttp.ClientTimeout, headers: Mapping[str, str]) -> Session:
         """Stands for aiohttp.ClientSession."""
         return Session(self, timeout)
 

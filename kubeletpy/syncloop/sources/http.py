@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import client
 
 from kubeletpy.base.structs import Component, field
+from kubeletpy.kubeapi.sessions import USER_AGENT
 from kubeletpy.pods.pod import SOURCE_HTTP
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.syncloop.sources.file import Deliver
@@ -54,7 +55,8 @@ class HttpSource(Component):
         """Poll the URL periodically until cancelled."""
         timeout = client.ClientTimeout(total=TIMEOUT)
         try:
-            async with client.ClientSession(timeout=timeout) as session:
+            named = {"User-Agent": USER_AGENT}
+            async with client.ClientSession(timeout=timeout, headers=named) as session:
                 while True:
                     try:
                         await self.deliver(await self._fetch(session))

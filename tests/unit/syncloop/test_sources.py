@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.base.api import types as api
+from kubeletpy.kubeapi.sessions import USER_AGENT
 from kubeletpy.syncloop.sources.file import FileSource, read_manifests
 from kubeletpy.syncloop.sources.http import HttpSource
 from kubeletpy.syncloop.sources.manifest import ManifestError
@@ -179,9 +180,11 @@ async def test_the_url_is_requested_with_headers_and_failures_keep_the_last_set(
 
     answers = [(200, manifest()), (500, b""), (200, b"")]
     seen: list[list[str]] = []
+    agents: set[str] = set()
 
     async def handle(request: web.Request) -> web.Response:
         seen.append(request.headers.getall("X-Token", []))
+        agents.update(request.headers.getall("User-Agent"))
         status, body = answers[min(len(seen), len(answers)) - 1]
         return web.Response(status=status, body=body)
 
@@ -205,6 +208,7 @@ async def test_the_url_is_requested_with_headers_and_failures_keep_the_last_set(
     assert await deliveries.next() == []
     assert len(deliveries.sets) == 2
     assert seen[0] == ["a", "b"]
+    assert agents == {USER_AGENT}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await runner.cleanup()
