@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -250,9 +250,12 @@ def test_workers_of_a_killed_run_end_with_their_test(tmp_path: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(each) for task in tasks for each in (task / "children").read_text().split()]
+    """The children of a process, by its threads, of which one may end meanwhile."""
+    texts = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            texts.append((task / "children").read_text())
+    return [int(each) for text in texts for each in text.split()]
 
 
 def test_ctrl_c_while_a_control_plane_starts(tmp_path: Path) -> None:

@@ -31,18 +31,20 @@ async def failure(tmp_path: Path, text: str, hidden: str = "") -> str:
     return str(caught.value)
 
 
-def has_exited(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state in "ZX"
-
-
 async def wait_for_exit(pid: int) -> None:
-    async with asyncio.timeout(5):
-        while not has_exited(pid):  # noqa: ASYNC110 - the end of a process that is not ours
-            await asyncio.sleep(0.01)
+    """Wait for the end of a process that need not be a child, and may be gone."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(process, ended.set)
+    try:
+        async with asyncio.timeout(5):
+            await ended.wait()
+    finally:
+        asyncio.get_running_loop().remove_reader(process)
+        os.close(process)
 
 
 async def test_stdin_arguments_and_environment(
