@@ -218,7 +218,7 @@ def _resolve_name(host: str, port: int, family: socket.AddressFamily) -> list[Re
             "proto": protocol,
             "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
         }
-        for each, _, protocol, _, address in found
+        for each, _, protocol, _, address in dict.fromkeys(found)
     ]
 
 

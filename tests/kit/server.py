@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
+import pytest
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import SystemClock
@@ -30,6 +31,7 @@ from kubeletpy.pods.runtime_status import (
 from kubeletpy.podworkers.status_cache import PodStatusCache
 from kubeletpy.remote.errors import CRIError
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.local_server import Rate
 from kubeletpy.remote.streams import ForwardSession, ProcessSession
 from kubeletpy.server.build import KubeletServer, Ports
 from kubeletpy.server.node_view import NodeView
@@ -311,3 +313,9 @@ def head(path: str, protocol: str, method: str = "GET", **others: str) -> bytes:
     headers |= {name.replace("_", "-"): value for name, value in others.items()}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {each}" for name, each in headers.items())]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def hold_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still for rates of calls: a slow machine has as many calls refused."""
+    takes = Rate.takes
+    monkeypatch.setattr(Rate, "takes", lambda rate, now: takes(rate, 0.0))

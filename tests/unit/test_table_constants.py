@@ -63,6 +63,7 @@ probe: tries per run = probes/prober TRIES
 probe: body kept = probes/handlers/outcome KEPT_OUTPUT
 probe: exec output kept = probes/handlers/outcome KEPT_OUTPUT
 probe: redirect max = probes/handlers/actions MAX_REDIRECTS
+probe: next address of a name = probes/handlers/actions NEXT_ADDRESS_S
 probe: restart detection slack = probes/schedule RESTART_SLACK_S
 images: GC period = agent/eviction IMAGES_PERIOD_S
 images: detect period = agent/eviction IMAGES_PERIOD_S

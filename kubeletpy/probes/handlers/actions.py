@@ -19,6 +19,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.host.errors import exhausted
 from kubeletpy.base.host.patient_threads import PatientThreads
@@ -45,6 +48,8 @@ from kubeletpy.remote.protocol import RuntimeService
 # Names, sockets, and the texts of their errors
 
 RESOLVER_THREADS = 4
+NEXT_ADDRESS_S = 0.3
+"""How long one address of a name is tried alone: the FallbackDelay of Go's net.Dialer."""
 
 _ERROR_TEXTS = {
     errno.ECONNREFUSED: "connect: connection refused",
@@ -73,19 +78,29 @@ class Resolver:
     def __init__(self) -> None:
         self._threads = PatientThreads(RESOLVER_THREADS)
 
-    async def address(self, host: str) -> str:
-        """Return an IP address of a host, or the host if it is one. Raises OSError without one."""
-        return host if is_address(host) else await self._threads.run(_resolve_host, host)
+    async def connected(self, host: str, port: int) -> socket.socket:
+        """Return a non-blocking TCP socket that is connected to an address, or to one of a name.
+
+        A name may have an address that nothing listens at, as ``localhost`` has ``::1`` for most
+        servers. As in Go's dialer the next one is tried after a failure, or after NEXT_ADDRESS_S.
+
+        Raises:
+            OSError: the name has no address, or none of them accepts the connection.
+        """
+        if is_address(host):
+            return await connected(host, port)
+        found = await self._threads.run(_resolve_host, host, port)
+        return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S)
 
 
-def _resolve_host(host: str) -> str:
+def _resolve_host(host: str, port: int) -> list[AddrInfoType]:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:  # a label that is invalid in names
         raise OSError(f"lookup {host[:253]}: no such host") from error
     except socket.gaierror as error:
         raise OSError(f"lookup {host[:253]}: {error.strerror or 'no such host'}") from error
-    return str(found[0][4][0])
+    return list(dict.fromkeys(found))
 
 
 def error_text(error: OSError) -> str:
@@ -266,8 +281,7 @@ async def _connect(
 ) -> None:
     loop = asyncio.get_running_loop()
     try:
-        address = await resolver.address(request.host)
-        sock = await connected(address, request.port)
+        sock = await resolver.connected(request.host, request.port)
         # from here on the loop owns the socket, even when the handshake fails
         try:
             await loop.create_connection(lambda: protocol, sock=sock, **_tls(request, curve))
@@ -399,8 +413,7 @@ async def connect(resolver: Resolver, host: str, port: int, timeout: float) -> R
     where = f"dial tcp {host_port(host, port)}"
     try:
         async with asyncio.timeout(timeout):
-            address = await resolver.address(host)
-            (await connected(address, port)).close()
+            (await resolver.connected(host, port)).close()
     except TimeoutError:
         return Reply(HandlerResult.FAILURE, f"{where}: i/o timeout")
     except OSError as error:

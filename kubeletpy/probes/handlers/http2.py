@@ -35,7 +35,7 @@ async def _exchange(
         )
     transfer = http2.Exchange(request.http2_head(), b"", BOUNDS, enough=KEPT_OUTPUT)
     try:
-        sock = await actions.connected(await resolver.address(request.host), request.port)
+        sock = await resolver.connected(request.host, request.port)
     except OSError as error:
         where = host_port(request.host, request.port)
         raise actions.HandlerExchangeFailed(

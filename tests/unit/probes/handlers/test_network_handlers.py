@@ -105,6 +105,26 @@ async def test_a_host_by_name_and_ipv6(resolver: Resolver) -> None:
             server.close()
 
 
+async def test_all_addresses_of_a_name_are_tried(
+    resolver: Resolver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``::1`` is the first of ``localhost`` on many machines, and most servers listen on IPv4."""
+    real = socket.getaddrinfo
+
+    def both(_host: str, port: int, **how: Any) -> list[Any]:
+        loopback = real(LOOPBACK, port, **how)
+        return [(socket.AF_INET6, *loopback[0][1:4], ("::1", port, 0, 0)), *loopback, *loopback]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    async with serving(answering(OK)) as port:
+        assert (await probe(resolver, port, host="two.example")).answer is HandlerResult.SUCCESS
+        connected = await actions.connect(resolver, "two.example", port, AMPLE)
+        assert connected.answer is HandlerResult.SUCCESS
+    refused = await actions.connect(resolver, "two.example", port, AMPLE)
+    assert refused.answer is HandlerResult.FAILURE
+    assert refused.output.startswith(f"dial tcp two.example:{port}: ")
+
+
 async def test_redirects_on_the_host_are_followed_ten_requests_long(resolver: Resolver) -> None:
     async with serving(redirecting(lambda n: f"/{n}")) as port:
         reply = await probe(resolver, port)

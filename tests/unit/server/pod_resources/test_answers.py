@@ -17,6 +17,7 @@ from kubeletpy.resources.dra.model import ClaimDevice, ContainerClaim
 from kubeletpy.resources.placement.state import Block
 from kubeletpy.server.pod_resources import answers
 from kubeletpy.server.pod_resources.server import PodResourcesServer
+from tests.kit.server import hold_rates
 
 GPU = "vendor.example/gpu"
 
@@ -112,7 +113,8 @@ def test_allocatable() -> None:
     assert memory(found.memory) == [("hugepages-2Mi", 7, [0])]
 
 
-async def test_over_its_socket(tmp_path: Path) -> None:
+async def test_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_rates(monkeypatch)
     metrics = PodResourcesMetrics(Families())
     released: list[int] = []
     server = PodResourcesServer(

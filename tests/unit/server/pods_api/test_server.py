@@ -19,6 +19,7 @@ from kubeletpy.pods.pod import Pod
 from kubeletpy.remote.generated import pods_pb2 as pb
 from kubeletpy.server.pods_api import server as pods_api
 from kubeletpy.server.pods_api.server import PodsServer
+from tests.kit.server import hold_rates
 from tests.unit.server.pods_api.test_marshal import read
 
 
@@ -275,7 +276,10 @@ async def test_a_watcher_that_does_not_read_is_cut_off(
     await node.server.close()
 
 
-async def test_rate_limit_spares_watchers(node: Node, channel: Any) -> None:
+async def test_rate_limit_spares_watchers(
+    node: Node, channel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_rates(monkeypatch)
     with pytest.raises(grpc.aio.AioRpcError, match="rejected by rate limit") as refused:
         for _ in range(300):
             await call(channel, "ListPods", pb.ListPodsRequest(), pb.ListPodsResponse)
