@@ -49,7 +49,7 @@ from kubeletpy.remote.protocol import RuntimeService
 
 RESOLVER_THREADS = 4
 NEXT_ADDRESS_S = 0.3
-"""How long one address of a name is tried alone: the FallbackDelay of Go's net.Dialer."""
+"""Seconds that one address of a name is tried alone: the FallbackDelay of Go's net.Dialer."""
 
 _ERROR_TEXTS = {
     errno.ECONNREFUSED: "connect: connection refused",
