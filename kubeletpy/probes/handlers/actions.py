@@ -82,7 +82,7 @@ class Resolver:
         """Return a non-blocking TCP socket that is connected to an address, or to one of a name.
 
         A name may have an address that nothing listens at, as ``localhost`` has ``::1`` for most
-        servers. As in Go's dialer the next one is tried after a failure, or after NEXT_ADDRESS_S.
+        servers. The next one is tried after a failure, or after NEXT_ADDRESS_S, as in Go's dialer.
 
         Raises:
             OSError: the name has no address, or none of them accepts the connection.
