@@ -168,8 +168,8 @@ class Site:
         down.write("/etc/systemd/system/lab-clock.service", clock)
         down.write("/etc/systemd/system/lab-driver.service", unit(driver, "exec"))
         down.write(OFFLINE, f"[Service]\nExecStart=\nExecStart={RUN}\n")
-        made = [
-            f"Volumes(Path('{STORAGE}/volumes')).save(Volume('{name}', '{name}', 1 << 24, False))"
+        made = [  # a volume whose name is its id would be an inline one, removed with its pod
+            f"Volumes(Path('{STORAGE}/volumes')).save(Volume('{name}', 'own', 1 << 24, False))"
             for name in (self.names[index] for index in WITH_CLAIM)
         ]
         imports = "from pathlib import Path; from tests.csi_driver.volumes import Volume, Volumes"
