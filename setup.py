@@ -19,6 +19,7 @@ setup(
         *find_packages(include=["kubeletpy", "kubeletpy.*"]),
         "kubeletpy.deploy",  # without modules: only kubeletpy/cli/deploy_files.py reads it
         "kubeletpy.deploy.dashboards",
+        "kubeletpy.deploy.guests",
     ],
     package_dir={"kubeletpy.deploy": "deploy"},
     package_data={
