@@ -30,8 +30,8 @@ from kubeletpy.node.guards.oom_watch import Kill
 from kubeletpy.pods.pod import NodePods, Pod
 from kubeletpy.pods.runtime_status import ProbeOutcome, StopNote
 from kubeletpy.probes.schedule import ProbeKind
-from kubeletpy.remote.content import ContentStore
-from kubeletpy.remote.protocol import ImageService, RuntimeService
+from kubeletpy.remote.containerd import ContentStore
+from kubeletpy.remote.protocol import ImageService, RuntimeService, TaskExits
 from kubeletpy.resources.admission.declared_features import NodeConfiguration, declared
 from kubeletpy.resources.cgroups.setup import KernelFacts
 from kubeletpy.resources.cgroups.tree import CgroupTree
@@ -158,6 +158,8 @@ class Outside(Struct, frozen=True):
     clock: Clock
     content: ContentStore | None = None
     """Where the runtime keeps what it pulls; None: it reports nothing of a pull."""
+    task_exits: TaskExits | None = None
+    """Follows exits, for a runtime without CRI events; None: it is only relisted."""
     read_runtime_info: Callable[[], Awaitable[RuntimeInfo]] | None = None
     """Reads the current runtime info; may raise CRIError. None: it stays as it was at startup."""
     api: ApiClients | None = None

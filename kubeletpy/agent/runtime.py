@@ -112,6 +112,10 @@ def build_runtime_changes(
         health=relists,
         metrics=outside.metrics.pleg,
     )
+    early_polls = EarlyPolls(
+        outside.runtime, cache, pleg, state.pods.current, task_exits=outside.task_exits
+    )
+    cache.subscribe(early_polls.changed)
     stream = EventStream(
         outside.runtime,
         source.event_to_status,
@@ -119,10 +123,9 @@ def build_runtime_changes(
         pleg,
         clock=outside.clock,
         on_change=changed,
+        follow_exits=early_polls.follow_exits,
         rng=outside.rng,
     )
-    early_polls = EarlyPolls(outside.runtime, cache, pleg, state.pods.current)
-    cache.subscribe(early_polls.changed)
     return [
         Component(pleg, (Task("pleg", pleg.run),)),
         Component(stream, (Task("runtime-events", stream.run),)),

@@ -20,7 +20,7 @@ from kubeletpy.base.structs import Component, Struct, field, replace
 from kubeletpy.base.tasks import wait_until
 from kubeletpy.images.policy import STUCK_S, PullProgress
 from kubeletpy.images.reference import Reference
-from kubeletpy.remote.content import ContentStore, StoredBlob
+from kubeletpy.remote.containerd import ContentStore, StoredBlob
 from kubeletpy.remote.errors import CRIError, Unimplemented
 
 if TYPE_CHECKING:

@@ -116,6 +116,16 @@ class PodStatusCache:
         record = status.by_id(container_id) if status is not None else None
         return record is not None and record.running
 
+    def owner(self, runtime_id: str) -> str | None:
+        """The uid of the pod that has a container or sandbox, by the newest status."""
+        for uid, entry in self._entries.items():
+            status = entry.status
+            if status.by_id(runtime_id) is not None or any(
+                sandbox.id == runtime_id for sandbox in status.sandboxes
+            ):
+                return uid
+        return None
+
     def counts(self) -> tuple[int, dict[str, int]]:
         """Pods with a ready sandbox, and containers by state: kubelet_running_pods and
         kubelet_running_containers."""

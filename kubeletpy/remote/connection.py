@@ -104,12 +104,16 @@ MAX_OUTPUT = 4 * 1024 * 1024
 answer is read, parsed and copied on the event loop, and ten of 16 MiB came at once; of a probe's
 output 10 KiB are kept."""
 
+MAX_EVENT = 64 * 1024
+"""Bytes of the largest task event; an exit has some 200."""
+
 _LIMITS = {
     "methodConfig": [
-        {
-            "name": [{"service": "runtime.v1.RuntimeService", "method": "ExecSync"}],
-            "maxResponseMessageBytes": MAX_OUTPUT,
-        }
+        {"name": [{"service": service, "method": method}], "maxResponseMessageBytes": limit}
+        for service, method, limit in (
+            ("runtime.v1.RuntimeService", "ExecSync", MAX_OUTPUT),
+            ("containerd.services.events.v1.Events", "Subscribe", MAX_EVENT),
+        )
     ]
 }
 

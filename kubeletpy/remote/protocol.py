@@ -10,7 +10,7 @@ Unix nanoseconds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kubeletpy.remote.errors import Unimplemented
@@ -18,6 +18,12 @@ from kubeletpy.remote.generated import api_pb2 as cri
 
 if TYPE_CHECKING:
     from kubeletpy.remote.streams import ForwardSession, ProcessSession
+
+
+TaskExits = Callable[[], AsyncIterator[str]]
+"""Yields the id of each container or sandbox whose main process has ended, until the stream breaks:
+what some runtimes report beside the CRI. Raises CRIError; Unimplemented or PermissionDenied if the
+runtime does not report it."""
 
 
 def missing(method: str) -> Unimplemented:

@@ -74,8 +74,8 @@ class Chaos:
             world.api_faults.rates = random_rates(rng, self.harsh)
         world.server.graph_delay = rng.choice((0.0, 0.05, 1.0))
         world.server.watch_lag = rng.choice((0.0, 0.0, 0.5, 5.0))
-        if world.runtime.events is not None:
-            world.runtime.events.lose = rng.choice((0.0, 0.0, 0.2, 1.0))
+        if world.runtime.reports is not None:
+            world.runtime.reports.lose = rng.choice((0.0, 0.0, 0.2, 1.0))
 
     async def _mishap(self) -> None:
         world, rng = self._world, self._rng
@@ -91,8 +91,8 @@ class Chaos:
         elif point < 0.65:
             world.server.removed = not world.server.removed
             world.server.break_watches()
-        elif point < 0.7 and world.runtime.events is not None:
-            world.runtime.events.break_stream()
+        elif point < 0.7 and world.runtime.reports is not None:
+            world.runtime.reports.break_stream()
         elif point < 0.75:
             world.runtime.network_ready = not world.runtime.network_ready
         elif point < 0.8:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from kubeletpy.remote.errors import CRIError, DeadlineExceeded, Internal, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
+from tests.sim.events import EventQueue
 from tests.sim.faults import FaultKind, Faults
 from tests.sim.loop import spawn
 from tests.sim.runtime import SimRuntime
@@ -209,18 +210,30 @@ class RuntimeClient:
         )
 
     async def get_container_events(self) -> AsyncIterator[cri.ContainerEventResponse]:
-        events = self._runtime.events
+        async for event in self._stream("GetContainerEvents", self._runtime.events):
+            yield event
+
+    async def task_exits(self) -> AsyncIterator[str]:
+        """containerd's task events."""
+        if self._runtime.task_events is not None:
+            self._runtime.task_events.clear()  # they are not kept for the next subscriber
+        async for event in self._stream("Subscribe", self._runtime.task_events):
+            yield event.container_id
+
+    async def _stream(
+        self, method: str, events: EventQueue | None
+    ) -> AsyncIterator[cri.ContainerEventResponse]:
         await asyncio.sleep(0.001)
         if events is None:
-            raise Unimplemented("GetContainerEvents", "unknown method")
+            raise Unimplemented(method, "unknown method")
         while True:
             if not self._connection.up:
-                raise Unavailable("GetContainerEvents", "connection refused")
+                raise Unavailable(method, "connection refused")
             event = await events.take()
             if event is None:
-                raise Unavailable("GetContainerEvents", "stream broke")
+                raise Unavailable(method, "stream broke")
             await asyncio.sleep(self._rng.uniform(*READ_LATENCY))
-            self._step("answer", "GetContainerEvents")
+            self._step("answer", method)
             yield event
 
     async def update_runtime_config(self, runtime_config: cri.RuntimeConfig) -> None:

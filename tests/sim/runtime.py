@@ -37,8 +37,10 @@ Observer = Callable[[str, Container | Sandbox], None]
 class SimRuntime:
     """The runtime's process and the containers below it."""
 
-    def __init__(self, rng: random.Random, history: History, *, events: bool) -> None:
-        """Without ``events`` it is a containerd 1.6."""
+    def __init__(
+        self, rng: random.Random, history: History, *, events: bool, task_events: bool = False
+    ) -> None:
+        """Without ``events`` it is a containerd 1.6, or another runtime without task events."""
         self._rng = rng
         self._history = history
         self.sandboxes: dict[str, Sandbox] = {}
@@ -51,6 +53,8 @@ class SimRuntime:
         self.commands: dict[str, tuple[float, cri.ExecSyncResponse]] = {}
         """Commands that a container runs, by their first word: seconds, and the answer."""
         self.events = EventQueue(rng) if events else None
+        self.task_events = EventQueue(rng) if task_events and not events else None
+        self.reports = self.events or self.task_events
         self.observers: list[Observer] = []
         self.refuses: Callable[[cri.PodSandboxConfig], str] = lambda config: ""
         """The error of a sandbox that can't be made like this; empty: it can."""
@@ -435,11 +439,13 @@ class SimRuntime:
             observer(what, whom)
 
     def _emit(self, kind: cri.ContainerEventType, about: str, sandbox: Sandbox | None) -> None:
-        if self.events is None:
-            return
         event = cri.ContainerEventResponse(
             container_id=about, container_event_type=kind, created_at=now_ns()
         )
+        if self.task_events is not None and kind == cri.CONTAINER_STOPPED_EVENT:
+            self.task_events.put(event)
+        if self.events is None:
+            return
         if sandbox is not None and sandbox.id in self.sandboxes:
             event.pod_sandbox_status.CopyFrom(sandbox.status())
             event.containers_statuses.extend(c.status() for c in self._inside(sandbox))

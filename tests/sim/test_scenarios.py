@@ -210,6 +210,27 @@ def test_broken_event_streams(tmp_path: Path) -> None:
     play(scenario, tmp_path, events=True)
 
 
+def test_task_events_report_exits_of_a_runtime_without_events(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        init = [container("i", "done")]
+        world.user.create(pod("a", [container("c", "run")], init=init, restart="Never"))
+        await until(world, lambda: "running" in state(world, "a", "c"))
+        await asyncio.sleep(3)
+        assert world.runtime.task_events is not None
+        for lost in (False, True):
+            world.runtime.task_events.lose = float(lost)
+            (running,) = world.runtime.running()
+            world.runtime.kill_container(running, 3)
+            took = await until(world, lambda: status(world, "a").get("phase") == "Failed")
+            assert took < (2.5 if lost else 0.3)
+            world.user.delete("a")
+            await world.converges(30)
+            world.user.create(pod("a", [container("c", "run")], restart="Never"))
+            await until(world, lambda: "running" in state(world, "a", "c"))
+
+    play(scenario, tmp_path, events=False, task_events=True)
+
+
 @both
 def test_crash_loop_for_two_hours(tmp_path: Path, events: bool) -> None:
     async def scenario(world: World) -> None:

@@ -81,6 +81,7 @@ class World:
         root: Path,
         *,
         events: bool = True,
+        task_events: bool | None = None,
         static: bool = False,
         manifest_url: str = "",
         pod_groups: bool = False,
@@ -94,8 +95,9 @@ class World:
         settings: JSON | None = None,
         flags: JSON | None = None,
     ) -> None:
-        """``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server has
-        the node's wall clock, also when it is set; ``cgroup_driver``: the agent's, on a machine
+        """``task_events``: a runtime without ``events`` reports exits, None: every other one, by
+        its seed; ``recorded``: MiB of the agent's flight recorder; ``api_on_node``: the API server
+        has the node's wall clock, also when it is set; ``cgroup_driver``: the agent's, on a machine
         with a cgroup file system (``kernel``), None: there is none; ``settings`` and ``flags``: of
         the agent, over those of every world."""
         self.settings = settings or {}
@@ -113,7 +115,12 @@ class World:
         self.clock = LoopClock()
         """The node's wall clock, also that of the runtime."""
         api_clock = LoopClock(elsewhere=not api_on_node)
-        self.runtime = SimRuntime(self.rng("runtime"), self.history, events=events)
+        self.runtime = SimRuntime(
+            self.rng("runtime"),
+            self.history,
+            events=events,
+            task_events=seed % 4 == 0 if task_events is None else task_events,
+        )
         if cgroup_driver is not None:
             self.kernel = KernelCgroups(root / "cgroup", cgroup_driver, self.runtime)
         self.connection = Connection()
@@ -286,6 +293,7 @@ class World:
             ),
             runtime=client,
             images=client,
+            task_exits=client.task_exits,
             runtime_info=RuntimeInfo("containerd", "2.2.0"),
             clock=self.clock,
             api=ApiClients(api, api, api, api),
@@ -403,14 +411,14 @@ class World:
         self.connection.lose()
         for listener in self._listeners:
             listener(False)
-        if self.runtime.events is not None:
-            self.runtime.events.break_stream()
+        if self.runtime.reports is not None:
+            self.runtime.reports.break_stream()
 
     def runtime_up(self) -> None:
         """Start the runtime's process again."""
         self.history.note("runtime", "is up")
-        if self.runtime.events is not None:
-            self.runtime.events.clear()
+        if self.runtime.reports is not None:
+            self.runtime.reports.clear()
         self.connection.up = True
         for listener in self._listeners:
             listener(True)
@@ -437,8 +445,8 @@ class World:
         self.runtime.network_ready = self.runtime.registry_up = True
         self.server.watch_lag = self.server.graph_delay = 0.0
         self.server.removed = False
-        if self.runtime.events is not None:
-            self.runtime.events.lose = 0.0
+        if self.runtime.reports is not None:
+            self.runtime.reports.lose = 0.0
         if not self.connection.up:
             self.runtime_up()
         if not self.server.up:

@@ -52,7 +52,7 @@ from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.node.stats.collector import withheld_huge_pages
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.connection import EndpointError
-from kubeletpy.remote.content import RemoteContent
+from kubeletpy.remote.containerd import RemoteContent, task_exits
 from kubeletpy.resources.cgroups.setup import KernelFacts, read_kernel_facts, set_up
 from kubeletpy.resources.cgroups.tree import CgroupTree
 from kubeletpy.resources.cgroups.values import CgroupError
@@ -169,6 +169,7 @@ async def _create_agent(
         runtime=runtime,
         images=runtime,
         content=RemoteContent(runtime.image_connection, runtime.image_fs_info),
+        task_exits=partial(task_exits, runtime.connection),
         runtime_info=info,
         read_runtime_info=partial(launch_runtime.query_runtime, runtime),
         clock=clock,

@@ -10,6 +10,7 @@ import pytest
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.remote import errors
 from kubeletpy.remote.client import RemoteRuntime, cgroup_driver
+from kubeletpy.remote.containerd import task_exits
 from kubeletpy.remote.generated import api_pb2 as cri
 from tools.env.containerd import Containerd
 from tools.env.images import BUSYBOX
@@ -106,18 +107,26 @@ async def test_absent_objects(runtime: RemoteRuntime) -> None:
 
 
 async def test_events(runtime: RemoteRuntime, containerd: Containerd, cgroup_root: str) -> None:
-    if (await runtime.version()).runtime_version.startswith("1."):
-        with pytest.raises(errors.Unimplemented):
-            await anext(aiter(runtime.get_container_events()))
-        return
+    tasks = aiter(task_exits(runtime.connection))
+    first = asyncio.ensure_future(anext(tasks))
     stream = runtime.get_container_events()
+    if old := (await runtime.version()).runtime_version.startswith("1."):
+        with pytest.raises(errors.Unimplemented):
+            await anext(aiter(stream))
     config = sandbox_config(cgroup_root)
     sandbox = await runtime.run_pod_sandbox(config, "")
+    script = "until [ -e /go ]; do sleep 0.1; done; sleep 0.2; exit 7"
     container = await runtime.create_container(
-        sandbox, container_config("sh", "-c", "exit 7"), config
+        sandbox, container_config("sh", "-c", script), config
     )
     await runtime.start_container(container)
+    await runtime.exec_sync(container, ["touch", "/go"], 5)
     async with asyncio.timeout(10):
+        assert await first == container, "the end of the exec is not reported"
+        await runtime.stop_pod_sandbox(sandbox)
+        assert await anext(tasks) == sandbox
+        if old:
+            return
         async for event in stream:
             stopped = event.container_event_type == cri.CONTAINER_STOPPED_EVENT
             if event.container_id == container and stopped:

@@ -14,7 +14,7 @@ from kubeletpy.images.policy import PullProgress
 from kubeletpy.images.progress import PullMonitor, choose_layers, source_filter, stall
 from kubeletpy.images.pull_meter import MAX_LAYERS, Layer, parse_layers
 from kubeletpy.images.reference import parse_reference
-from kubeletpy.remote.content import StoredBlob
+from kubeletpy.remote.containerd import StoredBlob
 from kubeletpy.remote.errors import CRIError, Unavailable, Unimplemented
 from tests.kit.virtual_time import LoopClock
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Sequence
 
@@ -12,7 +13,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.metrics.registry import Metrics
 from kubeletpy.pods.runtime_status import ContainerState, PodRuntimeStatus, RuntimePodSummary
 from kubeletpy.podworkers.status_cache import PodStatusCache
-from kubeletpy.remote.errors import Unavailable, Unimplemented
+from kubeletpy.remote.errors import PermissionDenied, Unavailable, Unimplemented
 from kubeletpy.remote.generated import api_pb2 as cri
 from kubeletpy.syncloop.event_stream import EventStream
 from kubeletpy.syncloop.lifecycle import (
@@ -269,11 +270,25 @@ class FakeStream:
             yield item
 
 
+class FakeExits:
+    """A stream of exits, which the test breaks; None: it ends without an error."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[Exception | None] = asyncio.Queue()
+        self.opened: list[float] = []
+
+    async def follow(self) -> None:
+        self.opened.append(asyncio.get_running_loop().time())
+        if (error := await self.queue.get()) is not None:
+            raise error
+
+
 class Streaming(Setup):
     def __init__(self) -> None:
         super().__init__()
         self.service = FakeStream()
         self.notified: PodRuntimeStatus | None = None
+        self.exits = FakeExits()
         self.stream = EventStream(
             self.service,  # type: ignore[arg-type]
             self.read_event,
@@ -281,6 +296,7 @@ class Streaming(Setup):
             self.pleg,
             clock=LoopClock(),
             on_change=self.changed,
+            follow_exits=self.exits.follow,
             rng=random.Random(1),
         )
         self.tasks = [
@@ -316,12 +332,54 @@ def now_ns() -> int:
     return int(LoopClock().now() * 1e9)
 
 
-async def test_without_events_the_runtime_is_listed_each_second() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [Unimplemented("Subscribe"), PermissionDenied("Subscribe"), None],
+    ids=["unknown", "denied", "followed"],
+)
+async def test_without_events_the_runtime_is_listed_each_second(refusal: Exception | None) -> None:
     s = Streaming()
     s.service.queue.put_nowait(Unimplemented("GetContainerEvents", "no"))
+    if refusal is not None:
+        s.exits.queue.put_nowait(refusal)
     await asyncio.sleep(10.5)
     assert s.runtime.lists == 11
-    assert len(s.service.opened) == 1
+    assert not s.pleg.has_events
+    assert s.tasks[0].done() == (refusal is not None)
+    assert len(s.service.opened) == len(s.exits.opened) == 1
+    await s.stop()
+
+
+async def test_a_broken_stream_of_exits_is_tried_again_after_growing_pauses() -> None:
+    s = Streaming()
+    no = Unimplemented("GetContainerEvents", "no")
+    ends = [Unavailable("Subscribe", "lost"), None] * 4
+    for end in ends:
+        s.service.queue.put_nowait(no)
+        s.exits.queue.put_nowait(end)
+    s.service.queue.put_nowait(no)
+    await asyncio.sleep(60.5)
+    assert s.runtime.lists == 61
+    at = s.exits.opened
+    assert len(at) == len(ends) + 1
+    assert all(0.05 <= b - a <= 5.0 for a, b in itertools.pairwise(at))
+    assert at[-1] > 5.0
+    # after a while without an error the next pause is short again
+    s.service.queue.put_nowait(no)
+    s.exits.queue.put_nowait(None)
+    await asyncio.sleep(0.15)
+    assert 60.5 < at[-1] <= 60.6
+    await s.stop()
+
+
+async def test_a_runtime_that_has_events_after_an_upgrade_is_followed() -> None:
+    s = Streaming()
+    s.service.queue.put_nowait(Unimplemented("GetContainerEvents", "no"))
+    await asyncio.sleep(10)
+    s.exits.queue.put_nowait(Unavailable("Subscribe", "the runtime restarts"))
+    await asyncio.sleep(2)
+    assert s.pleg.has_events
+    assert len(s.exits.opened) == 1
     await s.stop()
 
 

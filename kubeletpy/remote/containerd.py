@@ -1,8 +1,8 @@
-"""containerd's content store: what the pulls under way have stored so far.
+"""containerd's own services beside the CRI: the content that pulls have stored, and exits of tasks.
 
-It answers on the socket of the CRI. Other runtimes do not offer it: there, calls raise
-Unimplemented. All answers are untrusted, so what is kept of them is bounded. Source:
-docs/reference/containerd-content-v1.json.
+They answer on the socket of the CRI. Other runtimes do not offer them: there, calls raise
+Unimplemented. All answers are untrusted, so what is kept of them is bounded. Sources:
+docs/reference/containerd-content-v1.json and containerd-events-v1.json.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -25,8 +25,9 @@ from kubeletpy.remote import errors
 from kubeletpy.remote.connection import GrpcChannel, listening_process, socket_path, stubs
 from kubeletpy.remote.generated import api_pb2 as cri
 
-_NAMESPACE = (("containerd-namespace", "k8s.io"),)
-"""Where containerd's CRI keeps its images."""
+_NAMESPACE = "k8s.io"
+"""Where containerd's CRI keeps its images and tasks."""
+_METADATA = (("containerd-namespace", _NAMESPACE),)
 TIMEOUT = 5.0
 """Seconds that one call may take."""
 MAX_BLOBS = 4096
@@ -135,22 +136,13 @@ class RemoteContent(Component):
 
     async def _answers(self, method: str, request: Message) -> AsyncIterator[bytes]:
         """Yield the answers of a call, also the only one of a unary call."""
-        call: Any = self._stubs[method](request, timeout=TIMEOUT, metadata=_NAMESPACE)
-        try:
+        call: Any = self._stubs[method](request, timeout=TIMEOUT, metadata=_METADATA)
+        with _call_errors(method, self.connection, call):
             if method == "ListStatuses":
                 yield await call
                 return
             async for data in call:
                 yield data
-        except grpc.aio.AioRpcError as error:
-            code = errors.Code[error.code().name]
-            raise errors.error_for(code, method, scrub(error.details() or "")) from None
-        except asyncio.CancelledError:
-            if self.connection.closed:
-                raise errors.Cancelled(method, "the connection was closed") from None
-            raise
-        finally:
-            call.cancel()
 
 
 def _read_head(folder: Path, digest: str, size: int) -> bytes:
@@ -183,6 +175,64 @@ def _messages() -> Any:
     from kubeletpy.remote.generated import content_pb2
 
     return content_pb2
+
+
+# Exits of tasks
+
+_EXIT_TOPIC = "/tasks/exit"
+_EXIT_FILTER = f'namespace=={_NAMESPACE},topic=="{_EXIT_TOPIC}"'
+_EXIT_TYPE = "containerd.events.TaskExit"
+_TASK_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,127}", re.ASCII)
+
+
+async def task_exits(connection: GrpcChannel) -> AsyncIterator[str]:
+    """See :data:`~kubeletpy.remote.protocol.TaskExits`."""
+    # most runtimes report exits by the CRI and never load this
+    from kubeletpy.remote.generated import task_events_pb2 as messages
+
+    subscribe = stubs(connection.channel, messages.DESCRIPTOR.services_by_name["Events"])
+    request = messages.SubscribeRequest(filters=[_EXIT_FILTER])
+    call: Any = subscribe["Subscribe"](request, metadata=_METADATA)
+    with _call_errors("Subscribe", connection, call):
+        async for data in call:
+            if exited := ended_task(data):
+                yield exited
+
+
+def ended_task(data: bytes) -> str:
+    """Return the id of the container whose main process has ended, or "" for any other event."""
+    from kubeletpy.remote.generated import task_events_pb2 as messages
+
+    try:
+        envelope = messages.Envelope.FromString(data)
+        if (envelope.namespace, envelope.topic) != (_NAMESPACE, _EXIT_TOPIC):
+            return ""
+        if envelope.event.type_url.rpartition("/")[2] != _EXIT_TYPE:
+            return ""
+        task = messages.TaskExit.FromString(envelope.event.value)
+    except DecodeError:
+        return ""
+    is_main = task.id == task.container_id and _TASK_ID.fullmatch(task.id) is not None
+    return task.id if is_main else ""
+
+
+# Calls
+
+
+@contextlib.contextmanager
+def _call_errors(method: str, connection: GrpcChannel, call: Any) -> Iterator[None]:
+    """Raise the errors of a call as CRIError, and cancel it at the end."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        code = errors.Code[error.code().name]
+        raise errors.error_for(code, method, scrub(error.details() or "")) from None
+    except asyncio.CancelledError:
+        if connection.closed:
+            raise errors.Cancelled(method, "the connection was closed") from None
+        raise
+    finally:
+        call.cancel()
 
 
 def _parsed(method: str, kind: Any, data: bytes) -> Any:
