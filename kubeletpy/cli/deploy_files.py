@@ -67,6 +67,8 @@ def deploy_folder() -> Traversable:
 
 def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
     for each in folder.iterdir():
+        if each.name == "__pycache__":  # pip compiles the program of guests/
+            continue
         if each.is_dir():
             yield from _texts(each, f"{prefix}{each.name}/")
         else:

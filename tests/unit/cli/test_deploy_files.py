@@ -68,3 +68,14 @@ def test_a_path_that_cannot_be_a_directory_is_named(
     stated = capsys.readouterr().err
     assert stated.count("\n") == 1
     assert f"{tmp_path}/file/alerts.yml cannot be written: " in stated
+
+
+def test_bytecode_beside_a_program_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "guests" / "__pycache__"
+    cache.mkdir(parents=True)
+    (cache / "guest.cpython-311.pyc").write_bytes(b"\xff\xfe")
+    (tmp_path / "guests" / "guest.py").write_text("pass\n")
+    monkeypatch.setattr("kubeletpy.cli.deploy_files.deploy_folder", lambda: tmp_path)
+    assert deploy_files() == {"guests/guest.py": "pass\n"}
