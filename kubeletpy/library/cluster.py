@@ -137,10 +137,10 @@ class Cluster:
             directory: for all files; made at the start.
             engine: ``auto`` is ``real`` if there are programs.
             programs: of the control plane; None: as :func:`find_programs` finds them.
-            sharing: use one control plane with other programs; the embedded API is never shared.
+            sharing: use one control plane with other programs; the engine must be real then.
 
         Raises:
-            ClusterError: there is no such engine, or it has no programs.
+            ClusterError: there is no such engine, it has no programs, or it can't be shared.
             ControlPlaneError: a variable names a directory without programs.
         """
         if engine not in ENGINES:
@@ -154,8 +154,14 @@ class Cluster:
                 "directory (`setup-envtest use -p path` prints one)"
             )
         self.engine = "real" if programs is not None and engine != "embedded" else "embedded"
-        self._sharing = sharing if self.engine == "real" else None
-        suffix = f"-{self._sharing.member}" if self._sharing else ""
+        if sharing is not None and self.engine == "embedded":
+            raise ClusterError(
+                "the embedded API is part of its program and can't be shared: leave out "
+                "--cluster-shared (cluster_shared), or set KUBEBUILDER_ASSETS to the directory of "
+                "etcd and kube-apiserver for the engine 'real'"
+            )
+        self._sharing = sharing
+        suffix = f"-{sharing.member}" if sharing else ""
         self.nodes = tuple(f"{name}{suffix}" for name in nodes)
         self.images = Images()
         self.kubeconfig = Path()

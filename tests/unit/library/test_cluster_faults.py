@@ -20,7 +20,8 @@ from kubeletpy.agent.launch import embed
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.structs import replace
 from kubeletpy.library import LaunchError
-from kubeletpy.library.cluster import Cluster
+from kubeletpy.library import cluster as cluster_module
+from kubeletpy.library.cluster import Cluster, ClusterError, Sharing
 from kubeletpy.library.control_plane import Child, Guard
 from kubeletpy.node.machine import read_machine_facts
 from kubeletpy.resources.admission.user_namespace import UserNamespace
@@ -132,6 +133,15 @@ def test_programs_that_do_not_work(tmp_path: Path, etcd: str, messages: tuple[st
     assert "another exception" not in output
     assert "cluster.py" not in output
     assert len(output.splitlines()) < 30
+
+
+@pytest.mark.parametrize("engine", ["embedded", "auto"])
+def test_sharing_needs_the_real_engine(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "find_programs", lambda *_: None)
+    with pytest.raises(ClusterError, match="can't be shared: leave out --cluster-shared"):
+        Cluster(tmp_path, engine=engine, sharing=Sharing(tmp_path, "lifeline", "gw0"))
 
 
 def test_a_port_that_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
