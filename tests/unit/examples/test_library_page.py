@@ -34,12 +34,6 @@ def test_a_program_prints_what_the_page_shows(tmp_path: Path, program: str, prin
     assert (done.returncode, done.stdout) == (0, printed), done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", ["start", "registered", "wait", "stop"])
-def test_the_page_names_the_async_methods_of_an_agent(name: str) -> None:
-    (row,) = re.findall(r"^\| `NodeAgent` \|.*$", PAGE, re.MULTILINE)
-    assert f"`{name}`" in row
-
-
 def test_the_install_line_names_directories_of_the_checkout() -> None:
     (line,) = re.findall(r"pip install (.*?)\s+#", PAGE)
     for each in line.split():
