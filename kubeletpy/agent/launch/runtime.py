@@ -13,6 +13,7 @@ from kubeletpy.agent.agent import Agent
 from kubeletpy.agent.context import Task
 from kubeletpy.agent.errors import LaunchError
 from kubeletpy.base.api import types as api
+from kubeletpy.base.host.patient_threads import PatientThreads
 from kubeletpy.base.kubernetes_version import supported
 from kubeletpy.base.text import scrub
 from kubeletpy.config import ConfigError, LoadedConfig, NodeFlags, in_effect, text_for_log
@@ -136,6 +137,10 @@ def _names(directory: Path) -> list[str]:
 
 PERIOD_S = 30.0
 """How long it may take to notice an address that DHCP has changed."""
+RESOLVE_S = 2.0
+"""Seconds that the lookup of the node's name may take. Without its uplink a machine waits 6 to 10 s
+for its name servers, and no pod would start before."""
+_lookups = PatientThreads(1)
 
 
 async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
@@ -154,7 +159,7 @@ async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
     name = node_name(flags, facts.hostname)
     with suppress(ValueError):  # a name, as usual
         return [str(ipaddress.ip_address(name))]
-    known = [each for each in await asyncio.to_thread(resolve, name) if is_own_address(each)]
+    known = [each for each in await _addresses(name) if is_own_address(each)]
     preferred = [each for each in known if (":" in each) == (version == 6)]
     if supplied and not preferred:
         known = []  # a requested family is never replaced by another
@@ -168,6 +173,16 @@ async def find_node_ips(flags: NodeFlags, facts: MachineFacts) -> list[str]:
             "that leads out of it; name the node's address"
         )
     return [default_route_ip(6) or "127.0.0.1"]
+
+
+async def _addresses(name: str) -> list[str]:
+    """Addresses of the node's name; none if the name servers do not answer within RESOLVE_S."""
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            return await _lookups.run(resolve, name)
+    except TimeoutError:
+        log.debug("name servers do not answer: the node's name has no address")
+        return []
 
 
 def follow_addresses(flags: NodeFlags, facts: MachineFacts, addresses: NodeAddresses) -> list[Task]:

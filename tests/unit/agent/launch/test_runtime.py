@@ -7,6 +7,7 @@ import json
 import logging
 from contextlib import AsyncExitStack
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -359,6 +360,17 @@ async def test_addresses(
             await find_node_ips(NodeFlags(node_ip=flag), facts)
     else:
         assert await find_node_ips(NodeFlags(node_ip=flag), facts) == expected
+
+
+async def test_a_start_does_not_wait_for_silent_name_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = Event()
+    monkeypatch.setattr(runtime, "RESOLVE_S", 0.01)
+    monkeypatch.setattr(runtime, "resolve", lambda _name: answered.wait() and ["198.51.100.1"])
+    monkeypatch.setattr(runtime, "default_route_ip", lambda version=4: ROUTES[version])
+    assert await find_node_ips(NodeFlags(), read_machine_facts(Path("/"))) == ["192.0.2.7"]
+    answered.set()
 
 
 async def test_a_name_that_is_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
