@@ -86,7 +86,7 @@ GOING = make_pod(deleting=5)
     ("of", "why"),
     [
         (record(None, evicted=True, deleted=True), "no source has this pod any more"),
-        (record(GOING, evicted=True, deleted=True), "it was evicted"),
+        (record(GOING, evicted=True, deleted=True), "the node ends it"),
         (record(GOING, deleted=True), "it was deleted in the API"),
         (record(make_pod(), deleted=True), "it is in no source of pods any more"),
         (record(make_pod(phase="Failed"), deleted=True), "it is in no source of pods any more"),
