@@ -181,7 +181,7 @@ def why_terminating(record: WorkerRecord, grace: int) -> Decision:
     if pod is None:
         why = "no source has this pod any more: only the runtime has it"
     elif record.evicted:
-        why = "the node ends it, by eviction, preemption or shutdown: its status says which"
+        why = "the node ends it, by eviction, preemption or shutdown: its status names the cause"
     elif pod.being_deleted:
         why = "it was deleted in the API"
     elif record.deleted:
