@@ -14,7 +14,6 @@ from dbus_fast import Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from kubeletpy.node.shutdown.logind import LOGIN1, MANAGER, PATH
-from tools.env.waiting import wait_until
 
 CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -52,8 +51,10 @@ class FakeLogind:
     def __enter__(self) -> FakeLogind:
         file = self._directory / "bus.conf"
         file.write_text(CONFIG.format(socket=self.socket))
-        self._daemon = subprocess.Popen(["dbus-daemon", f"--config-file={file}", "--nofork"])
-        wait_until(self.socket.exists, "the bus")
+        command = ["dbus-daemon", f"--config-file={file}", "--nofork", "--print-address"]
+        self._daemon = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self._daemon.stdout is not None
+        assert self._daemon.stdout.readline(), "the bus did not start"  # it listens, then prints
         self._thread.start()
         self._run(self._start())
         return self
@@ -65,7 +66,7 @@ class FakeLogind:
         self._loop.close()
         assert self._daemon is not None
         self._daemon.terminate()
-        self._daemon.wait()
+        self._daemon.communicate()
         for fd in self._locks:
             os.close(fd)
 
