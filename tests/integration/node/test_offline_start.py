@@ -150,7 +150,7 @@ def test_a_pod_that_may_have_been_replaced_waits(node: Node, namespace: str) -> 
     prepare(
         node, namespace, "UntilReplaced", rich_pod("short", tolerations=limited), rich_pod("long")
     )
-    time.sleep(31)  # the last contact is written every 30 s
+    node.until((node.root_dir / "offline_contact").exists, "a contact is recorded")
     lose_power(node, namespace)
     time.sleep(2)
     node.start_agent(f"{FLAG}=UntilReplaced")
