@@ -137,6 +137,6 @@ def resolve(name: str) -> list[str]:
     """Addresses of a host name, possibly none; may block on DNS."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # also a label that is invalid in names
         return []
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

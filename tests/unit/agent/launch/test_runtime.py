@@ -377,6 +377,9 @@ async def test_a_name_that_is_an_address(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(runtime, "default_route_ip", lambda version=4: ROUTES[version])
     flags = NodeFlags(hostname_override="198.51.100.9")
     assert await find_node_ips(flags, read_machine_facts(Path("/"))) == ["198.51.100.9"]
+    # a node's name may have a label that name servers refuse: of more than 63 characters
+    flags = NodeFlags(hostname_override="a" * 70)
+    assert await find_node_ips(flags, read_machine_facts(Path("/"))) == ["192.0.2.7"]
 
 
 def test_own_addresses() -> None:
