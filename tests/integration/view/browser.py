@@ -19,6 +19,9 @@ import aiohttp
 PROGRAM = "chromium-headless-shell"
 STARTS_IN_S = 30.0
 ANSWERS_IN_S = 20.0
+NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED"
+"""A connection was being made when an interface of the machine came or went, which containers of
+other tests do at any time. The browser gives it up; an event stream then connects again."""
 KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -55,8 +58,9 @@ class Page:
                     return message["result"]
 
     async def go(self, url: str) -> None:
-        """Load an address."""
-        await self.call("Page.navigate", url=url)
+        """Load an address; again after a change of the network, as a browser with a window does."""
+        while (await self.call("Page.navigate", url=url)).get("errorText") == NETWORK_CHANGED:
+            pass
 
     async def run(self, script: str) -> Any:
         """The value of an expression in the page."""
@@ -128,7 +132,8 @@ class Page:
     def complaints(self) -> list[str]:
         """Complaints of the browser: errors, refusals by policy, exceptions."""
         kinds = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-        return [str(event["params"]) for event in self.events if event.get("method") in kinds]
+        found = [str(event["params"]) for event in self.events if event.get("method") in kinds]
+        return [each for each in found if NETWORK_CHANGED not in each]
 
 
 @asynccontextmanager
