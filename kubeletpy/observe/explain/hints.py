@@ -103,12 +103,19 @@ _HINTS: Mapping[str, str] = {
     "retry": SEE_MESSAGE,
     CauseCode.OVER_LIMIT: "have it write less, or raise the limit that is named in its manifest",
     CauseCode.EVICTED: "kubeletpy explain --node shows what would help the node",
+    CauseCode.PREEMPTED: (
+        "nothing, if a controller makes another; else create it again: with a higher "
+        "priorityClassName it stays"
+    ),
+    CauseCode.SHUTDOWN: "nothing, if a controller makes another; else create it again",
     CauseCode.DEADLINE: "raise activeDeadlineSeconds in what makes the pod",
 }
 FINAL = (
     CauseCode.REFUSED,
     CauseCode.EVICTED,
+    CauseCode.PREEMPTED,
     CauseCode.DEADLINE,
+    CauseCode.SHUTDOWN,
     CauseCode.FAILED,
     CauseCode.REMOVED,
 )

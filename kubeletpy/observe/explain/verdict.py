@@ -39,7 +39,9 @@ class CauseCode(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     EVICTED = "evicted"
+    PREEMPTED = "preempted"
     DEADLINE = "deadline-exceeded"
+    SHUTDOWN = "node-shutdown"
     REFUSED = "refused"
     ENDING = "ending"
     UNKNOWN_POD = "unknown-pod"
@@ -181,15 +183,22 @@ def crash_code(facts: PodFacts, name: str) -> str:
     return CauseCode.OUT_OF_MEMORY if killed else CauseCode.CRASH
 
 
+_NODE_ENDS = {
+    "Evicted": CauseCode.EVICTED,
+    "Preempting": CauseCode.PREEMPTED,
+    "DeadlineExceeded": CauseCode.DEADLINE,
+    "Terminated": CauseCode.SHUTDOWN,
+}
+"""Reasons of pods that the node has ended, whether a container ran or not."""
+
+
 def terminal_code(facts: PodFacts) -> CauseCode:
     """Return the code for a pod that has ended or was refused."""
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
         return CauseCode.SUCCEEDED
-    if reason == "Evicted":
-        return CauseCode.EVICTED
-    if reason == "DeadlineExceeded":
-        return CauseCode.DEADLINE
+    if reason in _NODE_ENDS:
+        return _NODE_ENDS[reason]
     return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED
 
 

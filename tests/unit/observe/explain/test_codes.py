@@ -142,6 +142,11 @@ def test_code_of_a_container_that_keeps_exiting(pod: dict[str, Any], code: str) 
         ({"phase": "Succeeded", "reason": "Evicted"}, "succeeded"),
         ({"phase": "Failed", "reason": "Evicted"}, "evicted"),
         ({"phase": "Failed", "reason": "DeadlineExceeded"}, "deadline-exceeded"),
+        ({"phase": "Failed", "reason": "Preempting"}, "preempted"),
+        (
+            {"phase": "Failed", "reason": "Terminated", "containerStatuses": [exited(1)]},
+            "node-shutdown",
+        ),
         ({"phase": "Failed", "reason": "NodePorts"}, "refused"),
         ({"phase": "Failed", "reason": "NodeShutdown", "containerStatuses": [exited(1)]}, "failed"),
         ({"phase": "Failed"}, "failed"),

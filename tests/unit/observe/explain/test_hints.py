@@ -93,6 +93,13 @@ TWICE = {"status": {"containerStatuses": [running("other"), running(restartCount
         ),
         ("running", "main", {}, ""),
         (
+            "preempted",
+            "main",
+            {},
+            "nothing, if a controller makes another; else create it again: with a higher "
+            "priorityClassName it stays",
+        ),
+        (
             "refused",
             "",
             {"taints": (NodeTaint("k\n", "", "NoExecute"), NodeTaint("l", "", "NoExecute"))},
