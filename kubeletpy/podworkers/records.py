@@ -296,6 +296,12 @@ class RefreshStatus(Struct, frozen=True):
     status_override: StatusOverride | None = None
 
 
+class CompleteStatus(Struct, frozen=True):
+    """Add to the last status of an ended pod the containers that it lacks."""
+
+    pod: Pod
+
+
 class ShowRejection(Struct, frozen=True):
     """Give the pod the status of a refused one."""
 
@@ -311,6 +317,7 @@ Effect = (
     | Finished
     | Forgotten
     | RefreshStatus
+    | CompleteStatus
     | ShowRejection
 )
 

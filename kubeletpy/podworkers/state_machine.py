@@ -242,6 +242,19 @@ def next_work(record: records.WorkerRecord, update: PodUpdate, pod: Pod | None) 
     )
 
 
+def _complete_status(record: records.WorkerRecord, update: PodUpdate) -> list[records.Effect]:
+    """An ended pod has more containers: its last status lacks those of them that ran.
+
+    A pod that ends without an API server does so with the containers that are recorded. An
+    ephemeral container that was added just before the node was cut off is not.
+    """
+    if record.terminated_at is None or record.pod is None or update.pod is None:
+        return []
+    known = {container["name"] for _, container in record.pod.all_containers()}
+    named = {container["name"] for _, container in update.pod.all_containers()}
+    return [] if named <= known else [records.CompleteStatus(update.pod)]
+
+
 class WorkerMachine(Component):
     """The records of all workers, and what follows from each event."""
 
@@ -326,7 +339,7 @@ class WorkerMachine(Component):
             record = replace(record, observed_runtime=True)
         self.records[record.uid] = record
         if record.finished or (runtime_only and record.terminated_at is not None):
-            return []
+            return _complete_status(record, update)
         pod = update.pod or record.pod
         before = record
         record = request_termination(record, update, now)
@@ -337,7 +350,9 @@ class WorkerMachine(Component):
         if pod is not None and pod.is_static and record.started_at is None:
             self.names.wait(record.full_name, record.uid)
         if record.running is not None:
-            return [records.Interrupt(record.uid)] if is_urgent(before, record) else []
+            if is_urgent(before, record):
+                return [records.Interrupt(record.uid)]
+            return _complete_status(before, update)
         return self._run_next(record.uid, now)
 
     # -- the next sync -----------------------------------------------------------------------

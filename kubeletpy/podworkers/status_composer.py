@@ -26,7 +26,7 @@ from kubeletpy.probes.probe_manager import KubeProbeManager
 from kubeletpy.resources.admission.checks import Rejection
 from kubeletpy.resources.allocation.allocation_manager import AllocationManager
 from kubeletpy.runtime_manager.protocol import ActuatedResources, actuated_containers
-from kubeletpy.status.container_status import finished_status
+from kubeletpy.status.container_status import completed_status, finished_status
 from kubeletpy.status.generate import (
     DEADLINE_MESSAGE,
     DEADLINE_REASON,
@@ -190,6 +190,18 @@ class StatusComposer(Component):
         status = self.cache.status(pod.uid)
         if status is not None and self.statuses.get_status(pod.uid) is not None:
             self.store(pod, mirror, status, override=override)
+
+    def complete(self, pod: Pod) -> None:
+        """Add to the last status of an ended pod the containers that ran and that it lacks."""
+        status, last = self.cache.status(pod.uid), self.statuses.get_status(pod.uid)
+        if status is not None and last is not None:
+            self.store(
+                pod,
+                None,
+                status,
+                terminated=True,
+                override=lambda composed: completed_status(last, composed),
+            )
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         """The status of a pod that this node refuses to run.

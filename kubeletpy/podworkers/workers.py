@@ -281,6 +281,8 @@ class PodWorkers(Component):
                 self._timers[uid] = loop.call_later(delay, self._due, uid)
             case records.RefreshStatus(pod, mirror, override):
                 self.statuses.refresh(pod, mirror, override)
+            case records.CompleteStatus(pod):
+                self.statuses.complete(pod)
             case records.ShowRejection(pod, rejection):
                 why = f"{rejection.reason}: {rejection.message}"
                 self.decided(pod.uid, (Decision("refuse the pod", why, cause=rejection.cause),))

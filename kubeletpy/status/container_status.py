@@ -423,6 +423,24 @@ def finished_status(pod: Pod, status: api.PodStatus, now: float) -> api.PodStatu
     return done
 
 
+def completed_status(last: api.PodStatus, composed: api.PodStatus) -> api.PodStatus:
+    """The last status of a pod with the containers that ran and that only the composed one has.
+
+    Nothing but ephemeral containers can be added to a pod.
+    """
+    known = last.get("ephemeralContainerStatuses") or []
+    names = {entry["name"] for entry in known}
+    added = [
+        entry
+        for entry in composed.get("ephemeralContainerStatuses") or ()
+        if entry["name"] not in names and "containerID" in entry
+    ]
+    if not added:
+        return last
+    every = sorted([*known, *added], key=lambda entry: entry["name"])
+    return {**last, "ephemeralContainerStatuses": every}
+
+
 def _ended(entry: api.ContainerStatus, now: float) -> api.ContainerStatus:
     state = entry.get("state") or {}
     if "terminated" in state:

@@ -11,7 +11,7 @@ from tests.sim.loop import run
 from tests.sim.offline_chaos import offline_history
 from tests.sim.test_histories import seeds
 
-ONCE_BROKEN = (5100017, 5100019, 5100036, 8800022, 8800039, 12000672)
+ONCE_BROKEN = (5100017, 5100019, 5100036, 8800022, 8800039, 12000672, 12002313)
 """Seeds whose histories found faults."""
 
 

@@ -13,6 +13,7 @@ from kubeletpy.base.api import types as api
 from kubeletpy.kubeapi.events.reasons import AdmissionReason
 from kubeletpy.pods.pod import Pod
 from kubeletpy.podworkers.records import (
+    CompleteStatus,
     DesiredPods,
     Effect,
     Event,
@@ -310,6 +311,19 @@ def test_finished_ignores_everything(kind: UpdateType) -> None:
     machine = finished()
     assert update(machine, kind, make_pod()) == []
     assert machine.records[UID].stage is Stage.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("made", "completed"), [(terminating, False), (terminated, True), (finished, True)]
+)
+def test_more_containers_of_an_ended_pod_complete_its_status(
+    made: Callable[[], WorkerMachine], completed: bool
+) -> None:
+    machine, pod = made(), make_pod(ephemeralContainers=[{"name": "debug", "image": "i"}])
+    stage = machine.records[UID].stage
+    expected = [CompleteStatus(pod)] if completed else []
+    assert update(machine, UpdateType.UPDATE, pod) == expected
+    assert machine.records[UID].stage is stage
 
 
 def test_terminated_ignores_a_runtime_only_kill() -> None:

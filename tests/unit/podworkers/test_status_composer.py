@@ -263,6 +263,21 @@ async def test_a_refused_pod_that_runs_is_not_shown_as_lost() -> None:
     assert "containerStatuses" not in s.fakes.kept
 
 
+@pytest.mark.parametrize("ran", [False, True])
+async def test_an_ended_pod_gets_the_containers_that_its_record_lacked(ran: bool) -> None:
+    s = Setup()
+    s.status = runtime_status(state=ContainerState.EXITED, exit_code=3, ready=False)
+    s.store(terminated=True)
+    last = s.fakes.kept
+    late = replace(s.status.containers[0], id="c2", name="debug", exit_code=7)
+    s.cache.set(replace(s.status, containers=(late, *s.status.containers) if ran else ()))
+    s.composer.complete(make_pod(ephemeralContainers=[{"name": "debug", "image": "i"}]))
+    shown = {**s.fakes.kept}
+    added = shown.pop("ephemeralContainerStatuses", [])
+    assert [each["state"]["terminated"]["exitCode"] for each in added] == ([7] if ran else [])
+    assert (shown, s.fakes.may_run) == (last, [False, False])
+
+
 async def test_a_held_pod_that_runs_shows_what_it_showed() -> None:
     s = Setup()
     s.pod = Pod({**s.pod.object, "status": RAN})

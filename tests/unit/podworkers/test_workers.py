@@ -62,6 +62,7 @@ class RecordingSyncer(KubePodSyncer):
         self.graces: list[int] = []
         self.pods: list[Pod] = []
         self.refreshed: list[tuple[Pod, Pod | None, StatusOverride | None]] = []
+        self.completed: list[Pod] = []
         self.rejected: list[tuple[str, Rejection]] = []
         self.on_reject: Callable[[Pod, Rejection], None] = lambda pod, rejection: None
         self.on_sync: Callable[[], Awaitable[SyncOutcome]] = self._ok
@@ -107,6 +108,9 @@ class RecordingSyncer(KubePodSyncer):
 
     def refresh(self, pod: Pod, mirror: Pod | None, override: StatusOverride | None = None) -> None:
         self.refreshed.append((pod, mirror, override))
+
+    def complete(self, pod: Pod) -> None:
+        self.completed.append(pod)
 
     def reject(self, pod: Pod, rejection: Rejection) -> None:
         self.rejected.append((pod.uid, rejection))
@@ -441,6 +445,17 @@ async def test_the_status_of_an_evicted_pod_keeps_showing_the_eviction() -> None
     await settle()
     s.workers.refresh_status(UID)
     assert len(s.syncer.refreshed) == 1, "its end is reported already"
+
+
+async def test_the_status_of_an_ended_pod_is_completed_without_a_step() -> None:
+    s = Setup()
+    for kind in (UpdateType.CREATE, UpdateType.KILL):
+        s.send(kind)
+        await settle()
+    verbs, more = s.syncer.verbs, make_pod(ephemeralContainers=[{"name": "debug", "image": "i"}])
+    s.send(UpdateType.UPDATE, more)
+    await settle()
+    assert (s.syncer.completed, s.syncer.verbs) == ([more], verbs)
 
 
 async def test_a_refused_pod_has_a_status_and_no_step() -> None:

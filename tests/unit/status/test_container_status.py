@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from kubeletpy.pods.pod import ContainerKind
 from kubeletpy.pods.runtime_status import ContainerState, RuntimeUser, StartError
 from kubeletpy.status.container_status import (
     ContainerStatusInputs,
+    completed_status,
     container_statuses,
     finished_status,
 )
@@ -393,6 +394,34 @@ STATIC = {"annotations": {"kubernetes.io/config.source": "file"}}
 def test_the_phase(metadata: Any, phase: str | None, expected: str) -> None:
     status: Any = {"phase": phase} if phase else {}
     assert finished_status(pod(metadata=metadata), status, NOW)["phase"] == expected
+
+
+RAN = {"containerID": "containerd://d-0"}
+
+
+@pytest.mark.parametrize(
+    ("known", "composed", "expected"),
+    [
+        ((), (), None),
+        ((), (reported("d", waiting={}),), None),
+        ((reported("d", terminated=OK),), (reported("d", waiting={}, extra=RAN),), None),
+        ((), (reported("d", terminated=OK, extra=RAN),), "d"),
+        ((reported("e", waiting={}),), (reported("d", terminated=OK, extra=RAN),), "de"),
+    ],
+)
+def test_containers_that_ran_are_added_to_a_last_status(
+    known: Any, composed: Any, expected: str | None
+) -> None:
+    field, last = "ephemeralContainerStatuses", {"phase": "Failed", "containerStatuses": []}
+    if known:
+        last |= {field: [*known]}
+    new: Any = {"phase": "Succeeded", field: [*composed]}
+    done: Any = completed_status(cast(Any, last), new)
+    if expected is None:
+        assert done is last
+    else:
+        assert {**done, field: last.get(field)} == {field: None, **last}
+        assert [entry["name"] for entry in done[field]] == list(expected)
 
 
 def test_ended_containers_are_kept_and_running_ones_are_lost() -> None:
