@@ -2,7 +2,7 @@
 
 Builds the commit, never the checkout's files: source distributions, wheels, a zipapp, a Debian
 package, an SBOM and SHA256SUMS. ``--check`` builds everything twice, in directories with different
-names, and compares the bytes.
+names, and compares the bytes. ``--try`` installs what was built in each way of docs/installing.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tools.release import bundle, debian, sources
+from tools.release import bundle, debian, sources, trials
 from tools.release.command import ReleaseError, run
 
 SUMS = "SHA256SUMS"
@@ -58,6 +58,9 @@ def main() -> int:
         "--out", type=Path, default=Path("dist"), help="empty or new directory (dist)"
     )
     parser.add_argument("--check", action="store_true", help="build twice and compare")
+    parser.add_argument(
+        "--try", action="store_true", dest="attempt", help="install in each way, as root"
+    )
     supplied = parser.parse_args()
     out: Path = supplied.out.absolute()
     os.umask(0o022)
@@ -75,6 +78,10 @@ def main() -> int:
                 if found := differences(out, Path(again)):
                     raise ReleaseError(f"a second build differs in {', '.join(found)}")
             print("built twice with the same bytes")
+        if supplied.attempt:
+            with tempfile.TemporaryDirectory(prefix="trials-") as name:
+                sources.export(commit, Path(name) / "source")
+                trials.try_all(Path(name) / "source", out, Path(name))
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
