@@ -195,7 +195,7 @@ run_section() {
         echo "generated files are current"
         ;;
     docs)
-        NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet || return 1
+        NO_MKDOCS_2_WARNING=1 mkdocs build --strict || return 1 # --quiet would hide warnings from --strict
         python tools/check_links.py || return 1
         echo "the site is in build/site, and every link leads somewhere"
         ;;
