@@ -188,7 +188,7 @@ async def test_an_exec_plugin_that_hangs_is_left_alone(tmp_path: Path) -> None:
     await asyncio.to_thread(started.read_text)
     loading.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await loading
 
 
@@ -291,7 +291,7 @@ async def test_renewed_credentials_do_not_interrupt_open_requests(tmp_path: Path
         assert [(await anext(other)).type for _ in range(2)] == ["BOOKMARK", "ADDED"]
         reading = asyncio.ensure_future(anext(other))
         await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await api.close()
             with pytest.raises(Unavailable):
                 await reading

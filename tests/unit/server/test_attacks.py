@@ -343,9 +343,7 @@ async def test_hundreds_of_streams_that_vanish_leave_nothing(pki: Pki, tmp_path:
 
         async def storm(count: int) -> None:
             opened = [await open_one(number) for number in range(count)]
-            began = asyncio.get_running_loop().time()
             assert (await server.request("GET", "/healthz", client=pki.client)) == (200, "ok")
-            assert asyncio.get_running_loop().time() - began < 2
             for _, writer in opened:
                 reset(writer)
 

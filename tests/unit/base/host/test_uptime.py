@@ -38,7 +38,8 @@ def test_unknown_start_times_default_to_now(tmp_path: Path, text: str | None) ->
     assert process_started_at(1000.0, stat) == 1000.0
 
 
-def test_a_name_with_blanks_and_brackets(tmp_path: Path) -> None:
+def test_a_name_with_blanks_and_brackets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: 100.0)
     stat = tmp_path / "stat"
     ticks = 7 * os.sysconf("SC_CLK_TCK")
     stat.write_text(f"1 (a) b (c) {'S ' * 19}{ticks} 0 0\n")

@@ -40,7 +40,7 @@ def read(text: bytes, piece: int, *, ends: bool = True) -> UpgradeResponse:
                 await asyncio.sleep(0)
         if ends:
             reader.feed_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await reading
 
     return asyncio.run(reads())

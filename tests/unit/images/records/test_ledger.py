@@ -156,9 +156,8 @@ async def test_learned_credentials_are_kept(node: Node) -> None:
 @pytest.mark.parametrize("name", ["busybox", "busybox:latest", "docker.io/library/busybox:latest"])
 async def test_killed_between_pull_and_record(node: Node, arrived: bool, name: str) -> None:
     agent = node.agent()
-    async with asyncio.timeout(1):
-        killed = agent.pulling(name)
-        await killed.__aenter__()  # and never exits
+    killed = agent.pulling(name)
+    await killed.__aenter__()  # and never exits
     assert node.files("pulling") == [file_name(name)]
     if arrived:
         node.images = [cri.Image(id=REF, repo_tags=["docker.io/library/busybox:latest"])]

@@ -77,8 +77,7 @@ async def test_a_server_may_answer_early_and_reset_the_stream() -> None:
     wire.server.send_headers(1, [(":status", "413")], end_stream=True)
     wire.server.reset_stream(1, ErrorCodes.NO_ERROR)
     wire.reply()
-    async with asyncio.timeout(1):
-        assert (await asking).status == 413
+    assert (await asking).status == 413
     assert not wire.client.lost, "other requests go on"
     assert wire.client.load.streams == 0
 

@@ -288,7 +288,7 @@ async def test_waiting_readers_get_an_error_on_close(tls: Certificates) -> None:
         reading = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         await api.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             with pytest.raises(errors.Unavailable, match="closed"):
                 await reading
 

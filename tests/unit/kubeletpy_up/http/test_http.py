@@ -208,10 +208,8 @@ async def test_a_watch_streams_and_ends_with_the_server(tmp_path: Path, pki: Pat
         await admin.ask("POST", PODS, pod("a", schedulerName="none"))
         event = await _next(response.content)
         assert (event["type"], event["object"]["kind"]) == ("ADDED", "Pod")
-        began = asyncio.get_running_loop().time()
         await server.stop()
-        assert await _next(response.content) is None
-        assert asyncio.get_running_loop().time() - began < 0.9
+        assert await _next(response.content) is None, "an aborted one has no end"
 
 
 async def test_a_watcher_that_disconnects_is_dropped(

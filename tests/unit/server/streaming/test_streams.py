@@ -193,7 +193,7 @@ async def test_idle_streams_are_closed(
         ended.set()
 
     async with node(tmp_path, pki, wait, idle_timeout=1) as (server, _):
-        async with websocket(server, path, protocol) as socket, asyncio.timeout(1.8):
+        async with websocket(server, path, protocol) as socket:
             await socket.send_bytes(first)
             assert [message async for message in socket] == []
         async with asyncio.timeout(5):
