@@ -150,12 +150,13 @@ async def some(peer: Callable[[], Awaitable[None]], many: int) -> None:
 @pytest.mark.parametrize("kind", PEERS)
 @pytest.mark.parametrize("listening", [*TLS, *PLAIN], ids=lambda each: each.__name__)
 async def test_clients_leave_nothing(
-    listening: Listening, kind: str, pki: Pki, tmp_path: Path
+    listening: Listening, kind: str, pki: Pki, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without any collection: asyncio leaves a cycle of 2 to 3 kB a connection, client and server.
 
     Each of the handshakes that failed left 55 kB.
     """
+    monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKE_S", 60.0)
     tls = ANY_SERVER if listening in TLS else None
     many = 100 if tls is not None and kind in HANDSHAKES else 300
     async with listening(pki, tmp_path) as port:
@@ -215,6 +216,7 @@ async def test_stalled_handshakes_cost_little(
 ) -> None:
     monkeypatch.setattr("kubeletpy.base.wire.listener.STALLED_S", 60.0)
     tls = ANY_SERVER
+    monkeypatch.setattr("kubeletpy.base.wire.listener.HANDSHAKE_S", 60.0)
     async with listening(pki, tmp_path) as port:
         await some(partial(PEERS["a request"], port, tls), 50)  # fills caches
         before = resident()

@@ -278,7 +278,7 @@ async def test_a_large_answer(tls: Certificates) -> None:
         exchange.head(200, {"content-length": str(len(text))})
         await exchange.write(text, last=True)
 
-    async with pool_of(large, tls) as (_, api):
+    async with pool_of(large, tls, timeout=600) as (_, api):
         assert len((await api.get(NODES, "n"))["data"]) == 20 << 20
 
 
