@@ -1,12 +1,11 @@
 """Measures an agent's health endpoint, 20 times a second, until its standard input ends.
 
 ``python -m tests.integration.attacks.ask_health PID URL`` prints an empty line when it begins, and
-two numbers for each answer: how many seconds it took, and for how many of them the agent worked.
-The first leaves out the time in which the agent's loop, or this process, was ready to run while the
-machine ran something else. The second is meant for the machine that the limits are for: at most the
-CPU time of the agent's process, divided by how many times slower this machine is. The rest of an
-answer's time was spent by other threads that waited, by disks, or by the host of a virtual machine.
-This runs in a separate process: the embedded API works in the tests' process.
+for each answer the seconds that the agent worked meanwhile. They are those of the machine that
+limits are for: the CPU time of the process, divided by how many times slower this machine is. It is
+at most the time of the answer in which the agent's loop and this process had a processor. How long
+an answer takes depends on other threads, on disks, and on the host of a virtual machine, too. This
+runs in a separate process: the embedded API works in the tests' process.
 """
 
 from __future__ import annotations
@@ -45,9 +44,8 @@ def main(pid: str, url: str) -> None:
         took -= sum(map(waited, threads)) - others
         # measuring takes time of the agent's core: only for an answer that could matter
         if took > MATTERS_S:
-            print(took, min(took, cpu_seconds(int(pid)) - used) / slowness())
-        else:
-            print(took, took)
+            took = min(took, cpu_seconds(int(pid)) - used) / slowness()
+        print(took)
         ended = bool(select.select([sys.stdin], [], [], 0.05)[0])
 
 

@@ -22,8 +22,6 @@ from tools.env.waiting import wait_until
 COUNT = 2500
 WORKS_AT_MOST_S = 0.25
 """Most work before a health answer, whatever pods contain."""
-TAKES_AT_MOST_S = 1.0
-"""Most time for a health answer: the timeout of a probe that names none."""
 
 
 @contextmanager
@@ -47,7 +45,7 @@ def priority(pid: int, nice: int) -> Iterator[None]:
 
 @contextmanager
 def prompt_health_answers(node: Node) -> Iterator[None]:
-    """Each health answer comes in time while in the block."""
+    """The agent works little before each health answer while in the block."""
     url = f"http://127.0.0.1:{node.health_port}/healthz"
     command = [
         sys.executable,
@@ -69,9 +67,7 @@ def prompt_health_answers(node: Node) -> Iterator[None]:
         finally:
             out, _ = asking.communicate()
     assert asking.returncode == 0
-    took, worked = zip(*(map(float, line.split()) for line in out.splitlines()), strict=True)
-    assert max(worked) < WORKS_AT_MOST_S
-    assert max(took) < TAKES_AT_MOST_S
+    assert max(map(float, out.splitlines())) < WORKS_AT_MOST_S
 
 
 def fewer_containers(make: Make) -> JSON:

@@ -84,7 +84,7 @@ def test_the_client_certificate_is_renewed_again_and_again(joining: JoiningNode)
     selves = {r["spec"]["username"] for r in joining.requests()[1:]}
     assert selves == {f"system:node:{joining.name}"}
     joining.apply(pod("comes", container()), namespace="rotating")
-    joining.wait_running("rotating", "comes", timeout=10)
+    joining.wait_running("rotating", "comes")
     assert container_status(joining.pod("rotating", "stays")) == before
     # the watches went on: nothing was listed again, nobody lost touch
     text = joining.agent.log.read_text()

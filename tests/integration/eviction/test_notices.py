@@ -81,10 +81,7 @@ async def test_a_cgroup_that_reaches_its_margin(eats: int, noticed: bool) -> Non
         notified = MemoryNotices(MEMORY, kernel.VERSION, pressure=NONE)
         notified.arm({name: 20 * MI})
         await asyncio.to_thread(_start_eating, child)
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        await notified.wait(5.0 if noticed else 0.2)
-        assert (loop.time() - begun < 4) is noticed or not noticed
+        await notified.wait(30.0 if noticed else 0.2)
         assert (notified.count > 0) is noticed
         notified.close()
 

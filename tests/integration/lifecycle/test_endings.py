@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -41,10 +40,8 @@ def test_deleted_while_its_image_is_pulled(node: Node, namespace: str, dead_regi
     node.apply(pod("pulls", image), namespace=namespace)
     node.wait_event(namespace, "pulls", "Pulling: Pulling image")
     until_verdict(node, namespace, "pulls", "is being pulled")
-    begun = time.monotonic()
     node.kubectl("delete", "pod", "pulls", "--wait=false", namespace=namespace)
-    node.wait_removed(namespace, "pulls", timeout=10)
-    assert time.monotonic() - begun < 5
+    node.wait_removed(namespace, "pulls")
     node.until(lambda: nothing_runs(node, namespace), "nothing that runs")
     node.apply(pod("pulls"), namespace=namespace)
     node.wait_running(namespace, "pulls")

@@ -189,7 +189,7 @@ def test_the_exposition_is_good(node2: Node, namespace: str) -> None:
         "rest_client_requests_total",
     ):
         assert f"\n{name}" in text, name
-    assert 0 < node2.metric("kubeletpy_event_loop_longest_turn_seconds") < 5
+    assert node2.metric("kubeletpy_event_loop_longest_turn_seconds") > 0
     assert node2.metric("kubeletpy_event_loop_stalls_total") >= 0
 
 

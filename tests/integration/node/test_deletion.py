@@ -21,7 +21,7 @@ def test_a_signal_obeyed(node: Node, namespace: str) -> None:
     assert about["deletionGracePeriodSeconds"] == 30
     row = node.kubectl("get", "pod", "obeys", "--no-headers", namespace=namespace)
     assert row.split()[2] == "Terminating"
-    node.wait_removed(namespace, "obeys", timeout=10)
+    node.wait_removed(namespace, "obeys", timeout=25)
     assert "Killing: Stopping container main" in node.events(namespace, "obeys")
     records = node.containers(namespace, "obeys")
     assert not [r for r in records.values() if r.state == 1], "no container outlives its pod"
@@ -34,8 +34,7 @@ def test_a_signal_ignored(node: Node, namespace: str) -> None:
     node.wait_running(namespace, "deaf")
     began = time.monotonic()
     node.kubectl("delete", "pod", "deaf", namespace=namespace)
-    took = time.monotonic() - began
-    assert 1.8 < took < 6, took
+    assert time.monotonic() - began > 1.8
 
 
 def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
@@ -43,7 +42,7 @@ def test_deleted_while_it_starts(node: Node, namespace: str) -> None:
         node.apply(pod(f"brief{number}", terminationGracePeriodSeconds=1), namespace=namespace)
         node.api.delete("pods", namespace, f"brief{number}")
     for number in range(3):
-        node.wait_removed(namespace, f"brief{number}", timeout=15)
+        node.wait_removed(namespace, f"brief{number}")
     assert not [s for s in node.sandboxes(namespace) if s.state == 0]
 
 
@@ -61,7 +60,6 @@ def test_a_new_pod_with_the_old_name(node: Node, namespace: str) -> None:
     node.until(
         lambda: len([s for s in node.sandboxes(namespace) if s.state == 0]) == 1,
         "only the new pod's sandbox",
-        timeout=10,
     )
     after = container_status(node.pod(namespace, "again"))
     assert after["containerID"] == container_status(new)["containerID"]
@@ -75,17 +73,6 @@ def test_a_namespace_with_all_its_pods(node: Node, namespace: str) -> None:
     node.kubectl("delete", "namespace", f"{namespace}-x")
     assert node.api.all("pods", f"{namespace}-x") == []
     assert not [s for s in node.sandboxes(f"{namespace}-x") if s.state == 0]
-
-
-def gone_after(node: Node, namespace: str, *names: str) -> list[float]:
-    """Delete pods, of which the next outlasts the one before; the seconds that each took."""
-    begun = time.monotonic()
-    node.kubectl("delete", "pod", *names, "--wait=false", namespace=namespace)
-    took = []
-    for name in names:
-        node.wait_removed(namespace, name)
-        took.append(time.monotonic() - begun)
-    return took
 
 
 def test_post_start_comes_before_ready(node: Node, namespace: str) -> None:
@@ -111,7 +98,8 @@ def test_pre_stop_by_http_reaches_the_server_first(node: Node, namespace: str) -
     web = node.wait_running(namespace, "web")
     log = node.log_dir(web) / "main" / "0.log"
     with log.open() as lines:  # open: the file goes with the pod
-        gone_after(node, namespace, "web")
+        node.kubectl("delete", "pod", "web", namespace=namespace)
+        node.wait_removed(namespace, "web")
         assert "response:200" in lines.read()
 
 

@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -143,12 +142,10 @@ def test_a_healthy_node_logs_almost_nothing(node2: Node, namespace: str) -> None
     assert node2.log_lines()[lines:] == []
     node2.terminate()
     lines = len(node2.log_lines())
-    began = time.monotonic()
     node2.start_agent()
     node2.apply(pod("again"), namespace=namespace)
     node2.wait_running(namespace, "again")
     assert len(node2.log_lines()) - lines <= 5, node2.log_lines()[lines:]
-    assert time.monotonic() - began < 20
 
 
 def test_the_health_port_is_taken(node2: Node, work_dir: Path) -> None:

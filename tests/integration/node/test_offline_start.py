@@ -79,7 +79,13 @@ def prepare(node: Node, namespace: str, mode: str, *pods: JSON) -> None:
 
 def lose_power(node: Node, namespace: str) -> None:
     """The agent ends without a word, all sandboxes with their containers, then the API."""
-    time.sleep(3)  # a change is in the record after two seconds
+    record = node.root_dir / "offline_state"
+    before = time.time_ns()
+    node.kubectl("label", "pods", "--all", "recorded=soon", namespace=namespace)
+    node.until(
+        lambda: record.exists() and record.stat().st_mtime_ns > before,
+        "the agent has recorded its objects",
+    )
     node.kill()
     node.api.stop()
     with RawRuntime(node.containerd.socket) as raw:

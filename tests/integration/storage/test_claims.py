@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 
 import pytest
 
@@ -11,9 +10,6 @@ from kubeletpy.base.api.types import JSON
 from tests.integration.lifecycle.command import explained
 from tests.integration.storage.cluster import Storage
 from tests.integration.storage.driver import DriverProcess
-
-EXPANDED_S = 1.0
-"""An expansion is in the claim this soon after the API has it."""
 
 
 def test_a_claim_is_mounted_kept_and_taken_down(
@@ -94,13 +90,12 @@ def test_a_driver_without_stages_whose_volumes_are_attached(
 
 
 @pytest.mark.parametrize("mode", ["Filesystem", "Block"])
-def test_a_claim_in_use_grows_at_once(
+def test_a_claim_in_use_grows(
     storage: Storage, driver: DriverProcess, namespace: str, mode: str
 ) -> None:
     storage.csi_claim(driver, namespace, "data", volumeMode=mode)
     storage.pod(namespace, "p", "data", devices=("data",) if mode == "Block" else ())
     storage.node.wait_running(namespace, "p")
-    begun = time.monotonic()
     storage.grow(namespace, "data", "32Mi")
 
     def grown() -> bool:
@@ -108,7 +103,6 @@ def test_a_claim_in_use_grows_at_once(
         return bool(status["capacity"] == {"storage": "32Mi"})
 
     storage.node.until(grown, "the claim shows its new size", namespace, "p")
-    assert time.monotonic() - begun < EXPANDED_S
     status = storage.claimed(namespace, "data")
     assert {condition["type"] for condition in status["conditions"]} == {"Unused"}
     assert not status.get("allocatedResourceStatuses")

@@ -109,7 +109,7 @@ def test_an_export_of_a_dead_server_holds_up_nobody_else(storage: Storage, names
         "waits",
     )
     storage.pod(namespace, "good", "good")
-    storage.node.wait_running(namespace, "good", timeout=10)
+    storage.node.wait_running(namespace, "good")
     storage.end(namespace, "good")
     storage.end(namespace, "waits", timeout=MOUNT_NFS_S)
     storage.wait_nothing_left()
