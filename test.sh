@@ -213,7 +213,11 @@ run_section() {
         ;;
     unit) tests tests/unit -n "${JOBS:-2}" ;;
     # against any other server by hand: ./test.sh contract --kubeconfig FILE
-    contract) tests tests/contract ;;
+    contract)
+        local workers=(-n "${JOBS:-2}")
+        [[ " ${chosen[*]} " != *" --kubeconfig"* ]] || workers=() # one server for all
+        tests tests/contract "${workers[@]}"
+        ;;
     sim)
         # for all test processes alike; a seed that fails is replayed with KUBELETPY_SIM_SEED
         : "${KUBELETPY_SIM_FRESH:=$((RANDOM * 32768 * 100 + RANDOM * 100 + 1000000))}"

@@ -25,8 +25,6 @@ from kubeletpy.remote.client import RemoteRuntime
 
 SETTLE = 0.5
 """Seconds after a burst in which the agent's late work still counts as the burst's."""
-CALM = 5.0
-"""Seconds of calm before idleness is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,12 @@ class Plan:
     """Degrees of parallelism for the floor to choose from; a single one is taken as is."""
     after_start: float = 10.0
     """Seconds from a start on in which the agent's CPU time is measured."""
+    calm: float = 5.0
+    """Seconds of calm before idleness is measured."""
 
 
 FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12))
-QUICK = Plan(1, 2, ((5, 2),), 5, 2.0, (4,), after_start=2.0)
+QUICK = Plan(1, 2, ((3, 2),), 3, 1.0, (4,), after_start=2.0, calm=1.0)
 TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,))
 """One of several turns with another agent."""
 
@@ -281,7 +281,7 @@ class Bench:
         raw, ours = self._names(pods), self._names(pods)
         await self._floor.create(raw)
         await self._subject.create(ours)
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(self._plan.calm)
         pids = {
             "agent": stand.agent_pid,
             "runtime": stand.agent_runtime.pid or 0,
