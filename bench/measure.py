@@ -48,7 +48,7 @@ class Plan:
 
 
 FULL = Plan(5, 20, ((10, 6), (30, 4), (60, 3)), 60, 30.0, (3, 4, 6, 8, 12))
-QUICK = Plan(1, 2, ((3, 2),), 3, 1.0, (4,), after_start=2.0, calm=1.0)
+QUICK = Plan(1, 2, ((3, 1),), 3, 1.0, (4,), after_start=2.0, calm=1.0)
 TURN = Plan(3, 8, ((60, 3),), 60, 20.0, (4,))
 """One of several turns with another agent."""
 
