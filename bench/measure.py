@@ -194,11 +194,11 @@ class Bench:
         if each["exit"]:
             self._exit_row(pods, each["exit"], raw.get("exit", []))
         for kind, aim in (("create", 0.035), ("delete", 0.025), ("exit", None)):
-            spent = [seconds * 1000 for seconds in cpu[f"agent {kind}"]]
             limit = None if aim is None else aim * 1000
-            self._row(
-                Row(f"agent CPU per pod, {kind}", pods, "ms", spent, aim=limit, aim_on="value")
-            )
+            if spent := [seconds * 1000 for seconds in cpu[f"agent {kind}"]]:
+                self._row(
+                    Row(f"agent CPU per pod, {kind}", pods, "ms", spent, aim=limit, aim_on="value")
+                )
         for kind in ("create", "delete"):
             if spent := [seconds * 1000 for seconds in cpu[f"api {kind}"]]:
                 self._row(Row(f"API server CPU per pod, {kind}", pods, "ms", spent))
