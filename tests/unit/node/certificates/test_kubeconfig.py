@@ -126,20 +126,36 @@ async def test_changed_files_are_reported_once_and_again_after_a_failure(
         if fails:
             raise KubeconfigError("not now")
 
+    loop, checks = asyncio.get_running_loop(), asyncio.Queue[int]()
+    reload = FileFollower._reload_changed
+
+    def checked(follower: FileFollower) -> object:
+        found = reload(follower)
+        loop.call_soon_threadsafe(checks.put_nowait, 0)
+        return found
+
+    async def two_checks() -> None:
+        """The first may have begun before this call."""
+        while not checks.empty():
+            checks.get_nowait()
+        for _ in range(2):
+            await checks.get()
+
+    monkeypatch.setattr(FileFollower, "_reload_changed", checked)
     follower = asyncio.create_task(FileFollower(lambda: named, changed).run())
-    async with asyncio.timeout(20):
-        await asyncio.sleep(0.06)
+    async with asyncio.timeout(60):
+        await two_checks()
         assert notified.empty()
         file.write_text("x")
         await notified.get()
         await notified.get()  # the first call failed and is repeated
         fails = False
         await notified.get()
-        await asyncio.sleep(0.12)
+        await two_checks()
         while not notified.empty():
             notified.get_nowait()
         (tmp_path / "unrelated").write_text("x")
-        await asyncio.sleep(0.12)
+        await two_checks()
         assert notified.empty()
         elsewhere.parent.mkdir()
         named.append(elsewhere)
