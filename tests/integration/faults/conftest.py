@@ -42,6 +42,7 @@ def keeper(small_node: Node) -> JSON:
         {"name": "fields", "downwardAPI": {"items": [{"path": "name", **FIELD}]}},
     ]
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 2}
+    probe["timeoutSeconds"] = 10  # a busy machine is none of the faults
     mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
     main = container(livenessProbe=probe, readinessProbe=probe, volumeMounts=mounts)
     small_node.apply(pod("keeper", main, volumes=volumes), namespace=NAMESPACE)
