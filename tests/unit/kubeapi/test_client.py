@@ -285,7 +285,7 @@ async def test_a_compressed_watch_that_is_broken_ends_with_the_reason(
 
 async def test_limited_clients_share_connections() -> None:
     async with serving_client(answer({})) as (_, api):
-        heartbeat = api.limited(qps=0, burst=0, timeout=5)
+        heartbeat = api.limited(qps=0, burst=0, timeout=60)
         await asyncio.gather(api.list(PODS), heartbeat.get(NODES, "m"))
         await api.close()
         with pytest.raises(errors.Unavailable):

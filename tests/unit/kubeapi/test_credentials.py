@@ -377,7 +377,7 @@ async def test_heartbeats_do_not_wait_for_connections(monkeypatch: pytest.Monkey
             return Connection(server.url, authorization="Bearer new")
 
         api = KubeClient(Connection(server.url), qps=0, reconnect=reconnect)
-        heartbeats = api.apart(qps=0, burst=0, timeout=1)
+        heartbeats = api.apart(qps=0, burst=0, timeout=60)
         asking = [asyncio.create_task(api.get(PODS, "p", "n")) for _ in range(4)]
         for _ in range(3):
             await arrived.acquire()

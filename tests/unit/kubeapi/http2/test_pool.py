@@ -77,7 +77,7 @@ async def opened(api: KubeClient) -> AsyncIterator[WatchEvent]:
 
 async def test_a_burst_shares_one_handshake(tls: Certificates) -> None:
     async with pool_of(watched, tls) as (server, api):
-        heartbeats = api.apart(qps=0, burst=0, timeout=5)
+        heartbeats = api.apart(qps=0, burst=0, timeout=60)
         watches = await asyncio.gather(*(opened(api) for _ in range(60)))
         await asyncio.gather(*(api.get(NODES, "n") for _ in range(40)))
         assert (server.accepted, len(server.peers)) == (1, 1)
@@ -212,7 +212,7 @@ async def test_usage_and_losses_are_counted(tls: Certificates) -> None:
             lambda: api.usage.streams,
         )
         assert api.usage == Usage({})
-        heartbeats = api.apart(qps=0, burst=0, timeout=5)
+        heartbeats = api.apart(qps=0, burst=0, timeout=60)
         await heartbeats.get(LEASES, "n", "x")
         events, more = await opened(api), await opened(api)
         usage = api.usage
