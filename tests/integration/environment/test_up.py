@@ -157,7 +157,9 @@ def test_two_starts_at_once_become_one_agent(home: Path) -> None:
         for _ in range(2)
     ]
     try:
-        wait_until(lambda: [s for s in starts if s.poll() is not None], "the end of one start")
+        wait_until(
+            lambda: [s for s in starts if s.poll() is not None], "the end of one start", timeout=100
+        )
         (loser,) = [s for s in starts if s.poll() is not None]
         (winner,) = [s for s in starts if s.poll() is None]
         assert agent_pid(home) == winner.pid

@@ -1,4 +1,4 @@
-"""Real pods that fill a real file system, with bytes and with files, on both containerds."""
+"""Real pods that fill a real file system, with bytes and with files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MANY = "i=0; while [ $i -lt 700 ]; do : > /mem/$i; i=$((i+1)); done; "
 
 
 def test_the_pod_that_fills_the_disk_is_evicted(
-    make_node: MakeNode, containerd: Containerd
+    make_node: MakeNode, containerd2: Containerd
 ) -> None:
     node = make_node(
-        containerd,
+        containerd2,
         config={
             "evictionHard": {"nodefs.available": "50Mi", "nodefs.inodesFree": "30%"},
             "evictionPressureTransitionPeriod": "2s",

@@ -44,11 +44,11 @@ def memory() -> int:
 
 
 @pytest.fixture
-def small(make_node: MakeNode, containerd: Containerd, tmp_path: Path) -> Node:
+def small(make_node: MakeNode, containerd2: Containerd, tmp_path: Path) -> Node:
     """A node that has little memory for pods."""
-    containerd.import_images(write_archive(tmp_path / "stress.tar", stress_image()))
+    containerd2.import_images(write_archive(tmp_path / "stress.tar", stress_image()))
     node = make_node(
-        containerd,
+        containerd2,
         config={
             "systemReserved": {"memory": str(memory() - ROOM)},
             "evictionHard": {"memory.available": str(THRESHOLD)},

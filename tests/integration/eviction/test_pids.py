@@ -12,7 +12,7 @@ from tools.env.containerd import Containerd
 
 
 def test_the_pod_that_takes_the_process_numbers_is_evicted(
-    make_node: MakeNode, containerd: Containerd
+    make_node: MakeNode, containerd2: Containerd
 ) -> None:
     most = min(
         number(Path(f"/proc/sys/kernel/{name}").read_text()) or 0
@@ -20,7 +20,7 @@ def test_the_pod_that_takes_the_process_numbers_is_evicted(
     )
     tasks = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     node = make_node(
-        containerd,
+        containerd2,
         config={
             "evictionHard": {"pid.available": str(most - tasks - 1500)},
             "evictionPressureTransitionPeriod": "2s",

@@ -112,7 +112,7 @@ class Node(UserSide, MachineSide):
         if self.agent.pid is not None:
             try:
                 with contextlib.suppress(NotReadyError):
-                    wait_until(lambda: not self.leftovers(), "nothing left of the pods", timeout=20)
+                    wait_until(lambda: not self.leftovers(), "nothing left of the pods", timeout=60)
                 left = self.leftovers()
                 left += self.agent.log_tail(20).splitlines() if left else []
             finally:  # on a runtime that lives on it would remove the pods of the next node
