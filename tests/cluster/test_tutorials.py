@@ -1,17 +1,13 @@
 """Each tutorial and recipe for CI works as its text describes, for a plain user in an empty folder.
 
-A code block with a title is a file to write, a block ``sh`` is run, and the block ``text`` after it
-is the output (``…``: any text). All of a page runs in one shell, in the order of the page. The
-wheels are built from the checkout. A stand-in for curl has the archive of kubebuilder's test
-environment, because tests reach only registries of packages; its programs are our own build.
-
-One page needs a node with a kubelet: :mod:`tests.nodes.test_adopt` takes the same steps.
+One page needs a node with a kubelet, and is run by :mod:`tests.nodes.test_adopt`. The wheels are
+built from the checkout. A stand-in for curl has the archive of kubebuilder's test environment,
+because tests reach only registries of packages; its programs are our own build.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -27,40 +23,18 @@ import pytest
 import yaml
 
 from tests.cluster.conftest import control_plane_programs
+from tests.kit.pages import BLOCK, follow_page
 from tests.unit.library.test_library import as_plain_user
 from tools.check_wheels import DISTRIBUTIONS, ROOT, build
 from tools.control_plane.plane import programs_of
 from tools.env.debian import locked
 
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-_BLOCK = re.compile(r'^```(\w+)(?: title="([\w./-]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-_PRINTED = "--- printed ---"
 ON_A_NODE = "one-node"
 WITHIN_S = 1200
 Follow = Callable[[str, Mapping[str, str]], str]
 """Runs shell code with variables, in whose values $HOME is the folder; returns its output."""
 MAX_WORDS = 500
-
-
-def steps(page: str) -> Iterator[tuple[str, str]]:
-    """Shell code that follows a page, each with the output that it prints."""
-    blocks = [(found[1], found[2], found[3]) for found in _BLOCK.finditer(page)]
-    assert len(blocks) * 2 == len(re.findall("^```", page, re.MULTILINE)), "a block is not marked"
-    for index, (language, title, text) in enumerate(blocks):
-        if title:
-            yield f"printf %s {shlex.quote(text)} > {title}", ""
-        elif language == "sh":
-            after = blocks[index + 1] if index + 1 < len(blocks) else ("", "", "")
-            yield text, after[2] if after[0] == "text" else ""
-        else:
-            assert language == "text", f"a block {language} without a title"
-
-
-def contains(output: str, expected: str) -> bool:
-    """Whether an output has the expected lines, one after the other."""
-    return bool(
-        re.search(".*".join(map(re.escape, expected.strip().split("…"))), output, re.DOTALL)
-    )
 
 
 @pytest.fixture(scope="session")
@@ -149,11 +123,7 @@ def follow(wheels: Path, archive: Path, pip_cache: Path) -> Iterator[Follow]:
     "page", [page for page in PAGES if page.stem != ON_A_NODE], ids=lambda page: page.stem
 )
 def test_a_tutorial(page: Path, follow: Follow) -> None:
-    followed = list(steps(page.read_text()))
-    script = "".join(f"{code}\necho '{_PRINTED}'\n" for code, _ in followed)
-    printed = follow(script, {}).split(_PRINTED)
-    for (code, expected), output in zip(followed, printed, strict=False):
-        assert contains(output, expected), f"{code} prints:\n{output}"
+    follow_page(page.read_text(), lambda script: follow(script, {}))
 
 
 SUITE = """
@@ -197,7 +167,7 @@ def test_the_recipes_for_ci(follow: Follow) -> None:
     have the other engine.
     """
     text = (ROOT / "docs" / "testing.md").read_text()
-    recipes = {each[2]: yaml.safe_load(each[3]) for each in _BLOCK.finditer(text) if each[2]}
+    recipes = {each[2]: yaml.safe_load(each[3]) for each in BLOCK.finditer(text) if each[2]}
     assert recipes.keys() == RECIPES.keys()
     follow(f"python3 -m venv venv\nprintf %s {shlex.quote(SUITE)} > test_suite.py", {})
     (first, variables), (second, more) = (RECIPES[each](recipes[each]) for each in RECIPES)
@@ -210,5 +180,5 @@ def test_the_recipes_for_ci(follow: Follow) -> None:
 
 def test_tutorials_are_short() -> None:
     for page in PAGES:
-        prose = _BLOCK.sub("", page.read_text())
+        prose = BLOCK.sub("", page.read_text())
         assert len(prose.split()) <= MAX_WORDS

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kit.pages import follow_page
 from tests.nodes.node import VirtualNode, pod
 from tests.nodes.setup import ADMIN, CONFIG, kubelet_config
+from tools.check_wheels import ROOT
 from tools.control_plane.releases import NEWEST
 from tools.env.debian import cache_dir
 from tools.lab.uml import SHOW_CLOCK
@@ -128,21 +130,23 @@ def killed_watch(node: VirtualNode, watch: str) -> None:
     )
 
 
-def test_a_node_is_taken_over_and_given_back(node: VirtualNode) -> None:
+def test_the_tutorial_takes_a_node_over_and_gives_it_back(node: VirtualNode) -> None:
     before = containers(node)
-    code, text = adopt(node, "--watch", "30s")
-    assert code == 0, text
-    assert "3 pods kept, 0 restarted" in text
-    assert re.search(r"\d s from the stop of the one program to an answer of the other", text), text
-    assert "confirmed: the node was well for 3" in text
+
+    def run(script: str) -> str:
+        done = node.machine.run("bash", "-euo", "pipefail", "-c", script, timeout=600)
+        assert done.status == 0, done.output
+        return done.output
+
+    page = (ROOT / "docs" / "tutorials" / "one-node.md").read_text()
+    _, walk = page.split("## Look first")  # the agent is installed
+    taken, back = walk.split("## Take it back")
+    follow_page(taken, run)
     assert running(node) == ["kubeletpy run"]
     assert containers(node) == before
-    text = node.shell("kubeletpy give-back --yes")
-    assert re.search(r"\d s from the stop of the one program to an answer of the other", text), text
+    follow_page(back, run)
     kubelet_has(node, before)
     record = node.shell("kubeletpy adopt --record")
-    assert "confirmed (why the node was well for 3" in record
-    assert "give back (why it was requested" in record
     print(*(line for line in record.splitlines() if "answers" in line), sep="\n")
 
 

@@ -56,7 +56,7 @@ class Systemd:
 
     def __init__(self) -> None:
         self.units: dict[str, dict[str, Variant]] = {}
-        self.listed: list[tuple[str, str]] = []
+        self.directories: list[str] = []
 
     def unit(self, name: str, *words: str, state: str = "loaded", **more: Variant) -> None:
         error = (f"org.freedesktop.systemd1.{state}", f"Unit {name} is {state}.")
@@ -78,8 +78,8 @@ class Systemd:
         }
 
     async def call(self, _to: str, path: str, _interface: str, member: str, *_more: str) -> Message:
-        if member == "ListUnitFiles":
-            body: object = self.listed
+        if member == "Get":
+            body: object = Variant("as", self.directories)
         else:
             missing = {"LoadState": Variant("s", "not-found")}
             for key, signature in (("LoadError", "(ss)"), ("FragmentPath", "s")):
@@ -109,8 +109,7 @@ class Machine:
         assert isinstance(self.systemd, Systemd)
         self.systemd.unit(name, *words, **more)
         path = self.file(f"etc/systemd/system/{name}", "kubelet")
-        state = "masked" if more.get("state") == "masked" else "disabled"
-        self.systemd.listed.append((str(path), state))
+        self.systemd.directories = [str(path.parent)]
 
     def kubeadm(self) -> None:
         self.unit("kubelet.service", "/usr/bin/kubelet", *WORDS)
@@ -246,6 +245,16 @@ def test_a_kubelet_in_a_container(machine: Machine, tmp_path: Path) -> None:
 def test_what_starts_no_kubelet_is_no_other_unit(machine: Machine, name: str) -> None:
     machine.kubeadm()
     machine.unit(name, "/usr/bin/kubelet" if "@" in name else "/usr/bin/kubelet-helper")
+    assert texts(machine.found(), Severity.UNCLEAR) == []
+
+
+@pytest.mark.parametrize("target", ["kubelet.service", "/dev/null"])
+def test_a_link_to_another_name_is_no_other_unit(machine: Machine, target: str) -> None:
+    machine.kubeadm()
+    machine.unit("k8s.service", "/usr/bin/kubelet")
+    path = machine.root / "etc/systemd/system/k8s.service"
+    path.unlink()
+    path.symlink_to(target)
     assert texts(machine.found(), Severity.UNCLEAR) == []
 
 
