@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kubeletpy import config
 from kubeletpy.agent.errors import LaunchError
+from kubeletpy.base.kubernetes_version import NEWEST
 from kubeletpy.base.structs import replace
 from kubeletpy.base.tasks import background, until_one_ends
 from kubeletpy.base.text import first_line
@@ -211,6 +212,8 @@ def load(
         f"--container-runtime-endpoint={parsed.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
         f"--v={parsed.verbosity}",
+        # that of the embedded API, which need not be asked
+        f"--kubernetes-version={NEWEST}",
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",
         # a cluster's DNS is part of a cluster

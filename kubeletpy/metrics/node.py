@@ -13,6 +13,7 @@ from functools import partial
 from prometheus_client.metrics import Histogram
 from prometheus_client.process_collector import ProcessCollector
 
+from kubeletpy.base.host.machine import architecture
 from kubeletpy.base.structs import Struct
 from kubeletpy.metrics.families import Families
 from kubeletpy.metrics.generated import declared
@@ -60,7 +61,6 @@ class ProcessMetrics(declared.ProcessFamilies):
     def set_build(self, git_version: str) -> None:
         """Set the build info; ``git_version`` is the kubeletVersion that the node reports."""
         major, _, rest = git_version.removeprefix("v").partition(".")
-        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
         labels = {
             "major": major,
             "minor": rest.partition(".")[0],
@@ -70,7 +70,7 @@ class ProcessMetrics(declared.ProcessFamilies):
             "build_date": "",
             "go_version": "",
             "compiler": f"{platform.python_implementation()} {platform.python_version()}",
-            "platform": f"{platform.system().lower()}/{machine or platform.machine()}",
+            "platform": f"{platform.system().lower()}/{architecture()}",
         }
         self.build_info.clear()
         self.build_info.labels(**labels).set(1)

@@ -13,7 +13,7 @@ import platform
 import socket
 from pathlib import Path
 
-from kubeletpy.base.host.machine import huge_pages
+from kubeletpy.base.host.machine import architecture, huge_pages
 from kubeletpy.base.host.mount_table import in_user_namespace, inner_ids
 from kubeletpy.base.text import lines, number, sizes
 from kubeletpy.node.facts import MachineFacts
@@ -21,7 +21,6 @@ from kubeletpy.resources.admission.user_namespace import UserNamespace
 
 _NS_GET_USERNS = 0xB701
 """ioctl_ns(2): EPERM unless the caller's namespace is the owner, or above it."""
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 def _read_text(path: str) -> str:
@@ -52,11 +51,10 @@ def _storage(directory: Path) -> int:
 def read_machine_facts(root_dir: Path) -> MachineFacts:
     """Read the facts; blocks for a few file reads, all from kernel file systems."""
     memory = sizes(_read_text("/proc/meminfo"))
-    machine = platform.machine()
     machine_id = _read_text("/etc/machine-id") or _read_text("/var/lib/dbus/machine-id")
     return MachineFacts(
         hostname=socket.gethostname(),
-        architecture=ARCHITECTURES.get(machine, machine),
+        architecture=architecture(),
         kernel_version=platform.release(),
         os_image=_os_image(),
         machine_id=machine_id,

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kubeletpy.base.host.machine import architecture
 from kubeletpy.base.structs import Struct
 
 PAUSE = "kubeletpy.local/pause:1"
 BUSYBOX = "kubeletpy.local/busybox:1"
 
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _OCI = "application/vnd.oci.image"
 _SHELL = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
 
@@ -89,7 +89,7 @@ def write_archive(path: Path, *images: Image) -> Path:
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content), **more}
 
     manifests = []
-    platform = {"architecture": _ARCHITECTURES.get(os.uname().machine, "amd64"), "os": "linux"}
+    platform = {"architecture": architecture(), "os": "linux"}
     for image in images:
         layer = _layer(image)
         config = {

@@ -1,4 +1,4 @@
-"""Facts of this machine's kernel: loop devices, huge pages, labels of files, and start times.
+"""Facts of this machine: architecture, loop devices, huge pages, labels of files, start times.
 
 Blocking: call it on a thread. Source of loop devices: docs/reference/behaviour-storage.md, si1;
 loop(4).
@@ -11,6 +11,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import platform
 import re
 import time
 from pathlib import Path
@@ -23,6 +24,13 @@ _CONTROL = Path("/dev/loop-control")
 _TRIES = 16
 """Other programs take free devices, too."""
 _SYS = Path("/sys/block")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+def architecture() -> str:
+    """The machine's architecture in the words of images and of Kubernetes: ``amd64``."""
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
 
 
 def attach(path: str) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 GIT_VERSION = NEWEST.release
 
 
-def version_info() -> JSON:
-    """The answer of /version: the API's version that we speak."""
+def version_info(architecture: str) -> JSON:
+    """The answer of /version: the API's version that we speak, on a machine like ``arm64``."""
     major, minor = str(NEWEST).split(".")
     return {
         "major": major,
@@ -33,7 +33,7 @@ def version_info() -> JSON:
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "",
-        "platform": "linux/amd64",
+        "platform": f"linux/{architecture}",
     }
 
 

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from kubeletpy.base.api.types import JSON
 from kubeletpy.base.clock import Clock
+from kubeletpy.base.host.machine import architecture
 from kubeletpy.base.structs import Component
 from kubeletpy_up import errors
 from kubeletpy_up.discovery import groups as discovery
@@ -106,7 +107,9 @@ def public(request: web.Request, parts: list[str]) -> web.StreamResponse:
     if request.method not in ("GET", "HEAD"):
         raise errors.method_not_allowed(parts[0], request.method.lower())
     if parts == ["version"]:
-        return json_response(request, json.dumps(discovery.version_info(), indent=2).encode())
+        return json_response(
+            request, json.dumps(discovery.version_info(architecture()), indent=2).encode()
+        )
     if "verbose" not in request.query:
         return web.Response(text="ok")
     excluded = set(request.query.getall("exclude", ()))

@@ -52,7 +52,7 @@ def test_aggregated_discovery_agrees(core: bool) -> None:
 
 
 def test_version() -> None:
-    version = discovery.version_info()
+    version = discovery.version_info("arm64")
     assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "37", "v1.37.0")
 
 
