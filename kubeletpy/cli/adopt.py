@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--unit", default=DEFAULT_UNIT, help=f"the kubelet's unit ({DEFAULT_UNIT})")
     this = str(Path(sys.argv[0]).absolute())
     made.add_argument(
-        "--program", metavar="PATH", default=this, help=f"what the unit starts ({this})"
+        "--program", metavar="PATH", default=this, help="what the unit starts (this program)"
     )
     made.add_argument(
         "--despite-preflight",
