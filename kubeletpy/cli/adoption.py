@@ -79,8 +79,8 @@ def print_progress(text: str) -> None:
 
 def _print_record(name: str, journal: Journal) -> int:
     try:
-        for entry in journal.entries():
-            print(entry_text(entry))
+        entries = journal.entries()
+        print("\n".join(map(entry_text, entries)) or f"{journal.path}: nothing was done here")
     except OSError as error:
         return _fail(name, f"{journal.path} can't be read: {error.strerror}")
     return 0

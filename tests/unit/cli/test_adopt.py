@@ -155,9 +155,16 @@ def test_an_incomplete_preflight_records_no_version(tmp_path: Path) -> None:
 
 def test_the_record(capsys: pytest.CaptureFixture[str]) -> None:
     made = front_door.Journal()
-    made.write(0.0, "adopt", state="the kubelet runs")
     assert adopt.main(["--record"]) == 0
-    assert capsys.readouterr().out == "1970-01-01T00:00:00Z  adopt (state the kubelet runs)\n"
+    assert capsys.readouterr().out == f"{made.path}: nothing was done here\n"
+    made.write(0.0, "adopt", state="the kubelet runs")
+    pods = {uid: {"key": f"ns/{uid}", "ready": True} for uid in ("b", "a")}
+    made.write(1.0, "before", node="n", pods=pods)
+    assert adopt.main(["--record"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1970-01-01T00:00:00Z  adopt (state the kubelet runs)",
+        "1970-01-01T00:00:01Z  before (node n, pods ns/a, ns/b)",
+    ]
 
 
 def test_statuses_that_the_api_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:

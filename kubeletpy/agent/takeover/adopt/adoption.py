@@ -113,7 +113,10 @@ class Journal(Component):
 
 def entry_text(entry: Mapping[str, Any]) -> str:
     """An entry for people."""
-    details = [f"{key} {value}" for key, value in entry.items() if key not in ("at", "what")]
+    shown = {key: value for key, value in entry.items() if key not in ("at", "what")}
+    if pods := shown.get("pods"):
+        shown["pods"] = ", ".join(sorted(each["key"] for each in pods.values()))
+    details = [f"{key} {value}" for key, value in shown.items()]
     return f"{entry.get('at')}  {entry.get('what')}" + (f" ({', '.join(details)})" * bool(details))
 
 
