@@ -212,7 +212,7 @@ def load(
         f"--container-runtime-endpoint={parsed.container_runtime_endpoint}",
         f"--kubeconfig={state / 'api' / 'node.kubeconfig'}",
         f"--v={parsed.verbosity}",
-        # that of the embedded API, which need not be asked
+        # that of the embedded API
         f"--kubernetes-version={NEWEST}",
         # somebody's own machine, not a dedicated node
         "--keep-kernel-settings",

@@ -139,7 +139,7 @@ def test_the_tutorial_takes_a_node_over_and_gives_it_back(node: VirtualNode) -> 
         return done.output
 
     page = (ROOT / "docs" / "tutorials" / "one-node.md").read_text()
-    _, walk = page.split("## Look first")  # the agent is installed
+    _, walk = page.split("## Check first")  # the agent is installed
     taken, back = walk.split("## Take it back")
     follow_page(taken, run)
     assert running(node) == ["kubeletpy run"]
