@@ -12,6 +12,7 @@ from kubeletpy.base.host.errors import Cause, CauseKind
 from kubeletpy.images.policy import ImageErrorCode
 from kubeletpy.observe.explain import containers as explain_containers
 from kubeletpy.observe.explain import phrases
+from kubeletpy.observe.explain.deaths import DeathKind, pod_end
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.model import ContainerStateKey, Wait, WaitKind
 from kubeletpy.observe.explain.phrases import MAX_STATED, keeps_ending, sentence, times
@@ -184,12 +185,12 @@ def crash_code(facts: PodFacts, name: str) -> str:
 
 
 _NODE_ENDS = {
-    "Evicted": CauseCode.EVICTED,
-    "Preempting": CauseCode.PREEMPTED,
-    "DeadlineExceeded": CauseCode.DEADLINE,
-    "Terminated": CauseCode.SHUTDOWN,
+    DeathKind.EVICTED: CauseCode.EVICTED,
+    DeathKind.PREEMPTED: CauseCode.PREEMPTED,
+    DeathKind.DEADLINE: CauseCode.DEADLINE,
+    DeathKind.SHUTDOWN: CauseCode.SHUTDOWN,
 }
-"""Reasons of pods that the node has ended, whether a container ran or not."""
+"""Codes of pods that the node has ended, whether a container ran or not."""
 
 
 def terminal_code(facts: PodFacts) -> CauseCode:
@@ -197,8 +198,9 @@ def terminal_code(facts: PodFacts) -> CauseCode:
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
         return CauseCode.SUCCEEDED
-    if reason in _NODE_ENDS:
-        return _NODE_ENDS[reason]
+    kind = pod_end(reason, "", deleted=False, removed=False).kind
+    if kind in _NODE_ENDS:
+        return _NODE_ENDS[kind]
     return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED
 
 
