@@ -131,11 +131,12 @@ def killed_watch(node: VirtualNode, watch: str) -> None:
 
 
 def test_the_tutorial_takes_a_node_over_and_gives_it_back(node: VirtualNode) -> None:
-    before = containers(node)
+    before, printed = containers(node), list[str]()
 
     def run(script: str) -> str:
         done = node.machine.run("bash", "-euo", "pipefail", "-c", script, timeout=600)
         assert done.status == 0, done.output
+        printed.append(done.output)
         return done.output
 
     page = (ROOT / "docs" / "tutorials" / "one-node.md").read_text()
@@ -146,7 +147,14 @@ def test_the_tutorial_takes_a_node_over_and_gives_it_back(node: VirtualNode) -> 
     assert containers(node) == before
     follow_page(back, run)
     kubelet_has(node, before)
+    there, again = printed
+    assert "3 pods kept, 0 restarted" in there
+    assert "confirmed: the node was well for 3" in there
+    for text in (there, again):
+        assert re.search(r"\d s from the stop of the one program to an answer of the other", text)
     record = node.shell("kubeletpy adopt --record")
+    assert "confirmed (why the node was well for 3" in record
+    assert "give back (why it was requested" in record
     print(*(line for line in record.splitlines() if "answers" in line), sep="\n")
 
 
