@@ -1,7 +1,7 @@
 """Tries the ways to install: runs the commands of docs/installing.md in the files of a commit.
 
-Each way has a home and a mount namespace of its own, in which a tmpfs takes what is written to the
-system's folders: nothing is left. Dependencies have the versions of requirements/run.txt.
+Each way gets a new home directory and a new mount namespace. Writes to the system's folders go to a
+tmpfs there, which is discarded at the end. Dependencies have the versions of requirements/run.txt.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def commands(page: str) -> dict[str, list[str]]:
     return {way: _COMMAND.findall(cell) for way, cell in _ROW.findall(here)}
 
 
-def try_all(source: Path, out: Path, place: Path) -> None:
+def try_all(source: Path, out: Path, homes: Path) -> None:
     """Install in each way, and run what it installed; prints what each took.
 
     Args:
         source: files of the commit.
         out: the built files.
-        place: a directory for the homes.
+        homes: an empty directory, for a home directory of each way.
 
     Raises:
         ReleaseError: a command failed, or another version runs then.
@@ -56,14 +56,14 @@ def try_all(source: Path, out: Path, place: Path) -> None:
         raise ReleaseError("trying the ways to install mounts file systems: run it as root")
     number = sources.version(source)
     (source / "dist").symlink_to(out)
-    pinned = place / "constraints.txt"
+    pinned = homes / "constraints.txt"
     pinned.write_text(lock.constraints((source / "requirements" / "run.txt").read_text()))
     listed = commands((source / "docs" / "installing.md").read_text().replace("VERSION", number))
     for way, more in WAYS.items():
-        home = place / way
+        home = homes / way
         programs = home / ".local" / "bin"
         without_pip = () if way in ("pip", "wheel") else ("--without-pip",)
-        run(sys.executable, "-m", "venv", *without_pip, programs.parent, cwd=place)
+        run(sys.executable, "-m", "venv", *without_pip, programs.parent, cwd=homes)
         for program in ("pipx", "uv"):
             (programs / program).symlink_to(Path(sys.executable).with_name(program))
         (programs / "systemctl").symlink_to("/bin/true")  # the package's scripts call it
