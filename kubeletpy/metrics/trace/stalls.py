@@ -12,6 +12,8 @@ LONG_S = 0.25
 """A turn this long is reported: health checks are answered late."""
 MAX_FRAMES = 12
 """Innermost frames that are reported to identify a culprit."""
+LOGGED_S = 60.0
+"""Seconds between two lines of the log: on a busy machine there may be many stalls."""
 
 
 class LoopStall(Struct, frozen=True):
@@ -70,3 +72,19 @@ class TurnLog:
         """Seconds of the longest turn since the last call."""
         longest, self.longest = self.longest, 0.0
         return longest
+
+
+class StallLines:
+    """Decides which stalls get a line in the log: at most one in LOGGED_S."""
+
+    def __init__(self) -> None:
+        self._logged_at = float("-inf")
+        self._without = 0
+
+    def add(self, now: float) -> int | None:
+        """Note a stall; returns how many had no line since the last one, or None: nor has this."""
+        if now - self._logged_at < LOGGED_S:
+            self._without += 1
+            return None
+        without, self._without, self._logged_at = self._without, 0, now
+        return without

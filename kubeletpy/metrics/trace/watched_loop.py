@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, TurnLog
+from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, StallLines, TurnLog
 
 
 @contextmanager
@@ -78,17 +78,19 @@ def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
 
 
 def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable[[], None]) -> None:
+    lines = StallLines()
     while not over.wait(LONG_S):
         if turns.busy:
             number = turns.turn
             turns.record_stack(number, stack_of(ident))
         stall = turns.take_stall()
-        if stall is not None:
-            reported()
-            log.warning(
-                "the event loop was blocked",
-                extra={"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))},
-            )
+        if stall is None:
+            continue
+        reported()
+        if (before := lines.add(time.monotonic())) is not None:
+            found = {"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))}
+            more = {"unlogged": before} if before else {}
+            log.warning("the event loop was blocked", extra=found | more)
 
 
 def stack_of(ident: int) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kubeletpy.metrics.trace.stalls import LoopStall, TurnLog
+from kubeletpy.metrics.trace.stalls import LoopStall, StallLines, TurnLog
 from kubeletpy.metrics.trace.watched_loop import WatchedLoop, watching
 
 
@@ -43,6 +43,11 @@ def test_how_long_a_stall_is(seconds: float, long: bool) -> None:
     turns.begin(0.0)
     turns.end(seconds)
     assert turns.take_stall() == (LoopStall(seconds, ()) if long else None)
+
+
+def test_a_line_a_minute_counts_the_stalls_that_had_none() -> None:
+    lines = StallLines()
+    assert [lines.add(now) for now in (5.0, 5.5, 64.9, 65.0, 125.0)] == [0, None, None, 2, 0]
 
 
 def hold(turns: TurnLog, seconds: float) -> None:
