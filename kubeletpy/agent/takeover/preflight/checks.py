@@ -119,7 +119,10 @@ def _without_process(unit: KubeletFound | None, findings: list[Finding]) -> Kube
 # The container runtime against the settings.
 
 SYSTEMD = "systemd"
-_NO_EVENTS = ("it has no events", "it is relisted every second")
+_NO_EVENTS = (
+    "its CRI has no events",
+    "it is relisted every second; of containerd, task events show the ends of containers before",
+)
 _finding = partial(Finding, Area.RUNTIME)
 
 
