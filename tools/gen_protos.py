@@ -63,6 +63,7 @@ SOURCES = (
         "content",
         "containerd's content store v1, of what a pull is made",
     ),
+    Source("containerd-snapshots-v1.json", "snapshots", "containerd's snapshots v1 (Stat)"),
     Source("containerd-events-v1.json", "task_events", "containerd's events v1 (exits)"),
 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,8 @@ class _Watch(Struct):
     """Unix seconds."""
     users: int = 0
     meter: PullMeter | None = None
+    chain: str = ""
+    """Chain ID of the layers that are unpacked."""
     progress: PullProgress | None = None
     measured: float = 0.0
     """Event-loop seconds of the progress."""
@@ -217,22 +219,25 @@ class PullMonitor(Component):
                 watch.meter = pull_meter.PullMeter(layers, self._unpack_times)
         meters = [watch.meter for watch in watches.values() if watch.meter is not None]
         missing = list(dict.fromkeys(digest for meter in meters for digest in meter.missing))
-        stored: dict[str, bool] = {}
+        blobs: dict[str, StoredBlob] = {}
         for batch in range(0, len(missing), FILTERS):
             filters = [f"digest=={digest}" for digest in missing[batch : batch + FILTERS]]
-            stored |= {blob.digest: blob.unpacked for blob in await self.store.blobs(filters)}
+            blobs |= {blob.digest: blob for blob in await self.store.blobs(filters)}
+        for watch in watches.values():
+            if watch.meter is not None:
+                await self._count_unpacked(watch, watch.meter, blobs)
         for meter in meters:
-            for digest in meter.unknown(ingests, stored):
+            for digest in meter.unknown(ingests, blobs):
                 head = await self.store.head(digest, pull_meter.HEAD)
                 meter.describe(digest, await asyncio.to_thread(pull_meter.read_contents, head))
-        written = self._unpacked_bytes(meters, ingests, stored, await self.store.written())
+        written = self._unpacked_bytes(meters, ingests, blobs, await self.store.written())
         now = asyncio.get_running_loop().time()
         moved = self._moved_ingests(ingests, now)
         for watch in watches.values():
             if watch.meter is not None:
                 own = {layer.digest for layer in watch.meter.layers}
                 others = sum(now - at < STUCK_S for each, at in moved.items() if each not in own)
-                watch.progress = watch.meter.measure(ingests, stored, now, written, others)
+                watch.progress = watch.meter.measure(ingests, blobs, now, written, others)
                 watch.measured = now
             if now - watch.began >= STALLED_PULL_S and is_stalled(watch.progress):
                 for report in watch.stalled:
@@ -240,6 +245,25 @@ class PullMonitor(Component):
                 watch.stalled.clear()
         progress = {image: watch.progress for image, watch in watches.items()}
         self.show({image: (each.done, each.total) for image, each in progress.items() if each})
+
+    async def _count_unpacked(
+        self, watch: _Watch, meter: PullMeter, blobs: Mapping[str, StoredBlob]
+    ) -> None:
+        """Count the layers of a pull that are unpacked; the runtime does that in order.
+
+        A layer that is there already is unpacked again if the ones below it are others.
+        """
+        from kubeletpy.images.pull_meter import chain_id
+
+        for layer in meter.layers[meter.unpacked :]:
+            blob = blobs.get(layer.digest)
+            if blob is None or not blob.diff_id:
+                break
+            chain = chain_id(watch.chain, blob.diff_id)
+            if not await self.store.has_files(chain):
+                break
+            watch.chain = chain
+            meter.unpacked += 1
 
     def _moved_ingests(self, ingests: Mapping[str, int], now: float) -> dict[str, float]:
         """Return when each ingest of which some has arrived was last seen to advance."""
@@ -255,7 +279,7 @@ class PullMonitor(Component):
         self,
         meters: Sequence[PullMeter],
         ingests: Mapping[str, int],
-        stored: Mapping[str, bool],
+        stored: Collection[str],
         written: int | None,
     ) -> float | None:
         """Return the bytes that the runtime unpacked for each pull since the last measurement.

@@ -7,12 +7,13 @@ neither the manifest nor the runtime reports, but the first bytes of a layer sho
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import json
 import re
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kubeletpy.base.structs import Component, Struct
 from kubeletpy.images.policy import STUCK_S, PullProgress
@@ -70,6 +71,18 @@ def parse_layers(manifest: bytes) -> tuple[Layer, ...]:
         return ()
     valid = all(_DIGEST.fullmatch(each.digest) and 0 <= each.size <= MAX_LAYER for each in layers)
     return layers if valid and len(layers) <= MAX_LAYERS else ()
+
+
+def chain_id(below: str, diff_id: str) -> str:
+    """Return the chain ID of a layer on those below it, as the OCI image specification has it.
+
+    Args:
+        below: the chain ID of the layer below; empty: none.
+        diff_id: digest of the layer without compression.
+    """
+    if not below:
+        return diff_id
+    return "sha256:" + hashlib.sha256(f"{below} {diff_id}".encode()).hexdigest()
 
 
 class Contents(Struct, frozen=True):
@@ -197,7 +210,13 @@ def _arrivals(layers: Sequence[PendingLayer], rate: float) -> list[float]:
 
 
 class PullMeter(Component):
-    """Measures one pull from what the content store contains at one moment after another. Pure."""
+    """Measures one pull from what the content store contains at one moment after another. Pure.
+
+    Attributes:
+        unpacked: how many layers have their files on the disk; the runtime unpacks them in order.
+            To be set before a measurement.
+        total: bytes of all layers.
+    """
 
     layers: tuple[Layer, ...]
     unpack_times: UnpackTimes
@@ -212,8 +231,7 @@ class PullMeter(Component):
         self._moving_at: float | None = None
         """When a layer was last under way."""
         self._contents: dict[str, Contents] = {}
-        self._unpacked = 0
-        """Layers whose files are on the disk; the runtime unpacks them in order."""
+        self.unpacked = self._unpacked = 0
         self._unpacking_since: float | None = None
         self._written: float | None = None
         """Bytes that the runtime wrote for the layer that it unpacks."""
@@ -227,13 +245,13 @@ class PullMeter(Component):
     @property
     def missing(self) -> list[str]:
         """Return the digests of the layers that are not unpacked."""
-        return [layer.digest for layer in self.layers[self._unpacked :]]
+        return [layer.digest for layer in self.layers[self.unpacked :]]
 
-    def unknown(self, ingests: Mapping[str, int], stored: Mapping[str, bool]) -> list[str]:
+    def unknown(self, ingests: Mapping[str, int], stored: Collection[str]) -> list[str]:
         """Return the digests of the layers whose first bytes can be read, and were not."""
         return [
             layer.digest
-            for layer in self.layers[self._unpacked :]
+            for layer in self.layers[self.unpacked :]
             if layer.digest not in self._contents
             and layer.size > HEAD
             and (layer.digest in stored or ingests.get(layer.digest, 0) >= HEAD)
@@ -246,7 +264,7 @@ class PullMeter(Component):
     def measure(
         self,
         ingests: Mapping[str, int],
-        stored: Mapping[str, bool],
+        stored: Collection[str],
         now: float,
         written: float | None = None,
         others: int = 0,
@@ -255,7 +273,7 @@ class PullMeter(Component):
 
         Args:
             ingests: bytes that have arrived, by digest.
-            stored: whether complete blobs are unpacked, by digest; unpacked ones may be absent.
+            stored: digests of complete blobs; those of unpacked layers may be absent.
             now: seconds of a steady clock.
             written: bytes that the runtime unpacked since the last measurement, if known.
             others: layers of other pulls that advance. containerd 2 has one limit for all pulls.
@@ -321,29 +339,21 @@ class PullMeter(Component):
             None if waits or active - began < MIN_RATE_S else (counted - before) / (active - began)
         )
 
-    def _count_unpacked(
-        self, stored: Mapping[str, bool], now: float, written: float | None
-    ) -> None:
-        before = self._unpacked
-        while self._unpacked < len(self.layers):
-            if not stored.get(self.layers[self._unpacked].digest):
-                break
-            self._unpacked += 1
+    def _count_unpacked(self, stored: Collection[str], now: float, written: float | None) -> None:
+        before, self._unpacked = self._unpacked, self.unpacked
         period = now - self._measured_at if self._measured_at is not None else 0.0
         if self._written is not None and written is not None:
             self._written += written
         if self._unpacked > before and self._measured_at is not None:
             # it ended half a period ago, on average; what was never seen arrived took no time
             since = now if self._unpacking_since is None else self._unpacking_since
-            unpacked = self.layers[before : self._unpacked]
+            ended = self.layers[before : self.unpacked]
             took = max(now - since - period / 2, 0.0)
             self.unpack_times.add(
-                sum(self._contents_of(layer).work * layer.size for layer in unpacked),
-                took,
-                len(unpacked),
+                sum(self._contents_of(layer).work * layer.size for layer in ended), took, len(ended)
             )
             if self._written is not None and written is not None and took >= _LONG_S:
-                expected = sum(self._contents_of(layer).written * layer.size for layer in unpacked)
+                expected = sum(self._contents_of(layer).written * layer.size for layer in ended)
                 self.unpack_times.add_written(expected, self._written - written / 2)
         rest = self.layers[self._unpacked :]
         if not rest or rest[0].digest not in stored:

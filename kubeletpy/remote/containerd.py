@@ -30,6 +30,7 @@ _NAMESPACE = "k8s.io"
 _METADATA = (("containerd-namespace", _NAMESPACE),)
 TIMEOUT = 5.0
 """Seconds that one call may take."""
+_BUILTIN_SNAPSHOTTER = "io.containerd.snapshotter.v1."
 MAX_BLOBS = 4096
 """Entries of a list that are kept."""
 
@@ -43,8 +44,8 @@ class StoredBlob(Struct, frozen=True):
     """Unix seconds by the runtime's clock."""
     has_children: bool = False
     """It refers to others, as manifests do."""
-    unpacked: bool = False
-    """It is a layer whose files are on the disk."""
+    diff_id: str = ""
+    """Digest of a layer without compression; empty: it was never unpacked."""
 
 
 class ContentStore(Protocol):
@@ -66,6 +67,10 @@ class ContentStore(Protocol):
         """Return the first bytes of a blob, also of one that arrives; b"" if unreadable."""
         ...
 
+    async def has_files(self, chain: str) -> bool:
+        """Return whether the files of a layer, on those below it, are on the disk: by chain ID."""
+        ...
+
     async def written(self) -> int | None:
         """Return all bytes that the runtime has ever written, or None if that is not known."""
         ...
@@ -79,12 +84,15 @@ class RemoteContent(Component):
     """Returns where the runtime keeps its images."""
 
     def __post_init__(self) -> None:
-        self._folder: Path | None = None
+        self._images: Path | None = None
 
     @cached_property
     def _stubs(self) -> dict[str, Any]:
-        described = _messages().DESCRIPTOR.services_by_name["Content"]
-        return stubs(self.connection.channel, described)
+        found: dict[str, Any] = {}
+        for messages, name in ((_messages(), "Content"), (_snapshots(), "Snapshots")):
+            described = messages.DESCRIPTOR.services_by_name[name]
+            found |= stubs(self.connection.channel, described)
+        return found
 
     async def ingests(self) -> Mapping[str, int]:
         """See ContentStore."""
@@ -105,7 +113,7 @@ class RemoteContent(Component):
                     each.size,
                     each.created_at.seconds + each.created_at.nanos / 1e9,
                     any(label.startswith("containerd.io/gc.ref.content") for label in each.labels),
-                    "containerd.io/uncompressed" in each.labels,
+                    each.labels.get("containerd.io/uncompressed", ""),
                 )
                 for each in answer.info
             ]
@@ -124,11 +132,25 @@ class RemoteContent(Component):
 
     async def head(self, digest: str, size: int) -> bytes:
         """See ContentStore. The service serves complete blobs only, so that files are read."""
-        if self._folder is None:
+        folder = (await self._folder()).parent / "io.containerd.content.v1.content"
+        return await asyncio.to_thread(_read_head, folder, digest, size)
+
+    async def has_files(self, chain: str) -> bool:
+        """See ContentStore. With a snapshotter of another process it is assumed."""
+        _, builtin, name = (await self._folder()).name.partition(_BUILTIN_SNAPSHOTTER)
+        if not builtin:
+            return True
+        request = _snapshots().StatSnapshotRequest(snapshotter=name, key=chain)
+        with contextlib.suppress(errors.NotFound):
+            return [_ async for _ in self._answers("Stat", request)] != []
+        return False
+
+    async def _folder(self) -> Path:
+        """Return the directory of the snapshotter that the runtime uses."""
+        if self._images is None:
             found = (await self.file_systems()).image_filesystems
-            snapshots = Path(found[0].fs_id.mountpoint) if found else Path("/")
-            self._folder = snapshots.parent / "io.containerd.content.v1.content"
-        return await asyncio.to_thread(_read_head, self._folder, digest, size)
+            self._images = Path(found[0].fs_id.mountpoint) if found else Path("/")
+        return self._images
 
     async def written(self) -> int | None:
         """See ContentStore. Without the right to read it in /proc it is not known."""
@@ -138,7 +160,7 @@ class RemoteContent(Component):
         """Yield the answers of a call, also the only one of a unary call."""
         call: Any = self._stubs[method](request, timeout=TIMEOUT, metadata=_METADATA)
         with _call_errors(method, self.connection, call):
-            if method == "ListStatuses":
+            if method in ("ListStatuses", "Stat"):
                 yield await call
                 return
             async for data in call:
@@ -175,6 +197,12 @@ def _messages() -> Any:
     from kubeletpy.remote.generated import content_pb2
 
     return content_pb2
+
+
+def _snapshots() -> Any:
+    from kubeletpy.remote.generated import snapshots_pb2
+
+    return snapshots_pb2
 
 
 # Exits of tasks

@@ -14,12 +14,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.generated import api_pb2 as cri
-from kubeletpy.remote.generated import task_events_pb2
+from kubeletpy.remote.generated import snapshots_pb2, task_events_pb2
 
 RUNTIME = "RuntimeService"
 IMAGES = "ImageService"
 EVENTS = "Events"
 """containerd's task events."""
+SNAPSHOTS = "Snapshots"
+_OTHERS = {EVENTS: task_events_pb2, SNAPSHOTS: snapshots_pb2}
 
 
 def version(_request: Any, _context: Any) -> cri.VersionResponse:
@@ -47,8 +49,7 @@ class FakeServer:
         """Listen; may be called again after ``stop``."""
         self._server = grpc.aio.server()
         for name in self._services:
-            described = task_events_pb2 if name == EVENTS else cri
-            service = described.DESCRIPTOR.services_by_name[name]
+            service = _OTHERS.get(name, cri).DESCRIPTOR.services_by_name[name]
             handlers = {m.name: self._handler(m) for m in service.methods if self._has(m.name)}
             generic = grpc.method_handlers_generic_handler(service.full_name, handlers)
             self._server.add_generic_rpc_handlers((generic,))

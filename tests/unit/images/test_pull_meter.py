@@ -7,6 +7,7 @@ import io
 import json
 import random
 import tarfile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def replay(pull: dict[str, Any], times: UnpackTimes, *, known: bool = True) -> l
     meter, right = PullMeter(layers, times), []
     for at, states, written in pull["points"]:
         ingests = {str(n): state for n, state in enumerate(states) if state >= 0}
-        stored = {str(n): state == UNPACKED for n, state in enumerate(states) if state <= STORED}
+        stored = [str(n) for n, state in enumerate(states) if state <= STORED]
+        meter.unpacked = len(list(takewhile(UNPACKED.__eq__, states)))
         for digest in meter.unknown(ingests, stored) if known else ():
             meter.describe(digest, Contents(*pull["layers"][int(digest)][1:]))
         found = meter.measure(ingests, stored, at, written if known else None)

@@ -15,16 +15,17 @@ from kubeletpy.remote import errors
 from kubeletpy.remote.connection import MAX_EVENT, GrpcChannel
 from kubeletpy.remote.containerd import RemoteContent, task_exits
 from kubeletpy.remote.generated import api_pb2 as cri
+from kubeletpy.remote.generated.snapshots_pb2 import StatSnapshotRequest, StatSnapshotResponse
 from kubeletpy.remote.generated.task_events_pb2 import Envelope, SubscribeRequest, TaskExit
-from tests.kit.remote import EVENTS
+from tests.kit.remote import EVENTS, SNAPSHOTS
 from tests.unit.remote.conftest import Serve
 
 BLOB, INGEST = f"sha256:{1:064x}", f"sha256:{2:064x}"
 
 
-def content(folder: Path, socket: Path) -> RemoteContent:
+def content(folder: Path, socket: Path, snapshotter: str = "snapshots") -> RemoteContent:
     async def file_systems() -> cri.ImageFsInfoResponse:
-        snapshots = cri.FilesystemIdentifier(mountpoint=f"{folder}/snapshots")
+        snapshots = cri.FilesystemIdentifier(mountpoint=f"{folder}/{snapshotter}")
         return cri.ImageFsInfoResponse(image_filesystems=[cri.FilesystemUsage(fs_id=snapshots)])
 
     return RemoteContent(GrpcChannel(f"unix://{socket}"), file_systems)
@@ -58,6 +59,23 @@ async def test_bytes_that_the_runtime_has_written(tmp_path: Path) -> None:
     assert after is not None
     assert after >= before + (1 << 20)
     server.close()
+    await store.connection.close()
+
+
+@pytest.mark.parametrize("snapshotter", ["io.containerd.snapshotter.v1.overlayfs", "stargz"])
+async def test_whether_a_layer_has_its_files(
+    tmp_path: Path, serve: Serve, snapshotter: str
+) -> None:
+    async def stat(request: Any, context: Any) -> StatSnapshotResponse:
+        assert ("containerd-namespace", "k8s.io") in context.invocation_metadata()
+        if request != StatSnapshotRequest(snapshotter="overlayfs", key="there"):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "snapshot does not exist")
+        return StatSnapshotResponse()
+
+    server = await serve(services=(SNAPSHOTS,), Stat=stat)
+    store = content(tmp_path, server.socket, snapshotter)
+    assert await store.has_files("there")
+    assert await store.has_files("other") is (snapshotter == "stargz")
     await store.connection.close()
 
 

@@ -19,6 +19,7 @@ from kubeletpy.remote.generated import (
     podresources_pb2,
     podresources_v1alpha1_pb2,
     pods_pb2,
+    snapshots_pb2,
     task_events_pb2,
 )
 from tools.rulebook.tables import document
@@ -43,6 +44,7 @@ MADE = [
     Made("podresources1", podresources_v1alpha1_pb2, document("pod-resources-v1alpha1.json")),
     Made("pods", pods_pb2, document("pods-v1alpha1.json")),
     Made("content", content_pb2, document("containerd-content-v1.json")),
+    Made("snapshots", snapshots_pb2, document("containerd-snapshots-v1.json")),
     Made("task events", task_events_pb2, document("containerd-events-v1.json")),
 ]
 each = pytest.mark.parametrize("made", MADE, ids=[made.name for made in MADE])
