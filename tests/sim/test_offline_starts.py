@@ -14,7 +14,8 @@ from tests.sim.offline_chaos import tolerating
 from tests.sim.user import container, pod
 from tests.sim.world import World
 
-STARTS_WITHIN_S = 20.0
+STARTS_WITHIN_S = 10.0
+"""Beyond a start with the API server, which takes less than a second of virtual time here."""
 
 
 def world(root: Path, mode: str = "UntilReplaced", **more: Any) -> World:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tools.env.waiting import NotReadyError, wait_until
@@ -86,6 +87,17 @@ class HostedMachine(ABC):
         except GuestError as error:
             self.cut_power()
             raise NotReadyError(f"no boot: {error}; see {self._console_path}") from error
+
+    def processor_seconds(self) -> float:
+        """Processor time of this machine that it has taken since it was switched on."""
+        assert self._process is not None, "it is off"
+        ticks = 0
+        for file in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # the process has ended
+                _state, _parent, group, *fields = file.read_text().rpartition(")")[2].split()
+                if int(group) == self._process.pid:  # with its children that have ended
+                    ticks += sum(map(int, fields[8:12]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def run(self, *command: str, timeout: float = 60.0) -> Done:
         """Run a command. Raises GuestError."""

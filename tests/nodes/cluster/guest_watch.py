@@ -1,7 +1,8 @@
 """Runs inside a virtual node: waits until pods are Ready, by the agent's own account.
 
 ``guest_watch.py NAMESPACE SECONDS NAME …`` prints when they all were, in seconds since containerd
-ran. After SECONDS it shows what it waits for, and fails.
+ran, and how long the processor was idle since the boot. After SECONDS it shows what it waits for,
+and fails.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from kubeletpy.cli import agent_socket
@@ -42,4 +44,5 @@ def watch(namespace: str, seconds: float, names: list[str]) -> float:
 
 if __name__ == "__main__":
     ready = watch(sys.argv[1], float(sys.argv[2]), sys.argv[3:])
-    print(ready - int(subprocess.check_output(RUNTIME_UP)) / 1e6)
+    idle = Path("/proc/uptime").read_text().split()[1]
+    print(ready - int(subprocess.check_output(RUNTIME_UP)) / 1e6, idle)

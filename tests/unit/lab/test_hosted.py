@@ -101,6 +101,13 @@ def test_a_paused_machine_does_not_run_until_it_is_resumed(machine: Program) -> 
     assert machine.run("echo", "again").output == "again\n"
 
 
+def test_processor_time_includes_processes_that_have_ended(machine: Program) -> None:
+    before = machine.processor_seconds()
+    burns = "import time\nwhile time.process_time() < 0.1: pass"
+    assert machine.run(sys.executable, "-c", burns).status == 0
+    assert machine.processor_seconds() - before >= 0.05
+
+
 def test_the_exchange_is_mounted_once_for_each_boot(machine: Program, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_text("x")
