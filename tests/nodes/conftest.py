@@ -53,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--oci", choices=(RUNC, CRUN), default=RUNC, help="OCI runtime (runc)")
     group.addoption("--cuts", type=int, default=3, help="number of power cuts (3)")
     group.addoption("--reboots", type=int, default=3, help="number of shutdowns (3)")
+    agents = ("kubeletpy", "kubelet")
+    group.addoption("--agent", choices=agents, default=agents[0], help="what is shut down")
     group.addoption("--boots", type=int, default=4, help="boots without an API server (4)")
     group.addoption("--seed", type=int, default=0, help="seed for their times (random)")
 

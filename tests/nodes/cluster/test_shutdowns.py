@@ -1,13 +1,14 @@
 """A node that shuts down and boots again and again, under requests: nothing fails, nothing is left.
 
 ``--reboots N`` does so as often (3), in turn by the ways of ``WAYS``; ``--seed`` draws the moments
-of the power cuts.
+of the power cuts. ``--agent kubelet`` runs a Go kubelet on that node; its faults are only printed.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +25,24 @@ from tests.nodes.cluster.objects import PORT, spec_of, web, workload
 from tests.nodes.cluster.test_workloads import local_volume
 from tests.nodes.node import SLEEPS, container, pod
 from tests.nodes.setup import CONFIG
-from tools.env.waiting import wait_until
+from tests.nodes.test_adopt import KUBELET, UNIT
+from tools.env.process import CommandError
+from tools.env.waiting import NotReadyError, wait_until
+from tools.lab.network import HOST
+from tools.lab.requests import GuestError
+from tools.lab.uml import SHOW_CLOCK
 
-WAYS = ("poweroff", "cancel", "cut", "pull")
+WAYS = ("poweroff", "cancel", "cut", "pull", "evict")
 """In turn. Cancel: of a shutdown in a minute; cut: power lost during the shutdown; pull: power off
-while a pod's image is pulled. `systemctl reboot` is not among them: a kernel of user-mode Linux
-that reboots in its process has no network afterwards."""
+while a pod's image is pulled; evict: power off while an evicted pod ends. `systemctl reboot` is not
+among them: a kernel of user-mode Linux that reboots in its process has no network afterwards."""
+KUBELET_UNIT = f"""\
+{UNIT}ExecStartPre=/bin/sh -c "grep -q MHz /proc/cpuinfo || {{ {SHOW_CLOCK}; }}"
+[Unit]
+After=network-online.target containerd.service
+[Install]
+WantedBy=multi-user.target
+"""
 STATIC = "/etc/kubernetes/manifests/static.json"
 LOG = "/var/lib/order"
 PERIODS = {"shutdownGracePeriod": "600s", "shutdownGracePeriodCriticalPods": "200s"}
@@ -60,9 +73,10 @@ def on(member: Member, spec: JSON) -> JSON:
     return {**spec, "nodeSelector": {"kubernetes.io/hostname": member.name}}
 
 
-def logging(name: str) -> JSON:
+def logging(name: str, hook_s: int = 0) -> JSON:
     """A container that writes its name when its preStop hook runs and when it gets SIGTERM."""
-    hook = {"exec": {"command": ["sh", "-c", f"echo hook-{name} >> /order/log"]}}
+    script = f"echo hook-{name} >> /order/log; sleep {hook_s}"
+    hook = {"exec": {"command": ["sh", "-c", script]}}
     script = f"trap 'echo {name} >> /order/log; exit 0' TERM; {SLEEPS}"
     return container(script=script, volumeMounts=[MOUNT], lifecycle={"preStop": hook})
 
@@ -70,8 +84,8 @@ def logging(name: str) -> JSON:
 class Site:
     """Workloads of all kinds on a node, with a second replica elsewhere and a client there."""
 
-    def __init__(self, cluster: Cluster, namespace: Namespace) -> None:
-        self.cluster, self.namespace = cluster, namespace
+    def __init__(self, cluster: Cluster, namespace: Namespace, agent: str) -> None:
+        self.cluster, self.namespace, self.agent = cluster, namespace, agent
         self.down, self.other = cluster.members[-1], cluster.members[0]
         self._configure()
         servers = {}
@@ -108,9 +122,17 @@ class Site:
         namespace.wait("condition=Ready", "pod/client")
 
     def _configure(self) -> None:
-        config = {**json.loads(self.down.read(CONFIG)), **PERIODS}
+        config = {**json.loads(self.down.read(CONFIG)), **PERIODS, "failSwapOn": False}
         self.down.write(CONFIG, json.dumps(config, indent=1))
-        self.down.shell("systemctl restart kubeletpy")
+        if self.agent == "kubelet":
+            self.down.machine.copy_in(KUBELET, "/usr/bin/kubelet")
+            self.down.write("/etc/systemd/system/kubelet.service", KUBELET_UNIT)
+            self.down.shell(
+                "chmod +x /usr/bin/kubelet; systemctl daemon-reload;"
+                " systemctl disable --now kubeletpy; systemctl enable --now kubelet"
+            )
+        else:
+            self.down.shell("systemctl restart kubeletpy")
         self.await_lock()
 
     def _database(self) -> tuple[JSON, JSON, JSON]:
@@ -194,11 +216,13 @@ class Site:
                 machine.power_off(timeout=WITHIN_S)
                 machine.boot()
             case "pull":
-                self.namespace.apply(pod("pulls", _far_image(), nodeName=self.down.name))
-                time.sleep(2)
-                machine.power_off(timeout=WITHIN_S)
+                self._pull()
                 machine.boot()
                 self.namespace.kubectl("delete", "pod", "pulls", "--ignore-not-found")
+            case "evict":
+                self._evict()
+                machine.boot()
+                self.namespace.wait("delete", "pod/leaves")
             case "cut":
                 self.down.shell("systemctl --no-block reboot")
                 time.sleep(draw.uniform(0, 25))
@@ -216,7 +240,67 @@ class Site:
         after = {each["metadata"]["uid"]: each["status"] for each in self.pods()}
         assert before == after
 
+    def _pull(self) -> None:
+        """Power off while the runtime is connected to a registry that answers nothing."""
+        with socket.create_server((HOST, 0)) as registry:
+            registry.settimeout(WITHIN_S)
+            image = f"{HOST}:{registry.getsockname()[1]}/far/away:1"
+            pulls = pod("pulls", {"name": "main", "image": image}, nodeName=self.down.name)
+            self.namespace.apply(pulls)
+            connection, _ = registry.accept()
+            with connection:
+                self.down.machine.power_off(timeout=WITHIN_S)
+
+    def _evict(self) -> None:
+        """Power off while the preStop hook of an evicted pod runs."""
+        spec = {"volumes": [ORDER], "nodeName": self.down.name, **HOOKED}
+        self.namespace.apply(pod("leaves", logging("leaves", hook_s=20), **spec))
+        self.namespace.wait("condition=Ready", "pod/leaves")
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "leaves", "namespace": self.namespace.name},
+        }
+        file = self.cluster.plane.directory / "eviction.json"
+        file.write_text(json.dumps(eviction))
+        path = f"/api/v1/namespaces/{self.namespace.name}/pods/leaves/eviction"
+        self.namespace.kubectl("create", "--raw", path, "-f", str(file))
+        self.down.until(f"grep -q hook-leaves {LOG}/log")
+        self.down.machine.power_off(timeout=WITHIN_S)
+
     # -- the checks -----------------------------------------------------------------------------
+
+    def turn(self, how: str, draw: random.Random) -> list[str]:
+        """Shut the node down and boot it; return what was wrong, and print what it took."""
+        self.down.shell(f"rm -f {LOG}/log; sync")
+        before, began, found = self.counted(), time.monotonic(), list[str]()
+        took = dict[str, float]()
+        try:
+            with watched(self.cluster.default, "nodes", self.down.name) as changes:
+                wait_until(lambda: changes, "the watch", timeout=WITHIN_S)
+                self.go(how, draw)
+                took["booted"] = time.monotonic() - began
+                self.cluster.wait_ready(self.down)
+                took["Ready"] = time.monotonic() - began
+                self.rollout()
+                took["settled"] = time.monotonic() - began
+                order = self.down.shell(f"cat {LOG}/log 2>/dev/null || true").split()
+                self.check(how, order, changes)
+        except (AssertionError, CommandError, GuestError, NotReadyError) as error:
+            found.append(str(error))
+        ok, failed = (now - then for now, then in zip(self.counted(), before, strict=True))
+        if failed and how != "cut":
+            found.append(f"{failed} of {ok + failed} requests failed")
+        times = (f"{name} after {seconds:.0f} s" for name, seconds in took.items())
+        print(f"{', '.join(times)}; {ok} requests, {failed} failed", *found, sep="\n  ", flush=True)
+        return found
+
+    def renew(self) -> None:
+        """Replace all pods of the node after a fault, so that the next turn begins as the first."""
+        for namespace in (self.namespace, self.cluster.default):
+            selector = f"--field-selector=spec.nodeName={self.down.name}"
+            namespace.kubectl("delete", "pods", selector, "--force", "--grace-period=0")
+        self.rollout()
 
     def check(self, how: str, order: list[str], changes: list[Change]) -> None:
         """Nothing is rejected, completed or left behind; the node became Ready once."""
@@ -230,9 +314,10 @@ class Site:
         assert not node["status"].get("volumesInUse")
         ups = 0 if how == "cancel" else 1
         assert becoming_ready(changes) == ups, [readiness(each) for each in changes]
-        if how in ("poweroff", "pull"):
-            # both are in the group of pods that are not critical
-            assert sorted(order) == ["high", "hook-high", "hook-low", "low"], order
+        if how in ("poweroff", "pull", "evict"):
+            # all are in the group of pods that are not critical
+            names = ["high", "low", *(["leaves"] if how == "evict" else [])]
+            assert sorted(order) == sorted([*names, *(f"hook-{name}" for name in names)]), order
 
     def await_nothing_left(self) -> None:
         """No mount, cgroup or directory of a pod that the API does not have."""
@@ -253,10 +338,6 @@ class Site:
             self.down.until(f"! {left}", timeout=120, say=left)
 
 
-def _far_image() -> JSON:
-    return {"name": "main", "image": "192.0.2.1:5000/far/away:1"}
-
-
 def readiness(change: Change) -> str:
     """Status of the node's condition Ready, in an event of a watch."""
     conditions = change.item.get("status", {}).get("conditions", ())
@@ -270,10 +351,10 @@ def becoming_ready(changes: list[Change]) -> int:
 
 
 @contextmanager
-def running_site(cluster: Cluster) -> Iterator[Site]:
+def running_site(cluster: Cluster, agent: str) -> Iterator[Site]:
     """A site in a namespace of its own."""
     namespace = cluster.new_namespace("site")
-    site = Site(cluster, namespace)
+    site = Site(cluster, namespace, agent)
     yield site
     site.down.shell(f"rm {STATIC}")
     namespace.remove()
@@ -282,38 +363,17 @@ def running_site(cluster: Cluster) -> Iterator[Site]:
 
 @pytest.mark.long
 def test_reboots_under_requests(cluster: Cluster, request: pytest.FixtureRequest) -> None:
-    seed = request.config.getoption("--seed") or random.randrange(1 << 30)
+    seed, agent = request.config.getoption("--seed"), request.config.getoption("--agent")
+    seed = seed or random.randrange(1 << 30)
     print(f"--seed {seed}")
     draw = random.Random(seed)
     found: list[str] = []
-    with running_site(cluster) as site:
+    with running_site(cluster, agent) as site:
         for turn in range(request.config.getoption("--reboots")):
             how = WAYS[turn % len(WAYS)]
-            site.down.shell(f"rm -f {LOG}/log; sync")
-            ok, failed = site.counted()
-            began = time.monotonic()
-            with watched(cluster.default, "nodes", site.down.name) as changes:
-                wait_until(lambda: changes, "the watch", timeout=WITHIN_S)
-                site.go(how, draw)
-                booted = time.monotonic() - began
-                cluster.wait_ready(site.down)
-                site.rollout()
-                settled = time.monotonic() - began
-                order = site.down.shell(f"cat {LOG}/log 2>/dev/null || true").split()
-                try:
-                    site.check(how, order, changes)
-                except AssertionError as error:
-                    found.append(f"turn {turn}, {how}: {error}")
-            ok, failed = (
-                now - then for now, then in zip(site.counted(), (ok, failed), strict=True)
-            )
-            if failed and how != "cut":
-                found.append(f"turn {turn}, {how}: {failed} of {ok + failed} requests failed")
-            print(
-                f"turn {turn}, {how}: booted after {booted:.0f} s, settled after {settled:.0f} s;"
-                f" {ok} requests, {failed} failed",
-                *(each for each in found if each.startswith(f"turn {turn},")),
-                sep="\n  ",
-                flush=True,
-            )
-    assert not found, "\n".join(found)
+            print(f"turn {turn}, {how}: ", end="")
+            if faults := site.turn(how, draw):
+                found += (f"turn {turn}, {how}: {each}" for each in faults)
+                site.renew()
+    print(f"{len(found)} faults")
+    assert agent == "kubelet" or not found, "\n".join(found)
