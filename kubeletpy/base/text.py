@@ -44,6 +44,16 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0] or type(error).__name__
 
 
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the known name that is most like a wrong one, or "" if none is like it.
+
+    ``cutoff``: how alike they must be, from 0 (not at all) to 1 (equal).
+    """
+    from difflib import get_close_matches  # a start without mistakes does without its 80 kB
+
+    return next(iter(get_close_matches(name, list(known), 1, cutoff)), "")
+
+
 def image_user_info(image: str) -> str:
     """The user information in an image's name, as of a URL: ``user:word`` of ``user:word@host/a``.
 

@@ -98,10 +98,10 @@ def _run(command: str, arguments: Sequence[str]) -> int:
 
 
 def _unknown(command: str) -> str:
-    import difflib
+    from kubeletpy.base.text import nearest
 
-    near = difflib.get_close_matches(command, COMMANDS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+    near = nearest(command, COMMANDS)
+    hint = f"did you mean {near}?" if near else f"the commands are {', '.join(COMMANDS)}"
     return f"there is no command {command!r}; {hint}"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -22,7 +21,7 @@ from kubeletpy.base.api.quantity import spelled
 from kubeletpy.base.api.times import format_duration
 from kubeletpy.base.kubernetes_version import KubernetesVersion
 from kubeletpy.base.structs import replace
-from kubeletpy.base.text import snake_case
+from kubeletpy.base.text import nearest, snake_case
 from kubeletpy.config import decoders, gates
 from kubeletpy.config.decoders import unknown
 from kubeletpy.config.fields import (
@@ -124,8 +123,8 @@ def _no_such_field(name: str, prefix: str) -> str:
     message = unknown(name, inside)
     if "did you mean" not in message:
         last = {path.rpartition(".")[2]: path for path in FIELDS}
-        if near := get_close_matches(name, last, 1, cutoff=0.8):
-            message += f"; did you mean {last[near[0]]}?"
+        if near := nearest(name, last, cutoff=0.8):
+            message += f"; did you mean {last[near]}?"
     return message
 
 

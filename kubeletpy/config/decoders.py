@@ -10,13 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
 from kubeletpy.base.api import quantity
 from kubeletpy.base.api.times import parse_duration
-from kubeletpy.base.text import snake_case
+from kubeletpy.base.text import nearest, snake_case
 from kubeletpy.config.problems import ProblemReport
 
 Decoder = Callable[[object, str, ProblemReport], Any]
@@ -154,8 +153,8 @@ def unset(value: object, at: str, report: ProblemReport) -> None:
 def unknown(name: str, known: Mapping[str, Any] | list[str]) -> str:
     """The error message for a field that does not exist."""
     names = {each.lower(): each for each in known}
-    near = get_close_matches(name.lower(), names, 1)
-    return "no such field" + (f"; did you mean {names[near[0]]}?" if near else "")
+    near = nearest(name.lower(), names)
+    return "no such field" + (f"; did you mean {names[near]}?" if near else "")
 
 
 def quantity_text(value: object, at: str, report: ProblemReport) -> str | None:

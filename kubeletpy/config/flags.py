@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +16,7 @@ from kubeletpy.base.api import names
 from kubeletpy.base.api.times import parse_duration
 from kubeletpy.base.kubernetes_version import KNOWN, KubernetesVersion, supported, within
 from kubeletpy.base.structs import Struct, field
+from kubeletpy.base.text import nearest
 from kubeletpy.config.decode import document
 from kubeletpy.config.generated import tables
 from kubeletpy.config.problems import ConfigError, Problem, show
@@ -292,8 +292,8 @@ def _split(arguments: Sequence[str], problems: list[Problem]) -> dict[str, list[
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name.lower(), FLAGS, 1)
-    return "no such flag" + (f"; did you mean --{near[0]}?" if near else "")
+    near = nearest(name.lower(), FLAGS)
+    return "no such flag" + (f"; did you mean --{near}?" if near else "")
 
 
 def _bool(texts: list[str]) -> bool:

@@ -8,12 +8,12 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 
 from kubeletpy.base.kubernetes_version import KNOWN, NEWEST, KubernetesVersion
 from kubeletpy.base.structs import Struct
+from kubeletpy.base.text import nearest
 from kubeletpy.config.generated.tables import GATES, HERE
 from kubeletpy.config.problems import ProblemReport
 
@@ -69,8 +69,8 @@ def _tokens() -> Mapping[str, tuple[str, ...]]:
 def _why_unknown(name: str, version: KubernetesVersion) -> str:
     tokens = _tokens().get(name)
     if tokens is None:
-        near = get_close_matches(name, known_gates(version), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = nearest(name, known_gates(version))
+        hint = f"; did you mean {near}?" if near else ""
         return f"no such feature gate{hint}"
     having = [each for each, token in zip(KNOWN, tokens, strict=True) if token != _ABSENT]
     until = KNOWN.index(having[-1]) < KNOWN.index(version)

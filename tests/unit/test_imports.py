@@ -52,8 +52,11 @@ def test_libraries_that_cost_much_are_loaded_where_they_are_used() -> None:
 
 LATER = (
     "kubeletpy.observe.explain.deaths",
+    "kubeletpy.observe.explain.texts",
     "aiohttp.hdrs",
     "argparse",
+    "difflib",
+    "google.protobuf.text_format",
     "http.server",
     "prometheus_client.exposition",
     "statistics",

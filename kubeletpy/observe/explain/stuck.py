@@ -18,7 +18,6 @@ from kubeletpy.base.host.state_file import StateFile, read_state
 from kubeletpy.base.structs import Component
 from kubeletpy.kubeapi.events.reasons import Reason
 from kubeletpy.kubeapi.events.recorder import WARNING, EventRecorder, pod_reference
-from kubeletpy.observe.explain.texts import duration
 from kubeletpy.podworkers.history import Troubles
 from kubeletpy.podworkers.records import Stage
 
@@ -97,6 +96,7 @@ class StuckPods(Component):
             found = held_up_by(facts)
             if found is None or facts.pod is None:
                 continue
+            from kubeletpy.observe.explain.texts import duration
             from kubeletpy.observe.explain.waits import requested_to_end
 
             what, why = found
