@@ -246,7 +246,7 @@ class Endpoints(structs.Component):
             serving_pair=certificate.in_use if certificate is not None else None,
             node=partial(_reported_node, core),
             program=RunningProgram(
-                flags=flag_texts(in_effect(core.settings), core.flags),
+                flags=lambda: flag_texts(in_effect(core.settings), core.flags),
                 started_at=core.started_at,
                 version=core.options.version,
             ),

@@ -56,6 +56,7 @@ class ProcessMetrics(declared.ProcessFamilies):
 
     def __init__(self, families: Families) -> None:
         super().__init__(families)
+        self._features: Mapping[str, tuple[str, bool]] = {}
         ProcessCollector(registry=families.registry)
 
     def set_build(self, git_version: str) -> None:
@@ -77,9 +78,14 @@ class ProcessMetrics(declared.ProcessFamilies):
 
     def set_features(self, gates: Mapping[str, tuple[str, bool]]) -> None:
         """Set the feature gates: name -> (stage: GA, Beta, Alpha or Deprecated; enabled)."""
-        for name, (stage, enabled) in gates.items():
+        self._features = gates
+
+    def show_features(self) -> None:
+        """Make the series of the feature gates: 2 ms that only a scrape needs."""
+        for name, (stage, enabled) in self._features.items():
             label = "" if stage == "GA" else stage.upper()
             self.feature_enabled.labels(name, label).set(1 if enabled else 0)
+        self._features = {}
 
 
 def show_start(families: Families) -> None:

@@ -59,6 +59,7 @@ class Metrics(Component):
 
     def render(self) -> bytes:
         """A scrape, in the text format of exposition.CONTENT_TYPE."""
+        self.process.show_features()
         return render(self.registry)
 
     def render_probes(self) -> bytes:

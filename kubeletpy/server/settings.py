@@ -6,7 +6,7 @@ Must never open anything.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -137,12 +137,12 @@ class RunningProgram(Struct, frozen=True):
     """Facts about the running program for /flagz and /statusz.
 
     Attributes:
-        flags: by name without dashes; possible credentials are masked.
+        flags: returns them by name without dashes; possible credentials are masked.
         started_at: Unix seconds.
         version: of the kubelet that this agent stands in for, ``v1.37.0+kubeletpy.0.1.0``.
     """
 
-    flags: Mapping[str, str]
+    flags: Callable[[], Mapping[str, str]]
     started_at: float
     version: str
 

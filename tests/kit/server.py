@@ -42,7 +42,7 @@ from kubeletpy.server.settings import (
     ServerSettings,
 )
 
-PROGRAM = RunningProgram(flags={"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
+PROGRAM = RunningProgram(flags=lambda: {"v": "0"}, started_at=1_700_000_000.0, version="v1.36.0")
 
 
 class Reviewer:

@@ -42,8 +42,9 @@ def flagz(program: RunningProgram) -> Handler:
     """Return the handler of ``/flagz``."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        lines = (f"{name}={value}\n" for name, value in sorted(program.flags.items()))
-        return _answer(request, "flagz", "".join(lines), {"flags": dict(program.flags)})
+        flags = program.flags()
+        lines = (f"{name}={value}\n" for name, value in sorted(flags.items()))
+        return _answer(request, "flagz", "".join(lines), {"flags": dict(flags)})
 
     return handle
 
