@@ -98,6 +98,8 @@ class PressureJudge:
     _seen_at: dict[str, float] = field(default_factory=dict)
     """When it was last true for so long that a measurement has seen it."""
     _short_since: dict[Signal, float] = field(default_factory=dict)
+    _enough_disk_at: float = float("-inf")
+    """When enough of the disk was last free."""
     _unused_since: dict[str, float] = field(default_factory=dict)
     _reported: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """Condition -> (status, when, life) as the API has it."""
@@ -116,6 +118,8 @@ class PressureJudge:
                 self._short_since.pop(signal, None)
                 if left[signal] >= least + more:
                     self._acting.discard(signal)
+                    if signal is Signal.NODEFS:
+                        self._enough_disk_at = now
         enough = left[Signal.MEMORY] >= SOFT_MEMORY
         if not enough:
             self._enough_since = None
@@ -163,8 +167,13 @@ class PressureJudge:
             for uid, (at, of_life, _, _) in self.evicted.items()
             if of_life == life and now - at < CLEANUP_S and uid in taken
         )
-        # nobody waits for the disk of a pod that was evicted for something else
-        for_disk = [uid for uid in going if self.evicted[uid][2] & OF_DISK]
+        # nobody waits for the disk of a pod that was evicted for something else, nor, when the node
+        # runs short again, for the rest of one after which there was enough
+        for_disk = [
+            uid
+            for uid in going
+            if self.evicted[uid][2] & OF_DISK and self.evicted[uid][0] > self._enough_disk_at
+        ]
         old = MIN_AGE_S + 20
         garbage = [i for i, since in self._unused_since.items() if now - since > old]
         self._requested.append(

@@ -39,8 +39,8 @@ from tests.sim.user import container, pod
 from tests.sim.world import World
 
 RUNS = 10
-ONCE_BROKEN = (68, 28351650701, 101020866809, 29547138217)
-"""Seeds that showed a fault of the agent, the last one a fault of the judge."""
+ONCE_BROKEN = (68, 28351650701, 101020866809, 27515843806, 29547138217, 14000055)
+"""Seeds that showed a fault of the agent, the last two a fault of the judge."""
 TICK_S = 0.1
 STATIC_UID = "5747a71c0000400080000000000000aa"
 FRESH = int(os.environ.get("KUBELETPY_SIM_FRESH", "0"))

@@ -418,6 +418,22 @@ def restored(state: EvictionState, reported: Collection[Condition], now: float) 
     )
 
 
+def relieved(state: EvictionState, seen: Observations) -> EvictionState:
+    """Leave out the thresholds that the latest observation does not find crossed.
+
+    It may be one of what an eviction or a reclaim frees. If the next one finds them crossed, that
+    may be a wrong number, and is to be confirmed.
+    """
+    suspected = {t for t in state.suspected if t.signal not in seen or t.met(seen[t.signal])}
+    ready = {t for t in state.ready if t.signal not in seen or t.unresolved(seen[t.signal])}
+    return replace(
+        state,
+        suspected=frozenset(suspected),
+        ready=frozenset(ready),
+        first_seen={t: at for t, at in state.first_seen.items() if t in suspected | ready},
+    )
+
+
 def is_well(seen: Observations, rules: Rules, acted: Signal) -> bool:
     """Whether no threshold is crossed, counting the minimum reclaim and ignoring grace periods.
 

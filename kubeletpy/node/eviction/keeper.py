@@ -188,9 +188,9 @@ class EvictionKeeper(Component):
 
     async def _round(self) -> float | None:
         """Observe and act once; seconds until the next time, None: when a notification arrives."""
+        before = decide.relieved(self.state, self._observer.latest)
         seen = await self._observer.observe()
         now = asyncio.get_running_loop().time()
-        before = self.state
         decision = decide.decide(
             seen.observations,
             self.rules,

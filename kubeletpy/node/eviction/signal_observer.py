@@ -43,6 +43,8 @@ class SignalObserver(Component):
     def __post_init__(self) -> None:
         self.doubts: Mapping[decide.Signal, decide.Doubt] = {}
         """Those of the last observation."""
+        self.latest: decide.Observations = {}
+        """The last observation, also of what an eviction or a reclaim frees."""
         self._left: deque[tuple[float, decide.Observations]] = deque(maxlen=OBSERVATIONS)
         """Observations of the last seconds, at most one a second."""
 
@@ -54,7 +56,7 @@ class SignalObserver(Component):
         if seen.doubts and seen.doubts != self.doubts:
             why = {signal.value: doubt.value for signal, doubt in seen.doubts.items()}
             log.warning("implausible measurements of the node are ignored", extra={"why": why})
-        self.doubts = seen.doubts
+        self.doubts, self.latest = seen.doubts, seen.observations
         if not self._left or now - self._left[-1][0] >= 1:
             self._left.append((now, seen.observations))
         return seen

@@ -24,6 +24,7 @@ from kubeletpy.node.eviction.decide import (
     hold_ends,
     is_well,
     layout_of,
+    relieved,
     resource_of,
     restored,
 )
@@ -61,6 +62,18 @@ def test_a_jumping_number_causes_no_eviction() -> None:
         decision = rounds.observe(0.05, MEMORY=available)
         assert decision.act is None
         assert decision.state.conditions == ()
+
+
+def test_a_jump_after_a_reclaim_that_helped_is_confirmed_first() -> None:
+    rounds = Rounds(HARD)
+    assert rounds.confirm(MEMORY=9 * GI, NODEFS=GI).act is not None
+    few = rounds.state
+    assert relieved(few, {}) == few, "nothing was measured"
+    rounds.state = relieved(few, Rounds(HARD).observe(NODEFS=9 * GI).state.last)
+    decision = rounds.observe(0.05, MEMORY=9 * GI, NODEFS=0)
+    assert (decision.act, decision.unsure) == (None, True)
+    assert decision.state.conditions == (Condition.DISK,), "it is held as ever"
+    assert rounds.observe(0.05, MEMORY=9 * GI, NODEFS=0).act is not None
 
 
 def test_exactly_the_threshold_is_enough() -> None:
