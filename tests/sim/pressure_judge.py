@@ -167,8 +167,8 @@ class PressureJudge:
             for uid, (at, of_life, _, _) in self.evicted.items()
             if of_life == life and now - at < CLEANUP_S and uid in taken
         )
-        # nobody waits for the disk of a pod that was evicted for something else, nor, when the node
-        # runs short again, for the rest of one after which there was enough
+        # Nobody waits for the disk of a pod that was evicted for something else. When the node runs
+        # short again, nobody waits for the rest of a pod after which there was enough.
         for_disk = [
             uid
             for uid in going
