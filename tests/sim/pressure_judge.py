@@ -98,8 +98,8 @@ class PressureJudge:
     _seen_at: dict[str, float] = field(default_factory=dict)
     """When it was last true for so long that a measurement has seen it."""
     _short_since: dict[Signal, float] = field(default_factory=dict)
-    _enough_disk_at: float = float("-inf")
-    """When enough of the disk was last free."""
+    _enough_at: dict[Signal, float] = field(default_factory=dict)
+    """When there was last enough."""
     _unused_since: dict[str, float] = field(default_factory=dict)
     _reported: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     """Condition -> (status, when, life) as the API has it."""
@@ -118,8 +118,7 @@ class PressureJudge:
                 self._short_since.pop(signal, None)
                 if left[signal] >= least + more:
                     self._acting.discard(signal)
-                    if signal is Signal.NODEFS:
-                        self._enough_disk_at = now
+                    self._enough_at[signal] = now
         enough = left[Signal.MEMORY] >= SOFT_MEMORY
         if not enough:
             self._enough_since = None
@@ -172,7 +171,10 @@ class PressureJudge:
         for_disk = [
             uid
             for uid in going
-            if self.evicted[uid][2] & OF_DISK and self.evicted[uid][0] > self._enough_disk_at
+            if any(
+                self.evicted[uid][0] > self._enough_at.get(signal, 0.0)
+                for signal in self.evicted[uid][2] & OF_DISK
+            )
         ]
         old = MIN_AGE_S + 20
         garbage = [i for i, since in self._unused_since.items() if now - since > old]
