@@ -57,6 +57,8 @@ async def flood(writer: asyncio.StreamWriter, content: bytes, limit: int) -> int
         while sent < limit:
             writer.write(content)
             sent += len(content)
+            # drain() of TLS alone gives no turn, so that the loss of the connection stays unknown
+            await asyncio.sleep(0)
             async with asyncio.timeout(0.5):
                 await writer.drain()
     except (TimeoutError, ConnectionError):
