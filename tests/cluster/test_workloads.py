@@ -23,11 +23,15 @@ def shop(node: ClusterNode) -> JSON:
 
 @pytest.fixture(scope="module")
 def node(node: ClusterNode) -> Iterator[ClusterNode]:
-    """The node with a Deployment of two pods, and a Service of them."""
+    """The node with a Deployment of two pods, and a Service of them.
+
+    The tests of this file are shared out, so that it may be made here more than once.
+    """
     node.apply(service("shop", 8080), shop(node))
     node.kubectl("rollout", "status", "deployment/shop", WITHIN)
     yield node
-    node.kubectl("delete", "deployment/shop", "service/shop", WITHIN)
+    # pods that still ended would count as those of the next Deployment of this name
+    node.kubectl("delete", "deployment/shop", "service/shop", "--cascade=foreground", WITHIN)
 
 
 def test_a_service_leads_to_the_pods_of_a_deployment(node: ClusterNode) -> None:
