@@ -157,8 +157,7 @@ class Node(Component):
     def _connect(self, main: int) -> None:
         """Connect the network of a process with that of the login, if that has a route."""
         # a file, because pasta gives up the rights that it needs to open that of a process
-        namespace, name = "/run/containerd/node.netns", runtime.DNS[self.plan.network]
-        Path(namespace).parent.mkdir()
+        namespace, name = namespaces.NETWORK, runtime.DNS[self.plan.network]
         Path(namespace).touch()
         namespaces.bind_file(Path(f"/proc/{main}/ns/net"), namespace)
         program = self.programs[self.plan.network]

@@ -112,6 +112,7 @@ def prepare(node: VirtualNode, suite: str, stage: str) -> None:
         subids = "libsubid4" if suite == "bookworm" else "libsubid5"
         for library in unpacked(subids, suite).glob("**/*.so.?"):
             node.machine.copy_in(library.resolve(), f"/usr/lib/{library.name}")
+        install_pasta(node, suite)
     if stage == DELEGATION:
         (module,) = unpacked("libpam-systemd", suite).glob("**/pam_systemd.so")
         node.machine.copy_in(module, f"/usr/lib/x86_64-linux-gnu/security/{module.name}")
@@ -121,6 +122,19 @@ def prepare(node: VirtualNode, suite: str, stage: str) -> None:
             f"systemctl start systemd-logind && loginctl enable-linger {ANN}"
         )
         node.until(f"[ -S /run/user/$(id -u {ANN})/systemd/private ]")
+
+
+def install_pasta(node: VirtualNode, suite: str) -> None:
+    """Install pasta with Debian's profile of AppArmor, which confines it."""
+    folders = [unpacked(name, suite) / "etc/apparmor.d" for name in ("apparmor", "passt")]
+    for folder in folders:
+        node.machine.mount_host(folder, f"/mnt{folder}")
+    apparmor, passt = (f"/mnt{folder}" for folder in folders)
+    node.shell(
+        f"cp {PROGRAMS}/usr/bin/pasta /usr/bin/pasta"
+        f" && apparmor_parser -r --base {apparmor} -I {passt} {passt}/usr.bin.pasta"
+        f" && umount {apparmor} {passt}"
+    )
 
 
 @pytest.fixture
@@ -139,7 +153,8 @@ def login(shared_node: VirtualNode, suite: str) -> Iterator[Login]:
     finally:
         node.shell(
             f"ip link delete out0; loginctl terminate-user {ANN};"
-            f" pkill -9 -u {ANN}; sleep 1; userdel -rf {ANN}; rm -f /usr/bin/new?idmap; true"
+            f" pkill -9 -u {ANN}; sleep 1; userdel -rf {ANN};"
+            " rm -f /usr/bin/new?idmap /usr/bin/pasta; true"
         )
 
 
@@ -152,6 +167,7 @@ def test_a_node_of_a_login_user(
     printed = login.start()
     rows = {row for row in MISSING[NOTHING] if f"\n  {row} " in printed}
     assert rows == MISSING[stage], printed
+    assert "pods reach only each other;" not in printed
     login.apply(*web())
     login.wait("web")
     assert login.shell(f"kubectl exec web -- sh -c '{READS}'").splitlines() == [

@@ -37,6 +37,8 @@ _ALLOW, _SUCCEED = 0x7FFF0000, 0x00050000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 OUTSIDE = ".outside"
 """Directory in a replaced one that shows what is outside of the namespace."""
+NETWORK = "/run/user/0/netns/node"
+"""The node's network namespace, where AppArmor's profile of an installed pasta lets it open it."""
 
 log = logging.getLogger(__name__)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -206,10 +208,13 @@ def set_up_mounts(state: Path, *, own_cgroups: bool) -> None:
         mounts.mkdir(exist_ok=True)
         mount("cgroup2", str(mounts), "cgroup2", HARMLESS)
         mount(str(mounts), "/sys/fs/cgroup", flags=MS_MOVE)
-    copies = {"/run": ("containerd", "netns", "xtables.lock"), "/var/lib": ("cni",),
+    copies = {"/run": ("containerd", "netns", "user", "xtables.lock"), "/var/lib": ("cni",),
               "/var/log": ("containers", "pods")}  # fmt: skip
     for path, replaced in copies.items():
         replace_directory(path, state / "mounts", replaced)
+    Path(NETWORK).parent.mkdir(parents=True)
+    for login in Path(f"/run/{OUTSIDE}/user").glob("[1-9]*"):
+        Path(f"/run/user/{login.name}").symlink_to(login)
     logs = state / "log"
     logs.mkdir(exist_ok=True)
     Path("/var/log/pods").mkdir()
