@@ -242,3 +242,31 @@ def test_a_kernel_without_user_namespaces_is_one_sentence(
         (sentence,) = [each for each in str(refused.value).splitlines() if "user namesp" in each]
         assert f"enables them: sysctl -w {name}=" in sentence
         assert login.remains() == ""
+
+
+FORBIDS = """\
+abi <kernel>,
+profile lab-forbids /opt/kubeletpy/.venv/bin/kubeletpy {
+  file,
+  network,
+  signal,
+}
+"""
+
+
+@pytest.mark.long
+def test_a_profile_that_forbids_user_namespaces_is_one_sentence(
+    login: Login, shared_node: VirtualNode, suite: str
+) -> None:
+    prepare(shared_node, suite, NOTHING)
+    shared_node.write("/tmp/lab-forbids", FORBIDS)
+    shared_node.shell("apparmor_parser -r /tmp/lab-forbids")
+    try:
+        with pytest.raises(GuestError) as refused:
+            login.shell("kubeletpy up --rootless")
+    finally:
+        shared_node.shell("apparmor_parser -R /tmp/lab-forbids")
+    (sentence,) = [each for each in str(refused.value).splitlines() if "user namesp" in each]
+    assert "AppArmor enforces the profile lab-forbids" in sentence
+    assert "systemctl reload apparmor" in sentence
+    assert login.remains() == ""

@@ -6,6 +6,7 @@ the user's cache. Blocking.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -210,6 +211,7 @@ def _trial(
     directory: Path, environment: Mapping[str, str], programs: Mapping[str, str]
 ) -> dict[str, object]:
     uid, gid, what = os.getuid(), os.getgid(), "user namespaces"
+    profile = namespaces.enforced_profile()
     try:
         namespaces.unshare(namespaces.NEWUSER)
         Path("/proc/self/setgroups").write_text("deny")
@@ -230,7 +232,9 @@ def _trial(
             (directory / name).mkdir()
         mount("tmpfs", str(directory / "memory"), "tmpfs")
     except OSError as error:
-        return {"refused": f"{what} ({error.strerror})"}
+        # a missing right and seccomp are EPERM
+        by_profile = profile if error.errno == errno.EACCES else ""
+        return {"refused": f"{what} ({error.strerror})", "profile": by_profile}
     overlay = f"lowerdir={directory}/lower,upperdir={directory}/upper,workdir={directory}/work"
     layers = False
     with suppress(OSError):

@@ -8,6 +8,7 @@ Source: user_namespaces(7), pid_namespaces(7), seccomp(2).
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import logging
 import os
@@ -23,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kubeletpy.agent.errors import LaunchError
-from kubeletpy.agent.rootless.possible import CHOWN, IdRange, id_map
+from kubeletpy.agent.rootless.possible import CHOWN, IdRange, confinement, id_map, parse_profile
 from kubeletpy.volumes.files.disk import MS_BIND, MS_REC, mount
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -53,6 +54,14 @@ def _call(what: str, result: int) -> None:
 def unshare(flags: int) -> None:
     """unshare(2). Raises OSError."""
     _call("unshare", _libc.unshare(flags))
+
+
+def enforced_profile() -> str:
+    """The AppArmor profile that confines this process, or an empty text."""
+    try:
+        return parse_profile(Path("/proc/self/attr/apparmor/current").read_text().rstrip("\0\n"))
+    except OSError:
+        return ""
 
 
 def enter(process: int, kind: str, flag: int) -> None:
@@ -150,7 +159,10 @@ def _forked(function: Callable[[], int]) -> int:
     try:
         code = function()
     except (LaunchError, OSError) as error:
-        sys.stderr.write(f"kubeletpy: {error}\n")
+        denied = isinstance(error, OSError) and error.errno == errno.EACCES
+        profile = enforced_profile() if denied else ""
+        cause = f"; {confinement(profile)}" if profile else ""
+        sys.stderr.write(f"kubeletpy: {error}{cause}\n")
     except Exception:  # the last boundary of the process
         log.critical("a process of the node failed", exc_info=True)
     finally:

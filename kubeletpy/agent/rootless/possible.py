@@ -55,6 +55,8 @@ class Facts(Struct, frozen=True):
     """Why the state directory can't be written; empty: it can."""
     refused: str = ""
     """The refusal of the kernel in a trial of namespaces; empty: none."""
+    profile: str = ""
+    """The enforced AppArmor profile that refused it; empty: none did."""
     switches: Mapping[str, str] = {}
     """Kernel settings of ``SWITCHES`` -> value."""
     ids: tuple[IdRange, IdRange] | None = None
@@ -129,11 +131,14 @@ def refusal(facts: Facts) -> str:
         )
     if facts.refused:
         for name, (off, on) in SWITCHES.items():
-            if facts.switches.get(name) == off:
+            # AppArmor's own switch is for programs without a profile
+            if facts.switches.get(name) == off and not (facts.profile and "apparmor" in name):
                 return (
                     f"user namespaces are switched off here ({name}={off}); an administrator "
                     f"enables them: sysctl -w {name}={on}"
                 )
+        if facts.profile:
+            return f"the kernel refuses {facts.refused}: {confinement(facts.profile)}"
         return (
             f"the kernel refuses {facts.refused} to this user; an administrator has to allow user "
             "namespaces, in a container for example with --security-opt seccomp=unconfined"
@@ -141,6 +146,24 @@ def refusal(facts: Facts) -> str:
     if not facts.programs.get("runc") and not _crun(facts):
         return _missing("runc")
     return next((_missing(name) for name in NEEDED if not facts.programs.get(name)), "")
+
+
+def confinement(profile: str) -> str:
+    """The cause and the remedy where an AppArmor profile refuses what a node needs."""
+    return (
+        f"AppArmor enforces the profile {profile}; an administrator sets flags=(unconfined) and "
+        "the rule `userns,` in it, below /etc/apparmor.d, and loads it: systemctl reload apparmor "
+        "(in a container: --security-opt apparmor=unconfined)"
+    )
+
+
+def parse_profile(label: str) -> str:
+    """The AppArmor profile of a label if it is enforced, else an empty text.
+
+    Example: ``"lab (enforce)"``; others are ``"unconfined"`` and ``"lab (complain)"``.
+    """
+    name, _, mode = label.rpartition(" ")
+    return name if mode == "(enforce)" else ""
 
 
 def _crun(facts: Facts) -> bool:

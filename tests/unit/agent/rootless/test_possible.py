@@ -14,6 +14,7 @@ from kubeletpy.agent.rootless.possible import (
     id_map,
     make_plan,
     packages_to_fetch,
+    parse_profile,
     parse_subordinate,
     refusal,
     render,
@@ -59,6 +60,27 @@ FULL = replace(
             {"refused": "x", "switches": {"kernel.apparmor_restrict_unprivileged_userns": "1"}},
             ("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",),
         ),
+        (
+            {"refused": "user namespaces (Permission denied)", "profile": "lab"},
+            (
+                "user namespaces (Permission denied)",
+                "profile lab;",
+                "`userns,`",
+                "systemctl reload apparmor",
+            ),
+        ),
+        (
+            {"refused": "x", "profile": "lab", "switches": {"user.max_user_namespaces": "0"}},
+            ("sysctl -w user.max_user_namespaces=15000",),
+        ),
+        (
+            {
+                "refused": "x",
+                "profile": "lab",
+                "switches": {"kernel.apparmor_restrict_unprivileged_userns": "1"},
+            },
+            ("profile lab;",),
+        ),
         ({"refused": "mounts (EPERM)", "switches": {"user.max_user_namespaces": "9"}}, ("EPERM",)),
         ({"programs": {}}, ("apt-get install runc",)),
         ({"programs": {"crun": "/usr/bin/crun"}}, ("apt-get install runc",)),
@@ -75,6 +97,21 @@ def test_a_refusal_is_one_sentence_with_the_remedy(
     assert bool(found) == bool(texts)
     assert all(text in found for text in texts), found
     assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("label", "profile"),
+    [
+        ("lab (enforce)", "lab"),
+        ("/usr/bin/a program//child (enforce)", "/usr/bin/a program//child"),
+        ("lab (complain)", ""),
+        ("lab (unconfined)", ""),
+        ("unconfined", ""),
+        ("", ""),
+    ],
+)
+def test_only_an_enforced_profile_confines(label: str, profile: str) -> None:
+    assert parse_profile(label) == profile
 
 
 @pytest.mark.parametrize(
