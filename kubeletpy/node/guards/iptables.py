@@ -153,6 +153,10 @@ class IPTablesChains:
             there = bool(each.check) and await self._run_check(self._command(each, each.check))
             if not there:
                 await self._run_check(self._command(each, each.make))
+        # iptables ends with 1 for a chain that exists, and where the kernel refuses to make one
+        check = canary_check(self._version, CANARY_TABLES[0])
+        if not await self._run_check(check):
+            raise IPTablesError(f"{' '.join(check)} does not find the chain that was made")
 
     def _command(self, thing: Desired, arguments: tuple[str, ...]) -> list[str]:
         return command(self._version, thing.table, arguments)

@@ -30,6 +30,7 @@ class Tables:
         self.flush()
         self.commands: list[list[str]] = []
         self.failing = 0
+        self.refuses = False
         self.missing = False
 
     def flush(self, *tables: str) -> None:
@@ -49,6 +50,8 @@ class Tables:
         assert (program[-6:], wait, seconds, flag) == ("tables", "-w", "5", "-t")
         there = self.rules.get((table, chain))
         if how == "-N":
+            if self.refuses:
+                return Ended(1, "Protocol not supported")
             if there is not None:
                 return Ended(1, "Chain already exists.")
             self.rules[table, chain] = []
@@ -186,3 +189,20 @@ async def test_how_a_command_ended() -> None:
         await run_command(["/none/iptables"])
     with pytest.raises(ProgramFailed, match="signal 9"):
         await run_command(["sh", "-c", "kill -9 $$"])
+
+
+@on_virtual_time
+async def test_a_kernel_that_makes_no_chain_is_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The exit code of iptables is then that of a chain that exists."""
+    tables = Tables()
+    tables.refuses = True
+    with caplog.at_level(logging.INFO):
+        task = asyncio.create_task(IPTablesChains(4, tables.run).run())
+        await asyncio.sleep(600)
+    task.cancel()
+    await asyncio.wait([task])
+    assert [record.getMessage() for record in caplog.records] == [
+        "iptables chains for other components could not be created; trying again"
+    ]
