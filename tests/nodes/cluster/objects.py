@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubeletpy.base.api.types import JSON
+from tests.nodes.cluster.cluster import WITHIN_S
 from tests.nodes.node import SLEEPS, container, pod
 
 PORT = 8080
@@ -44,6 +45,8 @@ def workload(kind: str, name: str, spec: JSON, **fields: Any) -> JSON:
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": spec}
     own = {"selector": {"matchLabels": labels}, "template": template, **fields}
+    if kind == "Deployment":  # as long as the tests wait
+        own["progressDeadlineSeconds"] = WITHIN_S
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": own}
 
 
