@@ -14,6 +14,7 @@ import re
 import zlib
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
 
 from kubeletpy.base.structs import Component, Struct
 from kubeletpy.images.policy import STUCK_S, PullProgress
@@ -40,15 +41,15 @@ _MAGIC, _MAGIC_AT = b"ustar", 257
 """Text in the header of each file of an archive, and its offset."""
 _BESIDES = 700
 """Bytes of an archive for each file besides its contents: the header, and padding."""
-_COMPRESSED_WORK, _FILE_WORK = 8.0, 50_000.0
+_COMPRESSED_WORK, _FILE_WORK = 8.0, 20_000.0
 """Work to decompress a byte, and to create a file."""
-_GUESS, _GUESSED_WORK = 5e-9, 50_000_000.0
+_GUESS, _GUESSED_WORK = 2.5e-9, 200_000_000.0
 """Seconds for a unit of work before any layer was unpacked, and how much work that weighs."""
 _LAYER_S = 0.05
 """Seconds for any layer, besides its work."""
 _LONG_S = 2.0
 """Seconds of a layer of which the bytes written are known well enough to learn from them."""
-_KEPT = 0.9
+_KEPT = 0.6
 """Weight of the layers unpacked so far beside a new one."""
 _GUESSED_PART = 0.15
 """Part of a layer that the time expected for it weighs, beside the part that was measured."""
@@ -139,10 +140,17 @@ class UnpackTimes:
         self._work, self._seconds = _GUESSED_WORK, _GUESS * _GUESSED_WORK
         self._expected = self._written = _GUESSED_WORK
 
-    def add(self, work: float, seconds: float, layers: int = 1) -> None:
-        """Count so many layers, which took these seconds together."""
+    def add(self, work: float, seconds: float, slack: float, layers: int = 1) -> None:
+        """Count so many layers, which took these seconds together, known to within the slack.
+
+        Of a layer that ended between two measurements nothing is learned but that it can be so.
+        """
+        expected = self._seconds / self._work * work
+        seconds -= layers * _LAYER_S
         self._work = self._work * _KEPT + work
-        self._seconds = self._seconds * _KEPT + max(seconds - layers * _LAYER_S, 0.0)
+        self._seconds = self._seconds * _KEPT + max(
+            min(max(expected, seconds - slack), seconds + slack), 0.0
+        )
 
     def add_written(self, expected: float, written: float) -> None:
         """Count the bytes that the runtime wrote for a layer, beside those expected."""
@@ -233,6 +241,7 @@ class PullMeter(Component):
         self._contents: dict[str, Contents] = {}
         self.unpacked = self._unpacked = 0
         self._unpacking_since: float | None = None
+        self._first: list[str] = []
         self._written: float | None = None
         """Bytes that the runtime wrote for the layer that it unpacks."""
         self.total = sum(layer.size for layer in self.layers)
@@ -279,7 +288,6 @@ class PullMeter(Component):
             others: layers of other pulls that advance. containerd 2 has one limit for all pulls.
         """
         done = finished = 0
-        unseen = 0.0
         stuck: list[tuple[float, int]] = []
         for number, layer in enumerate(self.layers, 1):
             if number <= self._unpacked or layer.digest in stored:
@@ -294,7 +302,8 @@ class PullMeter(Component):
                 stuck.append((still, number))
             done += arrived
             finished += arrived == layer.size
-            unseen += self._unseen(layer, ingests)
+        self._first = self._find_first(ingests, others)
+        unseen = sum(self._unseen(layer, ingests) for layer in self.layers)
         self._count_unpacked(stored, now, written)
         rate = self._rate(done + unseen, unseen > 0, now)
         self._measured_at = now
@@ -314,9 +323,19 @@ class PullMeter(Component):
 
     def _unseen(self, layer: Layer, ingests: Mapping[str, int]) -> float:
         """Return the bytes that have arrived, on average, but are not written."""
-        if not ingests.get(layer.digest):  # it may wait for its turn
+        if not ingests.get(layer.digest) and layer.digest not in self._first:
             return 0.0
         return min(PIECE, layer.size - self._arrived[layer.digest]) / 2
+
+    def _find_first(self, ingests: Mapping[str, int], others: int) -> list[str]:
+        """Return the layers under way of which nothing is seen; others wait for their turn."""
+        begun = sum(0 < ingests.get(layer.digest, 0) < layer.size for layer in self.layers)
+        unseen = [
+            layer.digest
+            for layer in self.layers
+            if layer.digest in ingests and not self._arrived[layer.digest]
+        ]
+        return unseen[: max(DOWNLOADS - begun - others, 0)]
 
     def _rate(self, arrived: float, moving: bool, now: float) -> float | None:
         """Return the rate while layers are under way, or None if it is not known.
@@ -349,9 +368,8 @@ class PullMeter(Component):
             since = now if self._unpacking_since is None else self._unpacking_since
             ended = self.layers[before : self.unpacked]
             took = max(now - since - period / 2, 0.0)
-            self.unpack_times.add(
-                sum(self._contents_of(layer).work * layer.size for layer in ended), took, len(ended)
-            )
+            work = sum(self._contents_of(layer).work * layer.size for layer in ended)
+            self.unpack_times.add(work, took, period / 2, len(ended))
             if self._written is not None and written is not None and took >= _LONG_S:
                 expected = sum(self._contents_of(layer).written * layer.size for layer in ended)
                 self.unpack_times.add_written(expected, self._written - written / 2)
@@ -363,7 +381,11 @@ class PullMeter(Component):
             self._written = None if written is None else written / 2
 
     def _contents_of(self, layer: Layer) -> Contents:
-        return self._contents.get(layer.digest, UNKNOWN)
+        """Return what a layer contains; of one that was not read, the average of those read."""
+        if layer.digest in self._contents or not self._contents:
+            return self._contents.get(layer.digest, UNKNOWN)
+        known = self._contents.values()
+        return Contents(fmean(each.work for each in known), fmean(each.written for each in known))
 
     def _left(self, ingests: Mapping[str, int], rate: float | None, now: float) -> float | None:
         """Return the seconds until all has arrived and is unpacked, or None if that is unknown."""
@@ -384,9 +406,7 @@ class PullMeter(Component):
             if self._written is not None:
                 size = contents[0].written * rest[0].size
                 part = self.unpack_times.part(size, self._written)
-                slower = pace(seconds[0], busy, part) / seconds[0]
-                seconds = [each * slower for each in seconds]
-                seconds[0] *= 1 - part
+                seconds[0] = pace(seconds[0], busy, part) * (1 - part)
             elif busy < seconds[0] or any(missing):
                 seconds[0] = max(seconds[0] - busy, 0.0)
             else:

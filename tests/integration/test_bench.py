@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-async def run_bench(*arguments: str) -> str:
+async def run_bench(*arguments: str, module: str = "bench") -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "bench", *arguments),
+        *("-m", module, *arguments),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -52,3 +53,12 @@ async def test_quick_bench(tmp_path: Path) -> None:
         assert rows[what, 1]["ratio"] is not None
     assert rows["exit -> Succeeded", 1]["agent"]["p50"] > 0
     assert found["calls_per_pod"]["create 1"]["run_podsandbox"] == pytest.approx(1)
+
+
+async def test_the_bench_of_pulls() -> None:
+    text = await run_bench("--images", "3", "--seconds", "2", module="bench.pulls")
+    pulls = re.findall(r"^pulls/i(\d): (\d) layers, \d+ MB/s, .* s, \d+ of (\d+) near$", text, re.M)
+    assert [each[:2] for each in pulls] == [("0", "1"), ("1", "2"), ("2", "3")]
+    rated = re.search(r"^all: \d+ of (\d+) samples within a quarter", text, re.M)
+    assert rated is not None
+    assert int(rated[1]) == sum(int(each[2]) for each in pulls) > 0
