@@ -1,9 +1,10 @@
 """``python -m bench.pulls``: how well the time left of a pull is known, on a throttled registry.
 
-Twenty images of 1 to 12 layers are pulled at 2 to 20 MB/s by a fresh containerd, one after the
-other: random data, text, zeros, thousands of small files, layers that other images have, too. One
-pull stalls at layer 3 of 7, one is canceled halfway and begins again, one has two users. The time
-left counts as right if it is within a quarter of the truth, once a tenth of the pull has passed.
+A fresh containerd pulls twenty images of 1 to 12 layers at 2 to 20 MB/s, one after the other. The
+layers contain random data, text, zeros, or thousands of small files. Some are also those of an
+earlier image. One pull stalls at layer 3 of 7, one is canceled halfway and begins again, one has two
+users. A time left counts as right if it is within a quarter of the truth. Those of a pull's first
+tenth do not count.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _Image:
 
 @dataclass(slots=True)
 class _Store:
-    """What the registry serves: manifests by name and digest, blobs as files."""
+    """The contents of the registry: images, and blobs as files."""
 
     directory: Path
     images: list[_Image] = field(default_factory=list)
@@ -160,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
     state: Path
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
     def do_HEAD(self) -> None:
         self._answer()
@@ -235,7 +236,7 @@ def _registry(store: _Store, state: Path) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Pull:
-    """A finished pull: what the monitor said, and when it ended."""
+    """A finished pull: the monitor's progress, and when it ended."""
 
     name: str
     began: float
@@ -300,7 +301,7 @@ async def _measure(store: _Store, server: str, runtime: Containerd, state: Path)
         if position == STALLED:
             stalled = (await asyncio.to_thread(state.stat)).st_mtime
             print(_describe_stall(done[0], stalled - time.time() + time.monotonic()))
-            pulls.pop()  # nobody knows how long a stall takes
+            pulls.pop()  # the end of a stall can't be foreseen
     watching.cancel()
     await client.close()
     return pulls

@@ -143,7 +143,7 @@ class UnpackTimes:
     def add(self, work: float, seconds: float, slack: float, layers: int = 1) -> None:
         """Count so many layers, which took these seconds together, known to within the slack.
 
-        Of a layer that ended between two measurements nothing is learned but that it can be so.
+        Where these allow what was expected, nothing changes.
         """
         expected = self._seconds / self._work * work
         seconds -= layers * _LAYER_S
