@@ -2,9 +2,9 @@
 
 A fresh containerd pulls twenty images of 1 to 12 layers at 2 to 20 MB/s, one after the other. The
 layers contain random data, text, zeros, or thousands of small files. Some are also those of an
-earlier image. One pull stalls at layer 3 of 7, one is canceled halfway and begins again, one has two
-users. A time left counts as right if it is within a quarter of the truth. Those of a pull's first
-tenth do not count.
+earlier image. One pull stalls at layer 3 of 7, one is canceled halfway and begins again, and one
+has two users. A time left counts as right if it is within a quarter of the truth. Those of a pull's
+first tenth do not count.
 """
 
 from __future__ import annotations
