@@ -57,6 +57,11 @@ def main() -> int:
         help="use a virtual machine of this Debian, with systemd and cgroup v2, as the node",
     )
     runs.add_argument(
+        "--ipv6-first",
+        action="store_true",
+        help="the first addresses of several nodes, their pods and Services are those of IPv6",
+    )
+    runs.add_argument(
         "--kernel", choices=SUITES, default="", help="the Debian of the virtual machine's kernel"
     )
     runs.add_argument("--focus", default=FOCUS, help="run tests that match this regular expression")
@@ -80,6 +85,8 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.command == "run" and arguments.kernel and not arguments.virtual:
         parser.error("--kernel is that of a virtual machine: it needs --virtual")
+    if arguments.command == "run" and arguments.ipv6_first and arguments.nodes < 2:
+        parser.error("--ipv6-first is for a cluster: it needs --nodes 2")
     if arguments.command == "run" and _ISOLATED not in os.environ:
         os.environ[_ISOLATED] = "1"
         unshare = ("unshare", "--mount", "--propagation", "private")
@@ -93,7 +100,9 @@ def main() -> int:
         }
         features = Features(gates, arguments.runtime_config)
         choice = Choice(arguments.focus, arguments.skip, arguments.at_once)
-        machines = Machines(arguments.nodes, arguments.virtual, arguments.kernel)
+        machines = Machines(
+            arguments.nodes, arguments.virtual, arguments.kernel, arguments.ipv6_first
+        )
         for number in arguments.kubernetes or [NEWEST]:
             for agent in arguments.agent or ["kubeletpy"]:
                 column = f"{agent}{machines.column}"

@@ -2,7 +2,8 @@
 
 Each node is a process in namespaces of its own (:mod:`tools.conformance.member`). A bridge joins
 them with the control plane and the tests, which are in the bridge's network namespace. They reach
-pods by routes through their nodes, and Services through the first node.
+pods by routes through their nodes, and Services through the first node. Nodes, pods and Services
+have addresses of IPv4 and IPv6.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from kubeletpy.library.control_plane import Authority
-from tools.conformance.dns import ADDRESS, DOMAIN, dns_objects
+from kubeletpy.base import structs
+from kubeletpy.library.control_plane import SERVER_NAMES, Authority
+from tools.conformance.dns import DNS_ADDRESSES, DOMAIN, dns_objects
 from tools.conformance.member import Place, live, pod_network
 from tools.conformance.node import NAME, Setup
 from tools.conformance.process import READY_S
 from tools.control_plane.plane import SERVICES
 from tools.env.kubectl import kubectl
-from tools.lab.network import Network, address_of
+from tools.lab.network import HOST, HOST6, Network, address6_of, address_of
 
+_SERVICES, _FIRST_SERVICE6 = f"{SERVICES},fd00:96::/112", "fd00:96::1"
 _START_S = 600.0
 """Timeout for nodes to be Ready, images included, which takes 40 s on a quiet machine.
 
@@ -37,9 +40,11 @@ _FORK = multiprocessing.get_context("fork")
 class ProcessCluster:
     """Implements :class:`tools.conformance.node.Node`."""
 
-    def __init__(self, setup: Setup, network: Network, count: int) -> None:
-        self._setup, self._network = setup, network
-        self._setups = [_setup_of(setup, number) for number in range(count)]
+    def __init__(
+        self, setup: Setup, network: Network, count: int, *, ipv6_first: bool = False
+    ) -> None:
+        self._setup, self._network, self._ipv6_first = setup, network, ipv6_first
+        self._setups = [_setup_of(setup, number, ipv6_first=ipv6_first) for number in range(count)]
         self._lifeline = os.pipe2(os.O_CLOEXEC)
         self._members: list[multiprocessing.process.BaseProcess] = []
 
@@ -54,17 +59,20 @@ class ProcessCluster:
 
     def start(self, agent: str) -> None:
         """Start the agents and the DNS server, and wait until the nodes are Ready."""
+        self._network.add_address6()
         for number, setup in enumerate(self._setups):
             assert setup.pods is not None
-            self._network.route(setup.pods.subnet, number)
+            for subnet in setup.pods.subnet.split(","):
+                self._network.route(subnet, number)
             place = Place(number, len(self._setups), self._network)
             member = _FORK.Process(target=live, args=(setup, agent, place, self._lifeline))
             member.start()
             self._members.append(member)
-        self._network.route(SERVICES, 0)
+        for subnet in _SERVICES.split(","):
+            self._network.route(subnet, 0)
         for setup in self._setups:
             setup.wait_ready(_START_S, self._died)
-        self._apply(dns_objects())
+        self._apply(dns_objects(DNS_ADDRESSES[self._ipv6_first]))
         kubectl("new").run(
             self._setup.plane.admin,
             *("rollout", "status", "--namespace=kube-system", "deployment/coredns"),
@@ -97,27 +105,40 @@ class ProcessCluster:
         kubectl("new").run(self._setup.plane.admin, "apply", "-f", file)
 
 
-def _setup_of(setup: Setup, number: int) -> Setup:
+def _in_order(both: str, *, ipv6_first: bool) -> str:
+    """Addresses of IPv4 and IPv6, with a comma between, in the order of the cluster."""
+    return ",".join(reversed(both.split(","))) if ipv6_first else both
+
+
+def _setup_of(setup: Setup, number: int, *, ipv6_first: bool) -> Setup:
     """The parts of a node of the cluster."""
+    pods = pod_network(number)
+    addresses = f"{address_of(number)},{address6_of(number)}"
     return replace(
         setup,
         directory=setup.directory / f"m{number}",
         name=f"{NAME}-{number}",
-        address=address_of(number),
-        pods=pod_network(number),
-        more={"clusterDNS": [ADDRESS], "clusterDomain": DOMAIN},
+        address=_in_order(addresses, ipv6_first=ipv6_first),
+        pods=structs.replace(pods, subnet=_in_order(pods.subnet, ipv6_first=ipv6_first)),
+        more={"clusterDNS": [DNS_ADDRESSES[ipv6_first]], "clusterDomain": DOMAIN},
     )
 
 
-def api_server_flags(authority: Authority) -> list[str]:
+def api_server_flags(authority: Authority, *, ipv6_first: bool) -> list[str]:
     """Flags of an API server that has a Service in its cluster, and can have further API servers.
 
-    These trust the certificate of its requests.
+    Services have addresses of both families. Further API servers trust the certificate of its
+    requests.
     """
+    names = *SERVER_NAMES, HOST, HOST6, _FIRST_SERVICE6
+    authority.issue("server", "kube-apiserver", names=names)
     user = "front-proxy-client"
     certificate, key = authority.issue(user, user)
     return [
         "--endpoint-reconciler-type=lease",
+        f"--service-cluster-ip-range={_in_order(_SERVICES, ipv6_first=ipv6_first)}",
+        "--bind-address=::",
+        f"--advertise-address={HOST6 if ipv6_first else HOST}",
         f"--requestheader-client-ca-file={authority.ca}",
         f"--requestheader-allowed-names={user}",
         "--requestheader-username-headers=X-Remote-User",

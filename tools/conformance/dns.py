@@ -8,8 +8,8 @@ from __future__ import annotations
 from kubeletpy.base.api.types import JSON
 from tools.conformance.images import COREDNS
 
-ADDRESS = "10.96.0.10"
-"""The Service's; it is in the range of the control plane's Services."""
+DNS_ADDRESSES = "10.96.0.10", "fd00:96::a"
+"""The Service's, of IPv4 or IPv6; they are in the ranges of the cluster's Services."""
 DOMAIN = "cluster.local"
 _NAME, _NAMESPACE = "coredns", "kube-system"
 _LABELS = {"k8s-app": "kube-dns"}
@@ -29,7 +29,7 @@ COREFILE = f"""\
 """
 
 
-def dns_objects() -> list[JSON]:
+def dns_objects(address: str) -> list[JSON]:
     """The objects: of an account that lists Services, and of the server and its Service."""
     return [
         _object("v1", "ServiceAccount", _NAME),
@@ -50,7 +50,7 @@ def dns_objects() -> list[JSON]:
             "Service",
             "kube-dns",
             spec={
-                "clusterIP": ADDRESS,
+                "clusterIP": address,
                 "selector": _LABELS,
                 "ports": [
                     {"name": "dns", "port": 53, "protocol": "UDP"},

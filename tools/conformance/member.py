@@ -22,9 +22,9 @@ from tools.conformance.node import Setup
 from tools.conformance.process import ProcessNode
 from tools.env.process import CommandError, Daemon, run
 from tools.env.waiting import NotReadyError
-from tools.lab.network import Network, address_of, address_script
+from tools.lab.network import Network, address6_of, address6_script, address_of, address_script
 
-POD_NETWORK = "10.88.0.0/16"
+POD_NETWORK = "10.88.0.0/16,fd00:88::/48"
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 _CGROUPS = Path("/sys/fs/cgroup")
 
@@ -46,20 +46,30 @@ class Place:
 
 def pod_network(number: int) -> PodNetwork:
     """The network of the pods of a node."""
-    return PodNetwork("pods", "pods0", f"10.88.{number}.0/24", masquerade=False)
+    subnets = f"10.88.{number}.0/24,fd00:88:0:{number}::/64"
+    return PodNetwork("pods", "pods0", subnets, masquerade=False)
 
 
 def network_script(number: int, count: int) -> str:
-    """Commands that give a node its address, and routes to the pods of the others."""
+    """Commands that give a node its addresses, and routes to the pods of the others."""
     routes = (
-        f"ip route add {pod_network(other).subnet} via {address_of(other)}"
+        f"ip route add {subnet} via {address}"
         for other in range(count)
         if other != number
+        for subnet, address in zip(
+            pod_network(other).subnet.split(","),
+            (address_of(other), address6_of(other)),
+            strict=True,
+        )
     )
     # a Service's endpoint on the node of its client: the bridge has to pass answers to kube-proxy
-    settings = "net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward"
+    settings = (
+        *("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"),
+        *("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"),
+    )
     values = (f"sysctl -qw {each}=1" for each in settings)
-    return " && ".join(("ip link set lo up", address_script(number), *routes, *values))
+    addresses = address_script(number), address6_script(number)
+    return " && ".join(("ip link set lo up", *addresses, *routes, *values))
 
 
 def proxy_command(program: Path, kubeconfig: Path, name: str) -> Sequence[str | Path]:

@@ -52,7 +52,7 @@ class Setup:
         mirror: the URL of a registry that has them, too.
         gates: feature gates.
         name: of the node.
-        address: its InternalIP; empty: of its default route.
+        address: its InternalIP, or two with a comma between; empty: of its default route.
         pods: the network of its pods; None: one with a subnet that this machine does not use.
         more: further fields of the agent's configuration.
     """

@@ -93,11 +93,13 @@ class Machines:
         nodes: their number, of processes of this machine.
         suite: the Debian of a virtual machine, which then is the only node; empty: none.
         kernel: the Debian of its kernel; empty: the usual one.
+        ipv6_first: the first addresses of nodes, pods and Services are those of IPv6.
     """
 
     nodes: int = 1
     suite: str = ""
     kernel: str = ""
+    ipv6_first: bool = False
 
     @property
     def cluster(self) -> bool:
@@ -107,7 +109,10 @@ class Machines:
     @property
     def column(self) -> str:
         """End of the name of an agent's reports."""
-        return f"-{self.suite}" if self.suite else f"-{self.nodes}-nodes" if self.cluster else ""
+        if self.suite:
+            return f"-{self.suite}"
+        family = "-ipv6" if self.ipv6_first else ""
+        return f"-{self.nodes}-nodes{family}" if self.cluster else ""
 
 
 def run_tests(
@@ -163,10 +168,12 @@ def run_tests(
         elif disk is not None:
             node = VirtualNode(setup, disk, kernel, network)
         else:
-            node = ProcessCluster(setup, network, machines.nodes)
+            node = ProcessCluster(setup, network, machines.nodes, ipv6_first=machines.ipv6_first)
         flags = [f"--runtime-config={','.join(features.apis)}"] if features.apis else []
+        if machines.cluster:
+            flags += api_server_flags(plane.authority, ipv6_first=machines.ipv6_first)
         plane.start(
-            flags=[*flags, *(api_server_flags(plane.authority) if machines.cluster else [])],
+            flags=flags,
             gates=",".join(f"{name}={str(on).lower()}" for name, on in features.gates.items()),
         )
         try:

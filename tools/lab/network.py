@@ -21,9 +21,9 @@ from tools.env.process import CommandError, run
 from tools.lab.machine import Machine
 from tools.lab.requests import GuestError
 
-HOST = "10.99.0.1"
-"""The bridge's address."""
-_PREFIX = 24
+HOST, HOST6 = "10.99.0.1", "fd00:99::1"
+"""The bridge's addresses; that of IPv6 is for networks of nodes with both families."""
+_PREFIX, _PREFIX6 = 24, 64
 _CLONE_NEWNET = 0x40000000
 _BRIDGE = "br0"
 _MAKE = (
@@ -38,6 +38,11 @@ def address_of(number: int) -> str:
     return f"10.99.0.{10 + number}"
 
 
+def address6_of(number: int) -> str:
+    """The same, of IPv6."""
+    return f"fd00:99::{10 + number}"
+
+
 def device_argument(number: int) -> str:
     """The kernel's argument that gives a node its network device."""
     return f"vec0:transport=tap,ifname=tap{number}"
@@ -48,6 +53,15 @@ def address_script(number: int) -> str:
     return (
         f"ip address add {address_of(number)}/{_PREFIX} dev eth0 && ip link set eth0 up"
         f" && ip route add default via {HOST}"
+    )
+
+
+def address6_script(number: int) -> str:
+    """Commands with which such a node gets its address of IPv6, too."""
+    # nobody else has it, and it can't be used until that is known
+    return (
+        f"ip address add {address6_of(number)}/{_PREFIX6} dev eth0 nodad"
+        f" && ip route add default via {HOST6}"
     )
 
 
@@ -98,9 +112,15 @@ class Network:
         with entered(self._holder.pid):
             yield
 
+    def add_address6(self) -> None:
+        """Give the bridge its address of IPv6. Raises CommandError."""
+        address = f"{HOST6}/{_PREFIX6}"
+        run(*self.inside, "ip", "address", "add", address, "dev", _BRIDGE, "nodad")
+
     def route(self, subnet: str, number: int) -> None:
         """Route a subnet, such as that of its pods, through a node. Raises CommandError."""
-        run(*self.inside, "ip", "route", "add", subnet, "via", address_of(number))
+        via = (address6_of if ":" in subnet else address_of)(number)
+        run(*self.inside, "ip", "route", "add", subnet, "via", via)
 
     def add_tap(self, number: int) -> None:
         """Make the host's end of a node's device. Raises CommandError."""
