@@ -115,8 +115,6 @@ class _Watch(Struct):
     """Unix seconds."""
     users: int = 0
     meter: PullMeter | None = None
-    chain: str = ""
-    """Chain ID of the layers that are unpacked."""
     progress: PullProgress | None = None
     measured: float = 0.0
     """Event-loop seconds of the progress."""
@@ -223,10 +221,8 @@ class PullMonitor(Component):
         for batch in range(0, len(missing), FILTERS):
             filters = [f"digest=={digest}" for digest in missing[batch : batch + FILTERS]]
             blobs |= {blob.digest: blob for blob in await self.store.blobs(filters)}
-        for watch in watches.values():
-            if watch.meter is not None:
-                await self._count_unpacked(watch, watch.meter, blobs)
         for meter in meters:
+            await self._count_unpacked(meter, blobs)
             for digest in meter.unknown(ingests, blobs):
                 head = await self.store.head(digest, pull_meter.HEAD)
                 meter.describe(digest, await asyncio.to_thread(pull_meter.read_contents, head))
@@ -246,9 +242,7 @@ class PullMonitor(Component):
         progress = {image: watch.progress for image, watch in watches.items()}
         self.show({image: (each.done, each.total) for image, each in progress.items() if each})
 
-    async def _count_unpacked(
-        self, watch: _Watch, meter: PullMeter, blobs: Mapping[str, StoredBlob]
-    ) -> None:
+    async def _count_unpacked(self, meter: PullMeter, blobs: Mapping[str, StoredBlob]) -> None:
         """Count the layers of a pull that are unpacked; the runtime does that in order.
 
         A layer that is there already is unpacked again if the ones below it are others.
@@ -259,10 +253,10 @@ class PullMonitor(Component):
             blob = blobs.get(layer.digest)
             if blob is None or not blob.diff_id:
                 break
-            chain = chain_id(watch.chain, blob.diff_id)
+            chain = chain_id(meter.chain, blob.diff_id)
             if not await self.store.has_files(chain):
                 break
-            watch.chain = chain
+            meter.chain = chain
             meter.unpacked += 1
 
     def _moved_ingests(self, ingests: Mapping[str, int], now: float) -> dict[str, float]:

@@ -222,7 +222,7 @@ class PullMeter(Component):
 
     Attributes:
         unpacked: how many layers have their files on the disk; the runtime unpacks them in order.
-            To be set before a measurement.
+        chain: the chain ID of these layers. Both are to be set before a measurement.
         total: bytes of all layers.
     """
 
@@ -239,7 +239,8 @@ class PullMeter(Component):
         self._moving_at: float | None = None
         """When a layer was last under way."""
         self._contents: dict[str, Contents] = {}
-        self.unpacked = self._unpacked = 0
+        self.unpacked, self.chain = 0, ""
+        self._unpacked = 0
         self._unpacking_since: float | None = None
         self._first: list[str] = []
         self._written: float | None = None
