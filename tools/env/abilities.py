@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,6 +43,11 @@ def _recursive_read_only_mounts(raw: RawRuntime) -> bool:
     return any(handler.features.recursive_read_only_mounts for handler in status.runtime_handlers)
 
 
+def _supplemental_groups_policy(raw: RawRuntime) -> bool:
+    status = raw.runtime.Status(pb.StatusRequest(), timeout=10)
+    return status.features.supplemental_groups_policy  # type: ignore[no-any-return]
+
+
 def _runtime_classes(raw: RawRuntime) -> bool:
     """Whether the runtime reports its handlers."""
     return bool(raw.runtime.Status(pb.StatusRequest(), timeout=10).runtime_handlers)
@@ -66,6 +72,22 @@ def _image_volumes(part: str, desired: str) -> Callable[[RawRuntime], bool]:
             raw.remove_sandbox(sandbox)
 
     return ask
+
+
+def _waits_for_children(raw: RawRuntime) -> bool:
+    """Whether a command past its time limit is answered only when its child has ended, too."""
+    config = _as_pods_have_it(raw, "children")
+    sandbox = raw.run_sandbox(config)
+    try:
+        made = raw.create(sandbox, config, BUSYBOX, ["sleep", "60"])
+        raw.start(made)
+        command = ["sh", "-c", "(sleep 5; touch /ended); true"]
+        request = pb.ExecSyncRequest(container_id=made, cmd=command, timeout=1)
+        with suppress(grpc.RpcError):
+            raw.runtime.ExecSync(request, timeout=60)
+        return raw.exec(made, "test", "-e", "/ended")[0] == 0
+    finally:
+        raw.remove_sandbox(sandbox)
 
 
 def _sandbox_process(raw: RawRuntime) -> bool:
@@ -120,12 +142,17 @@ _QUESTIONS: dict[str, Callable[[RawRuntime], bool]] = {
     "pod events": _events,
     "user namespaces": _user_namespaces,
     "recursive read-only mounts": _recursive_read_only_mounts,
+    "supplemental groups policy": _supplemental_groups_policy,
     "runtime handlers": _runtime_classes,
     "image volumes": _image_volumes("", "bin/sh"),
     "parts of image volumes": _image_volumes("bin", "sh"),
+    "waits for children of commands": _waits_for_children,
     "sandbox processes": _sandbox_process,
     "logs in the CRI's format": _cri_logs,
     "pod statistics": _call("ListPodSandboxStats", pb.ListPodSandboxStatsRequest()),
+    "containerd's services": lambda raw: raw.serves(
+        "/containerd.services.content.v1.Content/ListStatuses"
+    ),
     "sandbox metrics": _call("ListMetricDescriptors", pb.ListMetricDescriptorsRequest()),
     "cgroup driver": _call("RuntimeConfig", pb.RuntimeConfigRequest()),
     "update of sandboxes": _call(

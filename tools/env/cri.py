@@ -65,6 +65,14 @@ class RawRuntime:
         """Close the connection."""
         self._channel.close()
 
+    def serves(self, method: str) -> bool:
+        """Whether the socket has a streaming call besides the CRI: "/package.Service/Call"."""
+        try:
+            list(self._channel.unary_stream(method, None, None)(b"", timeout=10))
+        except grpc.RpcError as error:
+            return error.code() is not grpc.StatusCode.UNIMPLEMENTED
+        return True
+
     def problems(self) -> str:
         """Which conditions of the runtime are not met, as text; empty when it is ready."""
         try:

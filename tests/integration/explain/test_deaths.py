@@ -289,6 +289,7 @@ def running(name: str) -> Callable[[JSON], bool]:
     return started
 
 
+@pytest.mark.needs("containerd's services")
 @pytest.mark.timeout(240)
 def test_each_death_is_explained(make_node: MakeNode, session_containerd2: Containerd) -> None:
     node = make_node(session_containerd2)

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.integration.lifecycle.command import until_verdict
 from tests.integration.node.machine import Node
 from tests.integration.node.pods import pod
@@ -13,6 +15,7 @@ from tests.kit.held_registry import HeldRegistry
 from tools.env.images import busybox_image
 
 
+@pytest.mark.needs("containerd's services")
 def test_a_pull_shows_its_bytes_and_the_layer_that_is_stuck(
     node: Node, namespace: str, tmp_path: Path
 ) -> None:

@@ -89,7 +89,8 @@ SICK = [
     ),
     Sick(
         "noprogram",
-        ('container main can\'t start: StartError: exec: "/nope": stat /nope: no such file',),
+        # the reason between them is the runtime's
+        ("container main can't start: ", ': exec: "/nope": stat /nope: no such file'),
         "program-cannot-run",
         "Failed",
         CRASH,

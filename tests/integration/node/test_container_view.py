@@ -243,6 +243,7 @@ def test_processes_see_their_spec(node: Node, seen: str, name: str) -> None:
     assert node.logs(made, "main").splitlines() == CASES[name][3]
 
 
+@pytest.mark.needs("supplemental groups policy")
 def test_a_strict_group_policy_leaves_out_groups_of_the_image(node2: Node, namespace: str) -> None:
     """The policy is newer than containerd 1.6."""
     user = {"runAsUser": 1000, "runAsGroup": 2000}

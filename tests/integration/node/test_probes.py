@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from kubeletpy.cli import explain
 from tests.integration.lifecycle.command import command_output
 from tests.integration.node.machine import Node
@@ -80,6 +82,7 @@ def test_an_exec_probe_that_hangs_is_a_failure_in_time(node: Node, namespace: st
     assert not is_ready(found), json.dumps(found["status"])
 
 
+@pytest.mark.needs("waits for children of commands")
 def test_a_command_whose_child_hangs_is_a_failure_and_runs_once(node: Node, namespace: str) -> None:
     """containerd kills the shell at the time limit, and waits for the child without one."""
     probe = {
