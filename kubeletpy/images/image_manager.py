@@ -141,8 +141,10 @@ class ImageManager(Component):
         found = self._queue.positions()
         pulls = {ticket.what: position for ticket, position in found if ticket.pod == uid}
         for image, position in pulls.items():
-            if self.monitor is not None and position.ahead is None:
-                pulls[image] = replace(position, progress=self.monitor.progress(image))
+            if position.ahead is None:
+                progress = None if self.monitor is None else self.monitor.progress(image)
+                measurable = self.monitor is not None and self.monitor.supported
+                pulls[image] = replace(position, progress=progress, measurable=measurable)
         return pulls
 
     def release(self, pod: Pod, name: str) -> None:

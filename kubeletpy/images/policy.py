@@ -195,6 +195,7 @@ class PullPosition(Struct, frozen=True):
         running: how many pulls are under way.
         limit: how many may be; None for no limit.
         progress: how much has arrived; None if that is not known.
+        measurable: whether the runtime shows how much has arrived, as far as is known.
     """
 
     since: float
@@ -202,6 +203,7 @@ class PullPosition(Struct, frozen=True):
     running: int
     limit: int | None
     progress: PullProgress | None = None
+    measurable: bool = True
 
 
 # How long pods wait for images

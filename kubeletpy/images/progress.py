@@ -132,6 +132,8 @@ class PullMonitor(Component):
     measurement."""
 
     def __post_init__(self) -> None:
+        self.supported = True
+        """False once the runtime turned out to have no content store."""
         self._watches: dict[str, _Watch] = {}
         self._requested = self._measured = float("-inf")
         self._changed = asyncio.Event()
@@ -189,6 +191,7 @@ class PullMonitor(Component):
                 async with asyncio.timeout(MEASURE_S):
                     await self._measure()
             except Unimplemented:
+                self.supported = False
                 return
             except (CRIError, TimeoutError) as error:
                 log.debug("the progress of pulls is not known", extra={"why": str(error)})

@@ -78,8 +78,13 @@ def claim_call(call: str, driver: str) -> str:
 def pull(position: PullPosition | None) -> str:
     """Describe the pull of an image, or its wait for other pulls."""
     if position is None or position.ahead is None:
-        progress = None if position is None else position.progress
-        return "is being pulled" + (f": {pull_progress(progress)}" if progress is not None else "")
+        text = "is being pulled"
+        if position is None:
+            return text
+        if position.progress is not None:
+            return f"{text}: {pull_progress(position.progress)}"
+        unknown = " (progress is not available from this runtime)"
+        return text if position.measurable else text + unknown
     others = f"{position.ahead} before it, {position.running} under way"
     most = "" if position.limit is None else f", at most {position.limit} at once"
     return f"is queued to be pulled ({others}{most})"

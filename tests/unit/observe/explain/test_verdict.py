@@ -78,6 +78,17 @@ STATES: list[tuple[str, dict[str, Any], str, bool]] = [
         False,
     ),
     (
+        "an image is pulled by a runtime that shows no progress",
+        {
+            "status": not_ready(),
+            "trace": doing(TraceCall.PULL_IMAGE, "big:1", 65),
+            "pulls": {"big:1": PullPosition(NOW - OFFSET - 20, None, 1, 1, measurable=False)},
+        },
+        "not running: image big:1 is being pulled (progress is not available from this runtime) "
+        "for 20s",
+        False,
+    ),
+    (
         "some call hangs",
         {"status": not_ready(), "trace": doing(TraceCall.CREATE_CONTAINER, "main", 9)},
         "not running: CreateContainer main has been running for 9s",
