@@ -402,7 +402,8 @@ def _reason(facts: PodFacts) -> str:
         if bad is not None:
             stated = bad.message or facts.log_ends.get(bad.container, "")
             output = f': "{one_line(stated, MAX_STATED)}"' if stated else ""
-            return f", container {bad.container} exited with {bad.exit_code}{output}"
+            how = f": {bad.cause.text}" if bad.cause and bad.cause.alarming else ""
+            return f", container {bad.container} exited with {bad.exit_code}{how}{output}"
     if not reason:
         return ""
     return f", {reason}: {cause(message)}" if message else f", {reason}"

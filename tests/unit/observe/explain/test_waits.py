@@ -12,6 +12,7 @@ from kubeletpy.base.structs import replace
 from kubeletpy.metrics.trace.model import Step, TraceCall
 from kubeletpy.observe.explain import render
 from kubeletpy.observe.explain.containers import exits, last_exit, last_message
+from kubeletpy.observe.explain.deaths import Actor, DeathCause, DeathKind
 from kubeletpy.observe.explain.facts import PodFacts
 from kubeletpy.observe.explain.gather import explain
 from kubeletpy.observe.explain.model import WaitKind
@@ -548,6 +549,24 @@ ROWS: list[Row] = [
         },
         [(K.RUNTIME, "", "down", None, None)],
         'it has ended: Failed, container main exited with 2: "no disk"',
+        False,
+    ),
+    (
+        "ended, killed by the kernel",
+        {
+            "status": not_ready(
+                {
+                    "name": "main",
+                    "state": {"terminated": {"exitCode": 137, "containerID": "containerd://c"}},
+                },
+                phase="Failed",
+            ),
+            "log_ends": {"main": "loading"},
+            "deaths": {"c": DeathCause(DeathKind.OOM_CONTAINER, Actor.KERNEL, ("process hog",))},
+        },
+        [],
+        "it has ended: Failed, container main exited with 137: killed by the kernel at the memory "
+        'limit of the container (process hog): "loading"',
         False,
     ),
     (
