@@ -254,6 +254,7 @@ class Core(BuildContext, frozen=True, dict=True, eq=False):
             placement=cpus.placement,
             max_crash_loop_delay=self.settings.crash_loop_back_off.max_container_restart_period,
             first_crash_loop_delay=agent_runtime.first_crash_loop_delay(self.gates),
+            booted_at=outside.machine.booted_at or 0.0,
             concurrent_starts=outside.machine.concurrent_starts,
             backlog=self.backlog,
             gc_policy=GCPolicy.from_flags(self.flags),

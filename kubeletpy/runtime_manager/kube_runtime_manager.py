@@ -87,6 +87,8 @@ class KubeRuntimeManager(Component):
     """Seconds (crashLoopBackOff.maxContainerRestartPeriod)."""
     first_crash_loop_delay: float = BASE_SECONDS
     """Seconds."""
+    booted_at: float = 0.0
+    """When the machine booted, in Unix seconds; 0: unknown."""
     concurrent_starts: int | None = None
     """How many sandboxes and containers are made at once; None: by the cores of this machine."""
     backlog: Backlog = field(default_factory=Backlog)
@@ -155,7 +157,7 @@ class KubeRuntimeManager(Component):
     def crash_loops(self) -> CrashLoopBackoff:
         """The backoffs of containers that crash."""
         return CrashLoopBackoff(
-            self.max_crash_loop_delay, self.first_crash_loop_delay, began=self.life.now()
+            self.max_crash_loop_delay, self.first_crash_loop_delay, self.life.now(), self.booted_at
         )
 
     # -- what acts -------------------------------------------------------------------------------

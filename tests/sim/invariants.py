@@ -174,7 +174,10 @@ class Invariants:
         if delay is None or end - delay.raised_at > BACKOFF_QUIET:
             self._delays[key] = _Delay(BACKOFF_BASE, now)
             return
-        if self._wall_times_mislead(ends, started):
+        before_boot = (
+            self._truth.began[self._made_in[ends[-1].container_id]] < self._truth.booted_at
+        )
+        if before_boot or self._wall_times_mislead(ends, started):
             # the agent found any delay, or none, and raises it from there
             self._delays[key] = _Delay(BACKOFF_BASE, now)
             return

@@ -80,6 +80,25 @@ def test_pods_start_that_cannot_have_been_replaced(
     run(story())
 
 
+def test_power_cuts_one_after_another_delay_no_pod(tmp_path: Path) -> None:
+    """The runtime keeps the records of containers, which ended often, but did not crash."""
+
+    async def story() -> None:
+        made = world(tmp_path, "Never")
+        await settle(made, pod("web", [container("c", "run")]))
+        for _ in range(7):
+            made.reboot()
+            await made.buried()
+            await asyncio.sleep(30.0)
+            made.start()
+            await asyncio.sleep(STARTS_WITHIN_S)
+            assert running(made) == {"web"}
+            await asyncio.sleep(90.0)
+        await made.stop()
+
+    run(story())
+
+
 def test_a_running_pod_that_the_record_lacks_is_left_alone(tmp_path: Path) -> None:
     """The agent is killed within the time in which changes go into one write."""
 

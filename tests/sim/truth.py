@@ -161,6 +161,7 @@ class Truth:
         self.pods: dict[str, PodTruth] = {}
         self.began: dict[int, float] = {}
         """Life of the agent -> when it began."""
+        self.booted_at = 0.0
         self.clock_set: list[tuple[float, float]] = []
         """When the node's wall clock was set, and by how many seconds."""
 

@@ -171,7 +171,6 @@ class World:
         self.boots = 1
         self.clock_trusted = True
         """Whether a battery-backed clock has set the node's wall clock."""
-        self.booted_at = 0.0
         self.life = 0
         self.alive = False
         self.steps = 0
@@ -290,6 +289,7 @@ class World:
                 signals=sight,
                 uses=sight,
                 topology=self.devices.topology if self.devices is not None else None,
+                booted_at=self.clock.now() - (self.loop.time() - self.truth.booted_at),
             ),
             runtime=client,
             images=client,
@@ -319,7 +319,7 @@ class World:
         )
 
     def _moment(self) -> Moment:
-        since_boot = self.loop.time() - self.booted_at
+        since_boot = self.loop.time() - self.truth.booted_at
         return Moment(self.clock.now(), f"boot {self.boots}", since_boot, self.clock_trusted)
 
     def _cgroups(self, step: Callable[[str, str], None]) -> CgroupTree | GroupsOfOneLife | None:
@@ -392,7 +392,7 @@ class World:
         self.die()
         self.history.note("world", "reboots")
         self.boots += 1
-        self.booted_at = self.loop.time()
+        self.truth.booted_at = self.loop.time()
         for container in self.runtime.running():
             self.runtime.kill_container(container, 255)
         for sandbox in list(self.runtime.sandboxes.values()):

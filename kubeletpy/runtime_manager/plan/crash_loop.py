@@ -9,7 +9,8 @@ never ends early.
 Goes on after a restart of the agent: the runtime's records contain how often a container was
 restarted, and when. These are wall times only: a step of the wall clock while no agent runs may
 shorten or lengthen the delay. The rest is never longer than a full delay from when the new agent
-sees the end. Must never read a clock or wait: the caller gets a time to come back at.
+sees the end. A boot of the machine ends all delays: what ran at a power cut did not crash. Must
+never read a clock or wait: the caller gets a time to come back at.
 
 All times are Unix seconds of :class:`kubeletpy.base.clock.SteadyClock`, where not stated otherwise,
 and ``offset`` is by how many seconds the wall clock has been set ahead of it.
@@ -77,6 +78,8 @@ class CrashLoopBackoff(Component):
     # The delays of containers created before this are taken from their records. The offset of the
     # wall clock is 0 then.
     began: float = 0.0
+    # When the machine booted (wall time): containers created before that are not delayed.
+    booted: float = 0.0
 
     def __post_init__(self) -> None:
         self._backoff = ExponentialBackoff(self.base, self.maximum, QUIET_SECONDS)
@@ -103,7 +106,8 @@ class CrashLoopBackoff(Component):
         if not ended:
             return None
         key = crash_loop_key(pod, container)
-        if ended[0].created_at / 1e9 < self.began and ended[0].hash == container_hash(container):
+        created = ended[0].created_at / 1e9
+        if self.booted <= created < self.began and ended[0].hash == container_hash(container):
             earlier = ended[1] if ended[1:] else None
             resumed = resumed_delay(ended[0], earlier, self.maximum, self.base)
             if resumed is not None:

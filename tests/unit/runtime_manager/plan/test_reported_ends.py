@@ -494,6 +494,14 @@ def test_an_agent_resumes_the_delays_of_the_previous_one(
     assert held is None if delay is None else held is not None and held.due_at == 95 + delay
 
 
+@pytest.mark.parametrize(
+    ("booted", "held"), [(0, True), (89, True), (90, True), (91, False), (97, False)]
+)
+def test_a_boot_of_the_machine_ends_all_delays(booted: float, held: bool) -> None:
+    backoff = CrashLoopBackoff(began=97, booted=booted)
+    assert (backoff.admit(POD, APP, has(past(6, 90, 95)), 97) is not None) is held
+
+
 @pytest.mark.parametrize("finished", [95, 110, -86_305, 86_495])
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 def test_a_step_never_lengthens_a_resumed_delay_beyond_one_delay(
