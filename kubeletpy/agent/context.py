@@ -134,7 +134,7 @@ class Machine(Struct, frozen=True):
     topology: MachineTopology | None = None
     """The topology of the machine; None: nothing needs it."""
     booted_at: float | None = None
-    """When the machine booted, in Unix seconds; None: unknown."""
+    """When the machine booted, or its namespaces began, in Unix seconds; None: unknown."""
     started_at: float | None = None
     """When this process started, in Unix seconds; None: when the agent is built."""
 

@@ -23,7 +23,7 @@ from kubeletpy.agent.placement import has_placement
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.base.host.files import remove_unfinished
 from kubeletpy.base.host.inotify import DirectoryWatch
-from kubeletpy.base.host.machine import booted_at, moment, process_started_at
+from kubeletpy.base.host.machine import INIT, moment, process_started_at
 from kubeletpy.base.host.patient_threads import SteadyThreads
 from kubeletpy.base.host.program import run_program
 from kubeletpy.base.structs import Component
@@ -163,7 +163,7 @@ async def _create_agent(
             ),
             guarded=this_machine(),
             topology=_topology(settings),
-            booted_at=booted_at(now),
+            booted_at=process_started_at(now, INIT),
             started_at=process_started_at(now),
         ),
         runtime=runtime,

@@ -126,7 +126,7 @@ def huge_pages(directory: Path) -> dict[int, int]:
     return dict(sorted(found.items()))
 
 
-# Start times, by the kernel's own clock. They are read once, at startup, and no decision uses them.
+# Start times, by the kernel's own clock. They are read once, at startup.
 
 _START_TICKS = 22
 """The field of /proc/PID/stat with the start time of the process (proc_pid_stat(5))."""
@@ -170,8 +170,12 @@ def _hardware_clocks(clocks: Path) -> list[float]:
     return found
 
 
+INIT = Path("/proc/1/stat")
+"""That of process 1, which began with the boot, or with the namespaces of a node without root."""
+
+
 def process_started_at(now: float, stat: Path = Path("/proc/self/stat")) -> float:
-    """When this process was started; ``now`` where the kernel does not show it. Unix seconds."""
+    """When a process was started; ``now`` where the kernel does not show it. Unix seconds."""
     try:
         ticks = int(stat.read_text().rpartition(") ")[2].split()[_START_TICKS - 3])
     except (OSError, ValueError, IndexError):

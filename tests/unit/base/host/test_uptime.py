@@ -10,12 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.base.host.machine import booted_at, process_started_at
+from kubeletpy.base.host.machine import INIT, booted_at, process_started_at
 
 
 def test_the_boot_time_is_the_kernels() -> None:
     notified = next(line for line in Path("/proc/stat").read_text().splitlines() if "btime" in line)
     assert booted_at(time.time()) == pytest.approx(float(notified.split()[1]), abs=2)
+
+
+def test_process_1_of_a_namespace_began_with_it() -> None:
+    code = "import time; from kubeletpy.base.host.machine import INIT, process_started_at as at; "
+    before = time.time()
+    unshare = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+    ran = subprocess.run(
+        [*unshare, sys.executable, "-c", code + "print(at(time.time(), INIT))"],
+        capture_output=True,
+        check=True,
+    )
+    now = time.time()
+    assert before - 0.1 <= float(ran.stdout) <= now
+    assert booted_at(now) - 2 <= process_started_at(now, INIT) < before
 
 
 def test_a_process_that_has_just_started() -> None:
