@@ -369,10 +369,11 @@ class PullMeter(Component):
             since = now if self._unpacking_since is None else self._unpacking_since
             ended = self.layers[before : self.unpacked]
             took = max(now - since - period / 2, 0.0)
-            work = sum(self._contents_of(layer).work * layer.size for layer in ended)
+            contents = list(zip(self._contents_of(ended), ended, strict=True))
+            work = sum(each.work * layer.size for each, layer in contents)
             self.unpack_times.add(work, took, period / 2, len(ended))
             if self._written is not None and written is not None and took >= _LONG_S:
-                expected = sum(self._contents_of(layer).written * layer.size for layer in ended)
+                expected = sum(each.written * layer.size for each, layer in contents)
                 self.unpack_times.add_written(expected, self._written - written / 2)
         rest = self.layers[self._unpacked :]
         if not rest or rest[0].digest not in stored:
@@ -381,12 +382,14 @@ class PullMeter(Component):
             self._unpacking_since = now - period / 2
             self._written = None if written is None else written / 2
 
-    def _contents_of(self, layer: Layer) -> Contents:
-        """Return what a layer contains; of one that was not read, the average of those read."""
-        if layer.digest in self._contents or not self._contents:
-            return self._contents.get(layer.digest, UNKNOWN)
-        known = self._contents.values()
-        return Contents(fmean(each.work for each in known), fmean(each.written for each in known))
+    def _contents_of(self, layers: Sequence[Layer]) -> list[Contents]:
+        """Return what layers contain; those that were not read, the average of those read."""
+        typical, known = UNKNOWN, self._contents.values()
+        if known:
+            typical = Contents(
+                fmean(each.work for each in known), fmean(each.written for each in known)
+            )
+        return [self._contents.get(layer.digest, typical) for layer in layers]
 
     def _left(self, ingests: Mapping[str, int], rate: float | None, now: float) -> float | None:
         """Return the seconds until all has arrived and is unpacked, or None if that is unknown."""
@@ -397,7 +400,7 @@ class PullMeter(Component):
         ]
         if any(missing) and not rate:
             return None
-        contents = [self._contents_of(layer) for layer in rest]
+        contents = self._contents_of(rest)
         seconds = [
             self.unpack_times.seconds(each.work * layer.size)
             for each, layer in zip(contents, rest, strict=True)
