@@ -57,7 +57,7 @@ _PATH = re.compile(r"/v2/([^?]+)/(manifests|blobs)/([^?]+)")
 
 @dataclass(slots=True)
 class _Image:
-    """One image, whose layers have paths."""
+    """One image; its layers are digests."""
 
     name: str
     rate: float
@@ -157,7 +157,6 @@ class _Handler(BaseHTTPRequestHandler):
     store: _Store
     turn = threading.Lock()
     next_at = 0.0
-    stalled_at: float | None = None
     state: Path
 
     def log_message(self, *_: object) -> None:
@@ -203,12 +202,12 @@ class _Handler(BaseHTTPRequestHandler):
             if digest == self.store.stalled and sent >= count // 2:
                 self.state.touch()
                 time.sleep(STALL_S)
-                type(self).store.stalled = ""
+                self.store.stalled = ""
             with self.turn:
                 now = time.monotonic()
-                at = max(_Handler.next_at, now - 0.05)
-                _Handler.next_at = at + len(piece) / rate
-            time.sleep(max(_Handler.next_at - now, 0.0))
+                at = max(_Handler.next_at, now - 0.05) + len(piece) / rate
+                _Handler.next_at = at
+            time.sleep(max(at - now, 0.0))
             self.wfile.write(piece)
             sent += len(piece)
 
