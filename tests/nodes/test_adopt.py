@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kit.pages import follow_page
-from tests.nodes.node import VirtualNode, pod
+from tests.nodes.node import SLEEPS, VirtualNode, container, pod
 from tests.nodes.setup import ADMIN, CONFIG, kubelet_config
+from tests.nodes.test_reboot import MOUNT, ORDER
 from tools.check_wheels import ROOT
 from tools.control_plane.releases import NEWEST
 from tools.env.debian import cache_dir
@@ -198,3 +199,33 @@ def test_an_agent_that_does_not_work_is_given_back(
     assert re.search(f"giving the node back: .*({why})", text), text
     kubelet_has(node, before)
     assert re.search(f"given back .why .*({why})", node.shell("kubeletpy adopt --record"))
+
+
+def test_a_shutdown_under_the_watch_ends_the_pods_in_order(node: VirtualNode) -> None:
+    """Nothing gives the node back while the agent ends its pods; the next boot does."""
+    periods = {"shutdownGracePeriod": "300s", "shutdownGracePeriodCriticalPods": "60s"}
+    config = node.read(CONFIG)
+    node.write(CONFIG, json.dumps({**json.loads(config), **periods}))
+    node.shell("systemctl restart kubelet")
+    log = ">> /order/log"
+    script = f"trap 'sleep 20; echo ended {log}; exit 0' TERM; echo began {log}; {SLEEPS}"
+    slow = container(script=script, volumeMounts=[MOUNT])
+    node.run_pods(pod("slow", slow, volumes=[ORDER], terminationGracePeriodSeconds=200))
+    node.shell(
+        "rm -f /tmp/adopt; setsid kubeletpy adopt --yes > /tmp/adopt 2>&1 &"
+        " until grep -q watching /tmp/adopt; do sleep 0.2; done"
+    )
+    held = "systemd-inhibit --list --no-pager --no-legend | grep -q kubelet"
+    node.until(held, say="systemd-inhibit --list --no-pager")
+    node.machine.power_off(timeout=600)
+    node.machine.boot()
+    assert node.read("/var/lib/order/log").split() == ["began", "ended"]
+    assert node.shell(f"{DROP_INS} 2>/dev/null || true") == ""
+    record = node.shell("kubeletpy adopt --record")
+    assert "the machine shuts down; its next boot starts the kubelet" in record
+    node.write(CONFIG, config)
+    node.shell(f"rm -r /var/lib/order; {SHOW_CLOCK}; systemctl start kubelet")
+    node.until(HEALTHY)
+    assert running(node) == ["/usr/bin/kubelet"]
+    node.kubectl("delete", "pod", "slow", *PODS[:2])
+    node.run_pods(*(pod(name) for name in PODS[:2]))

@@ -198,8 +198,28 @@ def test_give_back_on_a_node_of_the_kubelet(
     assert capsys.readouterr().out == "nothing to do\n"
 
 
+@pytest.mark.parametrize(
+    ("state", "logind", "expected"),
+    [
+        ("running", "echo b false", False),
+        ("degraded", "exit 1", False),
+        ("running", "echo b true", True),
+        ("stopping", "exit 1", True),
+    ],
+)
+def test_a_machine_that_shuts_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, logind: str, expected: bool
+) -> None:
+    for name, script in (("systemctl", f"echo SystemState={state}"), ("busctl", logind)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert SystemdHost("kubelet.service").shutting_down() is expected
+
+
 def test_drop_ins_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SystemdHost, "unit", lambda self: UnitSeen(UnitProgram.KUBELET))
+    monkeypatch.setattr(SystemdHost, "shutting_down", lambda self: False)
     host = SystemdHost("kubelet.service", tmp_path)
     host.write("run/systemd/system", "[Service]\n")
     path = tmp_path / "run/systemd/system/kubelet.service.d/zz-kubeletpy.conf"

@@ -27,6 +27,7 @@ from kubeletpy.agent.takeover.adopt.host import (
     running_agent,
 )
 from kubeletpy.agent.takeover.adopt.steps import (
+    AT_BOOT,
     KEPT,
     TRIAL,
     AdoptionState,
@@ -216,6 +217,8 @@ class Runner(Component):
         self._note(str(step))
         if step is AdoptionStep.RESTART:
             self._switched = self.clock.now()
+            if task is not None and await asyncio.to_thread(self.host.shutting_down):
+                raise HostError(AT_BOOT)
         await asyncio.to_thread(self._change, step, task)
         if step is AdoptionStep.RESTART:
             await self._measure_gap()
@@ -287,6 +290,7 @@ def _interrupted(error: BaseException) -> bool:
 def _state_text(state: AdoptionState) -> str:
     found = [text for text, there in (("trial", state.trial), ("kept", state.kept)) if there]
     runs = "nothing runs" if state.running is UnitProgram.NOTHING else f"{state.running} runs"
+    runs += ", the machine shuts down" * state.shutting_down
     return ", ".join([runs, *(f"drop-in: {each}" for each in found)])
 
 
@@ -342,6 +346,7 @@ class NodeObserver(Component):
             pods,
             answered,
             await asyncio.to_thread(self.refused, [each.key for each in pods.values()]),
+            await asyncio.to_thread(self.host.shutting_down),
         )
 
 
@@ -486,7 +491,7 @@ async def give_back(
     runner = Runner(host, check, journal, SystemClock(), operator.report)
     steps = await runner.give_back(why, unconfirmed=unconfirmed)
     if AdoptionStep.RELOAD not in steps:
-        operator.report("nothing to do")
+        operator.report(AT_BOOT if len(steps) > 1 else "nothing to do")
         return True
     seen = await asyncio.to_thread(host.unit)
     operator.report(f"unit {unit} runs {seen.running}")

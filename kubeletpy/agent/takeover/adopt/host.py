@@ -30,6 +30,7 @@ from kubeletpy.node.machine import read_machine_facts
 TIMER = "kubeletpy-give-back"
 """The transient unit that gives the node back."""
 COMMAND_S = 120.0
+LOGIND = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 
 
 class HostError(Exception):
@@ -59,7 +60,16 @@ class SystemdHost:
     def state(self) -> AdoptionState:
         """The drop-ins, and what runs."""
         trial, kept = (self._path(each).exists() for each in (TRIAL, KEPT))
-        return AdoptionState(trial, kept, self.unit().running)
+        return AdoptionState(trial, kept, self.unit().running, self.shutting_down())
+
+    def shutting_down(self) -> bool:
+        """Whether systemd shuts down, or logind waits for the agent before it has it do so."""
+        if "stopping" in self._systemctl("show", "--property=SystemState"):
+            return True
+        try:
+            return "true" in self._run("busctl", "get-property", *LOGIND, "PreparingForShutdown")
+        except HostError:  # without logind nothing waits
+            return False
 
     def unit(self) -> UnitSeen:
         """The unit's program, process and restarts, as systemd reports them."""

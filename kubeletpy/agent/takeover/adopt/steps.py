@@ -49,11 +49,14 @@ class AdoptionState(Struct, frozen=True):
         trial: whether the drop-in below /run exists.
         kept: whether the drop-in below /etc exists.
         running: what the unit runs.
+        shutting_down: whether the machine does. The agent then ends the pods: no program may be
+            restarted, and the next boot starts the one that the drop-ins name.
     """
 
     trial: bool
     kept: bool
     running: UnitProgram
+    shutting_down: bool = False
 
 
 def plan_adopt(state: AdoptionState) -> tuple[AdoptionStep, ...]:
@@ -92,6 +95,8 @@ def plan_give_back(state: AdoptionState, *, unconfirmed: bool = False) -> tuple[
         )
         if there
     ]
+    if state.shutting_down:
+        return (*removed, AdoptionStep.DISARM)
     restart = () if state.running is UnitProgram.KUBELET else (AdoptionStep.RESTART,)
     return (*removed, AdoptionStep.RELOAD, *restart, AdoptionStep.DISARM)
 
@@ -164,6 +169,9 @@ def drop_in_text(deployed: str, command: str) -> str:
 # Whether a node that was taken over is well, from what the API and systemd show.
 
 
+AT_BOOT = "the machine shuts down; its next boot starts the kubelet"
+
+
 class WatchOutcome(StrEnum):
     """The consequence of an observation."""
 
@@ -231,6 +239,7 @@ class WatchObservation(Struct, frozen=True):
         pods: by identity, the pods of the node.
         answered: when the API server last answered.
         refused: pods whose status the API does not accept, with the reason.
+        shutting_down: whether the machine does, read after all others.
     """
 
     at: float
@@ -241,6 +250,7 @@ class WatchObservation(Struct, frozen=True):
     pods: Mapping[str, PodSeen] = field(default_factory=dict)
     answered: float = 0.0
     refused: tuple[str, ...] = ()
+    shutting_down: bool = False
 
 
 def judge(
@@ -248,6 +258,8 @@ def judge(
 ) -> WatchVerdict:
     """The consequence of an observation after the switch at ``switched`` (Unix seconds)."""
     elapsed = now.at - switched
+    if now.shutting_down:  # its pods end, and may have ended before this was seen
+        return WatchVerdict(WatchOutcome.GIVE_BACK, AT_BOOT)
     if now.running is not UnitProgram.AGENT:
         return WatchVerdict(WatchOutcome.GIVE_BACK, f"the unit runs {now.running}")
     if now.exits:

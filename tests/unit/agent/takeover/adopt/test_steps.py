@@ -12,6 +12,7 @@ import pytest
 from kubeletpy.agent.takeover.adopt.adoption import PATH, AdoptionTask, Journal, Runner, entry_text
 from kubeletpy.agent.takeover.adopt.host import HostError, SystemdHost, UnitSeen
 from kubeletpy.agent.takeover.adopt.steps import (
+    AT_BOOT,
     KEPT,
     TRIAL,
     AdoptionState,
@@ -66,6 +67,7 @@ class FakeSystemd(SystemdHost):
         self.calls: list[str] = []
         self.kill_at = -1
         self.dead = False
+        self.shuts_down = False
         self.fails: dict[str, str] = {}
 
     def _call(self, what: str, effect: Callable[[], None]) -> None:
@@ -83,7 +85,11 @@ class FakeSystemd(SystemdHost):
             raise Killed
 
     def state(self) -> AdoptionState:
-        return AdoptionState(TRIAL in self.files, KEPT in self.files, self.running)
+        there = TRIAL in self.files, KEPT in self.files
+        return AdoptionState(*there, self.running, self.shuts_down)
+
+    def shutting_down(self) -> bool:
+        return self.shuts_down
 
     @property
     def restarts(self) -> int:
@@ -133,6 +139,7 @@ class FakeSystemd(SystemdHost):
         """A power cut: /run and the timer are lost."""
         self.files.pop(TRIAL, None)
         self.timer = None
+        self.shuts_down = False
         self.loaded = UnitProgram.AGENT if self.files else UnitProgram.KUBELET
         self.running = self.loaded
         self.new_process()
@@ -208,6 +215,9 @@ def test_plans() -> None:
     )
     assert plan_give_back(adopted, unconfirmed=True) == ()
     assert plan_give_back(adopted)[:2] == (AdoptionStep.REMOVE_KEPT, AdoptionStep.REMOVE_TRIAL)
+    down = replace(tried, shutting_down=True)
+    assert plan_give_back(down) == (AdoptionStep.REMOVE_TRIAL, AdoptionStep.DISARM)
+    assert plan_give_back(replace(adopted, shutting_down=True), unconfirmed=True) == ()
     left = AdoptionState(trial=False, kept=False, running=UnitProgram.NOTHING)
     assert AdoptionStep.RESTART in plan_give_back(left)
 
@@ -280,6 +290,56 @@ async def test_an_interruption_returns_the_node(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+
+
+async def test_a_shutdown_under_the_watch_leaves_the_agent_to_end_its_pods(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    host = machine.host
+
+    def ends(seen: WatchObservation) -> WatchObservation:
+        if seen.at <= EPOCH + 100:
+            return seen
+        host.shuts_down = True
+        return replace(seen, pods={"uid": replace(POD, ready=False)}, shutting_down=True)
+
+    machine.node.bad = ends
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
+    assert machine.stated[-1] == f"giving the node back: {AT_BOOT}"
+    assert (host.running, host.files) == (UnitProgram.AGENT, {}), "nothing was restarted"
+    host.reboot()
+    assert (host.running, host.files) == (UnitProgram.KUBELET, {})
+
+
+@pytest.mark.parametrize("by", ["signal", "timer", "give back"])
+async def test_nothing_restarts_a_program_while_the_machine_shuts_down(
+    tmp_path: Path, by: str
+) -> None:
+    machine = Machine(tmp_path)
+    host = machine.host
+    if by == "give back":
+        await machine.adopt()
+        host.shuts_down = True
+        await machine.give_back()
+    else:
+        task = asyncio.create_task(machine.adopt())
+        await asyncio.sleep(100)
+        host.shuts_down = True
+        if by == "timer":
+            await machine.give_back(unconfirmed=True)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (host.running, host.files, host.timer) == (UnitProgram.AGENT, {}, None)
+    host.reboot()
+    assert host.running is UnitProgram.KUBELET
+
+
+async def test_a_machine_that_shuts_down_is_not_taken_over(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.host.shuts_down = True
+    assert await machine.adopt() is WatchOutcome.GIVE_BACK
+    assert (machine.host.running, machine.host.files) == (UnitProgram.KUBELET, {})
+    assert "restart" not in machine.host.calls
 
 
 HALF_STEPS = range(1, 17)
