@@ -18,18 +18,18 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import signal
 import statistics
 import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
+from typing import BinaryIO
 
 from kubeletpy.base.clock import SystemClock
 from kubeletpy.images.policy import PullProgress
@@ -39,6 +39,7 @@ from kubeletpy.remote.client import RemoteRuntime
 from kubeletpy.remote.containerd import RemoteContent
 from kubeletpy.remote.generated import api_pb2 as cri
 from tools.env.containerd import Containerd, programs
+from tools.env.registry import PacedRegistry
 
 MB = 1_000_000
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 6, 8, 10, 12)
@@ -52,7 +53,6 @@ STALL_S = 45.0
 PERIOD_S = 0.5
 NEAR, SKIPPED = 0.25, 0.1
 _OCI = "application/vnd.oci.image"
-_PATH = re.compile(r"/v2/([^?]+)/(manifests|blobs)/([^?]+)")
 
 
 @dataclass(slots=True)
@@ -61,23 +61,7 @@ class _Image:
 
     name: str
     rate: float
-    manifest: bytes
     layers: list[str]
-
-
-@dataclass(slots=True)
-class _Store:
-    """The contents of the registry: images, and blobs as files."""
-
-    directory: Path
-    images: list[_Image] = field(default_factory=list)
-    stalled: str = ""
-
-    def add(self, content: bytes) -> str:
-        """Store a blob; returns its digest."""
-        digest = hashlib.sha256(content).hexdigest()
-        (self.directory / digest).write_bytes(content)
-        return f"sha256:{digest}"
 
 
 def _layer(chance: random.Random, kind: str, size: int) -> tuple[bytes, str]:
@@ -102,9 +86,12 @@ def _layer(chance: random.Random, kind: str, size: int) -> tuple[bytes, str]:
     return gzip.compress(plain, 1, mtime=0), f"sha256:{hashlib.sha256(plain).hexdigest()}"
 
 
-def _make_images(store: _Store, seed: int, count: int, seconds: float) -> None:
+def _make_images(
+    registry: PacedRegistry, rates: _Rates, seed: int, count: int, seconds: float
+) -> list[_Image]:
     """Store images that arrive in so many seconds where they share no layers."""
     chance = random.Random(seed)
+    images: list[_Image] = []
     known: list[tuple[str, int, str]] = []
     for position, layers in enumerate(COUNTS[:count]):
         rate = RATES[position % len(RATES)] * MB
@@ -119,7 +106,7 @@ def _make_images(store: _Store, seed: int, count: int, seconds: float) -> None:
             left -= part
             kind = KINDS[(position // 2 + len(chosen)) % len(KINDS)]
             content, diff_id = _layer(chance, kind, max(int(part), 1000))
-            chosen.append((store.add(content), len(content), diff_id))
+            chosen.append((registry.add_blob(content), len(content), diff_id))
         if position % 4 == 2:  # a layer that is there, but above others
             chosen[-1] = known[-1]
         known += chosen
@@ -134,7 +121,7 @@ def _make_images(store: _Store, seed: int, count: int, seconds: float) -> None:
             "mediaType": f"{_OCI}.manifest.v1+json",
             "config": {
                 "mediaType": f"{_OCI}.config.v1+json",
-                "digest": store.add(stated),
+                "digest": registry.add_blob(stated),
                 "size": len(stated),
             },
             "layers": [
@@ -142,95 +129,53 @@ def _make_images(store: _Store, seed: int, count: int, seconds: float) -> None:
                 for digest, size, _ in chosen
             ],
         }
-        digests = [each[0] for each in chosen]
-        store.images.append(
-            _Image(f"pulls/i{position}", rate, json.dumps(manifest).encode(), digests)
-        )
+        images.append(_Image(f"pulls/i{position}", rate, [each[0] for each in chosen]))
+        registry.add_manifest(f"{images[-1].name}:1", manifest)
+        rates.rates[images[-1].name] = rate
     if count > STALLED:
-        store.stalled = store.images[STALLED].layers[2]
+        rates.stalled = images[STALLED].layers[2]
+    return images
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers at the rate of the image, for all its layers together."""
+class _Rates:
+    """Sends at the rate of the image, for all its layers together; one layer stalls."""
 
-    protocol_version = "HTTP/1.1"
-    store: _Store
-    turn = threading.Lock()
-    next_at = 0.0
-    state: Path
+    def __init__(self, state: Path) -> None:
+        """``state`` is made when the stall begins."""
+        self.state = state
+        self.rates: dict[str, float] = {}
+        self.stalled = ""
+        self._turn = threading.Lock()
+        self._next_at = 0.0
 
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        found = _PATH.fullmatch(self.path.partition("?")[0])
-        if found is None:
-            self._head(200, {"Content-Length": "0"})
-            return
-        name, kind, reference = found.groups()
-        image = next(each for each in self.store.images if each.name == name)
-        if kind == "manifests":
-            digest = f"sha256:{hashlib.sha256(image.manifest).hexdigest()}"
-            about = {"Content-Type": f"{_OCI}.manifest.v1+json", "Docker-Content-Digest": digest}
-            self._head(200, about | {"Content-Length": str(len(image.manifest))})
-            if self.command == "GET":
-                self.wfile.write(image.manifest)
-            return
-        file = self.store.directory / reference.removeprefix("sha256:")
-        size = file.stat().st_size
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        first = int(asked[1]) if asked else 0
-        end = int(asked[2]) + 1 if asked and asked[2] else size
-        about = {"Content-Length": str(end - first)}
-        if asked:
-            about["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
-        self._head(206 if asked else 200, about)
-        if self.command == "GET":
-            with suppress(OSError), file.open("rb") as content:
-                content.seek(first)
-                self._send(content, end - first, image.rate, reference)
-
-    def _send(self, content: io.BufferedReader, count: int, rate: float, digest: str) -> None:
-        sent = 0
+    def __call__(
+        self, repository: str, digest: str, content: BinaryIO, end: int, out: BufferedIOBase
+    ) -> None:
+        sent, count = 0, end - content.tell()
         while piece := content.read(min(16384, count - sent)):
-            if digest == self.store.stalled and sent >= count // 2:
+            if digest == self.stalled and sent >= count // 2:
                 self.state.touch()
                 time.sleep(STALL_S)
-                self.store.stalled = ""
-            with self.turn:
+                self.stalled = ""
+            with self._turn:
                 now = time.monotonic()
-                at = max(_Handler.next_at, now - 0.05) + len(piece) / rate
-                _Handler.next_at = at
+                at = max(self._next_at, now - 0.05) + len(piece) / self.rates[repository]
+                self._next_at = at
             time.sleep(max(at - now, 0.0))
-            self.wfile.write(piece)
+            out.write(piece)
             sent += len(piece)
-
-    def _head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
 
 
 @contextmanager
-def _registry(store: _Store, state: Path) -> Iterator[str]:
-    """A registry in a process of its own, so that it shares no interpreter with the monitor."""
-    _Handler.store, _Handler.state = store, state
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
-        server.daemon_threads = True
-        process = multiprocessing.get_context("fork").Process(target=server.serve_forever)
-        process.start()
-        try:
-            yield f"127.0.0.1:{server.server_port}"
-        finally:
-            process.kill()
-            process.join()
+def _serving(registry: PacedRegistry) -> Iterator[None]:
+    """The registry in a process of its own, so that it shares no interpreter with the monitor."""
+    process = multiprocessing.get_context("fork").Process(target=registry.serve_forever)
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
 
 
 @dataclass(slots=True)
@@ -280,7 +225,9 @@ class _Puller:
         return _Pull(image.name, began, time.monotonic(), samples)
 
 
-async def _measure(store: _Store, server: str, runtime: Containerd, state: Path) -> list[_Pull]:
+async def _measure(
+    images: Sequence[_Image], server: str, runtime: Containerd, state: Path
+) -> list[_Pull]:
     client = RemoteRuntime(runtime.endpoint)
     await client.connect()
     content = RemoteContent(client.image_connection, client.image_fs_info)
@@ -289,7 +236,7 @@ async def _measure(store: _Store, server: str, runtime: Containerd, state: Path)
     puller = _Puller(client, monitor, server)
     pulls: list[_Pull] = []
     began, used = time.monotonic(), time.process_time()
-    for position, image in enumerate(store.images):
+    for position, image in enumerate(images):
         if position == CANCELED:
             half = await puller.pull(image, until=0.5)
             print(f"{image.name}: canceled after {half.ended - half.began:.1f} s")
@@ -367,17 +314,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kpb-", dir="/tmp") as name:
         directory = Path(name)
-        store = _Store(directory / "blobs")
-        store.directory.mkdir()
-        _make_images(store, supplied.seed, supplied.images, supplied.seconds)
+        rates = _Rates(directory / "stalled")
+        registry = PacedRegistry(directory / "blobs", rates)
+        images = _make_images(registry, rates, supplied.seed, supplied.images, supplied.seconds)
         os.sync()
         runtime = Containerd(directory / "r", programs(supplied.containerd))
-        state = directory / "stalled"
         try:
             runtime.start()
-            with _registry(store, state) as server:
-                runtime.trust(server)
-                pulls = asyncio.run(_measure(store, server, runtime, state))
+            runtime.trust(registry.address)
+            with registry, _serving(registry):
+                pulls = asyncio.run(_measure(images, registry.address, runtime, rates.state))
         finally:
             runtime.remove()
     print(_summary(pulls))
