@@ -86,7 +86,7 @@ class Site:
 
     def __init__(self, cluster: Cluster, namespace: Namespace, agent: str) -> None:
         self.cluster, self.namespace, self.agent = cluster, namespace, agent
-        self.down, self.other = cluster.members[-1], cluster.members[0]
+        self.down, self.other = cluster.members[-1], cluster.members[-2]
         self._configure()
         servers = {}
         for member in (self.down, self.other):
@@ -296,10 +296,15 @@ class Site:
         return found
 
     def renew(self) -> None:
-        """Replace all pods of the node after a fault, so that the next turn begins as the first."""
+        """Replace all pods of the node after a fault, so that the next turn begins as the first.
+
+        A deleted pod of the Job exits with 0, which would complete it.
+        """
+        self.namespace.kubectl("delete", "job", "half")
         for namespace in (self.namespace, self.cluster.default):
             selector = f"--field-selector=spec.nodeName={self.down.name}"
             namespace.kubectl("delete", "pods", selector, "--force", "--grace-period=0")
+        self.namespace.apply(self._job())
         self.rollout()
 
     def check(self, how: str, order: list[str], changes: list[Change]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tools.lab.uml import UmlKernel, UserModeLinux, first_program
@@ -11,8 +12,16 @@ def test_another_kernel_boots_with_its_ram_disk(tmp_path: Path) -> None:
     own = UserModeLinux(Path("/d"), tmp_path, more=("quiet",))._command(7)
     kernel = UmlKernel("/k/linux.uml", Path("/k/initrd"))
     other = UserModeLinux(Path("/d"), tmp_path, more=("quiet",), kernel=kernel)._command(7)
-    assert own[0] == "linux.uml"
-    assert list(other) == ["/k/linux.uml", *own[1:], "initrd=/k/initrd"]
+    assert own[3] == "linux.uml"
+    assert list(other)[3:] == ["/k/linux.uml", *own[4:], "initrd=/k/initrd"]
+
+
+def test_nodes_are_spread_over_processors_and_keep_theirs(tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    nodes = [UserModeLinux(Path("/d"), tmp_path) for _ in allowed]
+    commands = [list(node._command(7)[:3]) for node in nodes]
+    assert sorted(commands) == sorted(["taskset", "--cpu-list", str(each)] for each in allowed)
+    assert [list(node._command(8)[:3]) for node in nodes] == commands
 
 
 def test_a_ram_disk_mounts_the_modules_of_its_kernel() -> None:
