@@ -133,6 +133,8 @@ class Node(Component):
 
     def _run(self, containerd: runtime.RootlessContainerd) -> int:
         """The process of the agent, in the node's network."""
+        if self.plan.own_network:
+            containerd.connect_pods(Path("/proc/self/net/route").read_text())
         up.import_agent()  # while containerd starts
         containerd.await_answer()
         busybox = self.programs.get("busybox")

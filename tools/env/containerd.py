@@ -20,12 +20,13 @@ from pathlib import Path
 
 from msgspec import structs
 
+from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.rootless import containerd as config
 from tools.env.debian import locked, unpacked
 from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
 from tools.env.machine_abilities import ADDRESS_TRANSLATION, FOUND
 from tools.env.process import CommandError, Daemon, run, write_whole
-from tools.env.sweep import leftovers, sweep
+from tools.env.sweep import leftovers, remove_rules_of_pods, sweep
 from tools.env.waiting import wait_until
 
 _POOL = ipaddress.IPv4Network("10.192.0.0/10")
@@ -108,26 +109,43 @@ class Containerd:
         Raises NotReadyError with the end of its log.
         """
         if self.pid is None:
-            (self.directory / "cni").mkdir(exist_ok=True)
-            (self.directory / "config.toml").write_text(
-                config.render_config(
-                    self.directory,
-                    self.generation,
-                    sandbox_image,
-                    self._runc,
-                    systemd_cgroup=self.systemd_cgroup,
-                    handlers=self._handlers,
-                )
-            )
-            (self.directory / "cni" / "10-pods.conflist").write_text(
-                config.render_conflist(self.network, self.directory)
-            )
+            self.write_configuration(sandbox_image)
+            self._masquerade()
             program = self._binaries / "containerd"
             command: list[str | Path] = [program, "--config", self.directory / "config.toml"]
             if not self._daemon.adopt(command):
                 path = f"{self._binaries}:{_SYSTEM_PATH}"
                 self._daemon.start(command, env={**os.environ, "PATH": path})
         self.wait_ready()
+
+    def write_configuration(self, sandbox_image: str = PAUSE) -> None:
+        """Write the configurations of the daemon and of its pod network."""
+        (self.directory / "cni").mkdir(exist_ok=True)
+        (self.directory / "config.toml").write_text(
+            config.render_config(
+                self.directory,
+                self.generation,
+                sandbox_image,
+                self._runc,
+                systemd_cgroup=self.systemd_cgroup,
+                handlers=self._handlers,
+            )
+        )
+        (self.directory / "cni" / "10-pods.conflist").write_text(
+            config.render_conflist(self.network, self.directory)
+        )
+
+    def _masquerade(self) -> None:
+        """Write the rules of the pod network, and remove those of pods from before there were any.
+
+        Raises CommandError.
+        """
+        try:
+            config.masquerade(self.network, os.environ)
+        except LaunchError as error:
+            raise CommandError(str(error)) from error
+        if self.network.has_static_rules:
+            remove_rules_of_pods(self.network.name)
 
     def wait_ready(self, timeout: float = 30.0) -> None:
         """Wait until the CRI reports that runtime and network are ready."""

@@ -136,13 +136,26 @@ def sweep_network(network: str, bridge: str) -> None:
         run("ip", "link", "delete", bridge)
     for result in _results(network):
         result.unlink(missing_ok=True)
+    _remove_chains(network, r"CNI-(?!HOSTPORT)\S+")
+
+
+def remove_rules_of_pods(network: str) -> None:
+    """Remove the NAT rules that the bridge plugin made for single pods of a CNI network.
+
+    Rules for the subnet have replaced them, so that the plugin no longer removes them.
+    """
+    _remove_chains(network, r"CNI-[0-9a-f]{24}(?!\S)")
+
+
+def _remove_chains(network: str, pattern: str) -> None:
+    """Remove the chains of one CNI network whose names match, and the rules that lead to them."""
     rules = _nat_rules()
     chains = set()
     for rule in rules:
         if f'name: \\"{network}\\"' in rule or f'name: "{network}"' in rule:
             # the chain a rule leads to, and the one it is in: a plugin that was ended midway leaves
             # chains that nothing leads to any more
-            chains.update(re.findall(r"(?:-j|^-A) (CNI-(?!HOSTPORT)\S+)", rule))
+            chains.update(re.findall(rf"(?:-j|^-A) ({pattern})", rule))
     for rule in rules:
         target = re.search(r"-j (CNI-\S+)", rule)
         if rule.startswith("-A") and target and target[1] in chains:

@@ -42,6 +42,11 @@ class Network(Struct, frozen=True):
     masquerade: bool = True
     host_ports: bool = True
 
+    @property
+    def has_static_rules(self) -> bool:
+        """Whether :func:`masquerade` makes its rules, instead of the plugin for each pod."""
+        return self.masquerade and ":" not in self.subnet
+
 
 def cni_folder() -> Path | None:
     """Where the CNI plugins are: Debian's folder, or everybody else's; None when there are none."""
@@ -94,7 +99,11 @@ def render_config(
         cri, pulls = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
         tables = [
             (("plugins", cri), {**common, "cdi_spec_dirs": [str(directory / "cdi")]}),
-            (("plugins", cri, "cni"), {**cni, "bin_dirs": [plugins]}),
+            # what the plugin does, without two more processes for each pod
+            (
+                ("plugins", cri, "cni"),
+                {**cni, "bin_dirs": [plugins], "use_internal_loopback": True},
+            ),
             (("plugins", pulls, "pinned_images"), {"sandbox": sandbox_image}),
             (("plugins", pulls, "registry"), certs),
             (("plugins", pulls), {"snapshotter": snapshotter}),
@@ -126,7 +135,7 @@ def render_conflist(network: Network, directory: Path) -> str:
         "type": "bridge",
         "bridge": network.bridge,
         "isGateway": True,
-        "ipMasq": network.masquerade,
+        "ipMasq": network.masquerade and not network.has_static_rules,
         "hairpinMode": True,
         "ipam": {
             "type": "host-local",
@@ -140,6 +149,47 @@ def render_conflist(network: Network, directory: Path) -> str:
     plugins = [bridge, portmap] if network.host_ports else [bridge]
     conflist = {"cniVersion": "0.4.0", "name": network.name, "plugins": plugins}
     return json.dumps(conflist, indent=2) + "\n"
+
+
+_MULTICAST = "224.0.0.0/4"
+
+
+def masquerade(network: Network, environment: Mapping[str, str]) -> None:
+    """Let the pods of an IPv4 network reach what is outside with the node's address.
+
+    The rules are those that the bridge plugin makes for each pod, with the subnet in place of an
+    address. Rules that exist stay. Raises LaunchError.
+    """
+    if not network.has_static_rules:
+        return
+    chain = f"CNI-{network.name}"
+    note = ("-m", "comment", "--comment", f'name: "{network.name}"')
+    jump = ("POSTROUTING", "-s", network.subnet, *note, "-j", chain)
+    if not _iptables(environment, "-C", *jump):
+        return
+    _iptables(environment, "-N", chain)  # it exists if another start was ended midway
+    for rule in (
+        ("-F", chain),
+        ("-A", chain, "-d", network.subnet, *note, "-j", "ACCEPT"),
+        ("-A", chain, "!", "-d", _MULTICAST, *note, "-j", "MASQUERADE"),
+        ("-A", *jump),
+    ):
+        if problem := _iptables(environment, *rule):
+            raise LaunchError(
+                f"pods can't reach what is outside: iptables {' '.join(rule)}: {problem}"
+            )
+
+
+def _iptables(environment: Mapping[str, str], *rule: str) -> str:
+    """Apply a rule of the table nat. Returns the error, or an empty text."""
+    line = ["iptables", "--wait", "-t", "nat", *rule]
+    try:
+        done = subprocess.run(
+            line, env=dict(environment), capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return str(error)
+    return done.stderr.strip() or "failed" if done.returncode else ""
 
 
 def render_hosts(server: str) -> str:
@@ -247,7 +297,6 @@ class RootlessContainerd(Component):
             program.write_text(script)
             program.chmod(0o700)
         settings = {"disable_cgroup": not self.plan.limits, "disable_apparmor": True}
-        network = Network("pods", "pods0", free_subnet(routes), bool(self.plan.masquerade))
         (self.directory / "config.toml").write_text(
             render_config(
                 self.directory,
@@ -259,8 +308,18 @@ class RootlessContainerd(Component):
             )
         )
         (self.directory / "cni" / "10-pods.conflist").write_text(
-            render_conflist(network, RUN.parent)
+            render_conflist(self._network(routes), RUN.parent)
         )
+
+    def connect_pods(self, routes: str) -> None:
+        """Let pods reach what is outside, in its network namespace. Raises LaunchError.
+
+        ``routes``: as for ``write_configuration``.
+        """
+        masquerade(self._network(routes), self.environment)
+
+    def _network(self, routes: str) -> Network:
+        return Network("pods", "pods0", free_subnet(routes), bool(self.plan.masquerade))
 
     def execute(self) -> None:
         """Become its process. Raises OSError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
 import tomllib
@@ -9,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kubeletpy.agent.rootless.containerd import free_subnet, render_config, runc_wrapper
+from kubeletpy.agent.errors import LaunchError
+from kubeletpy.agent.rootless.containerd import (
+    Network,
+    free_subnet,
+    masquerade,
+    render_config,
+    render_conflist,
+    runc_wrapper,
+)
 from kubeletpy.agent.rootless.machine import environment_of
 from kubeletpy.agent.rootless.namespaces import chown_filter, nested
 from kubeletpy.agent.rootless.possible import CHOWN, IdRange, NetworkKind, Plan
@@ -142,3 +151,61 @@ def test_processes_of_containers_are_those_of_nested_namespaces(tmp_path: Path) 
         (tmp_path / process / "status").write_text(f"Name:\tx\nNSpid:\t{line}\n")
     (tmp_path / "sys").mkdir()
     assert list(nested(tmp_path)) == [7]
+
+
+NAME = 'name: "pods"'
+JUMP = f"POSTROUTING -s 10.1.0.0/24 -m comment --comment {NAME} -j CNI-pods"
+RULES = [
+    "-N CNI-pods",
+    "-F CNI-pods",
+    f"-A CNI-pods -d 10.1.0.0/24 -m comment --comment {NAME} -j ACCEPT",
+    f"-A CNI-pods ! -d 224.0.0.0/4 -m comment --comment {NAME} -j MASQUERADE",
+    f"-A {JUMP}",
+]
+
+
+@pytest.mark.parametrize(
+    ("subnet", "masquerades", "refused", "rules"),
+    [
+        ("10.1.0.0/24", True, "*-C*", [f"-C {JUMP}", *RULES]),
+        ("10.1.0.0/24", True, "*-C*|*-N*", [f"-C {JUMP}", *RULES]),
+        ("10.1.0.0/24", True, "nothing", [f"-C {JUMP}"]),
+        ("10.1.0.0/24", False, "*-C*", []),
+        ("10.1.0.0/24,fd00:1::/64", True, "*-C*", []),
+        ("fd00:1::/64", True, "*-C*", []),
+    ],
+)
+def test_the_rules_of_a_subnet_are_made_once(
+    tmp_path: Path, subnet: str, masquerades: bool, refused: str, rules: list[str]
+) -> None:
+    log = tmp_path / "log"
+    network = Network("pods", "pods0", subnet, masquerades)
+    masquerade(network, refusing(tmp_path, refused))
+    made = log.read_text().splitlines() if log.exists() else []
+    assert made == [f"--wait -t nat {each}" for each in rules]
+    bridge = json.loads(render_conflist(network, tmp_path))["plugins"][0]
+    assert bridge["ipMasq"] is (masquerades and ":" in subnet)
+
+
+def test_a_refused_rule_is_an_error_with_the_text_of_iptables(tmp_path: Path) -> None:
+    network = Network("pods", "pods0", "10.1.0.0/24")
+    with pytest.raises(LaunchError, match=r"outside: iptables -A CNI-pods ! .*: no such target$"):
+        masquerade(network, refusing(tmp_path, "*-C*|*!*"))
+    with pytest.raises(LaunchError, match="No such file or directory"):
+        masquerade(network, {"PATH": str(tmp_path / "none")})
+
+
+def refusing(directory: Path, refused: str) -> dict[str, str]:
+    """An environment whose iptables writes its arguments to a log and refuses some commands."""
+    program = directory / "iptables"
+    program.write_text(
+        f"""#!/bin/sh
+echo "$@" >> {directory}/log
+case "$*" in {refused})
+    echo "no such target" >&2
+    exit 1
+esac
+"""
+    )
+    program.chmod(0o755)
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
