@@ -62,3 +62,16 @@ async def test_the_bench_of_pulls() -> None:
     rated = re.search(r"^all: \d+ of (\d+) samples within a quarter", text, re.M)
     assert rated is not None
     assert int(rated[1]) == sum(int(each[2]) for each in pulls) > 0
+
+
+async def test_the_bench_of_what_is_below_the_cri() -> None:
+    names = ["as most nodes", "as ./up.sh"]
+    more = ("--containerd", "2", "--pods", "2", "--turns", "1", "--variants", *names)
+    text = await run_bench(*more, module="bench.under")
+    row = r"^{} +(\d+) +\d+% +\d+ +(\d+) +\d+ +(\d+) +[\d.]+ +[\d.]+$"
+    for name in names:
+        found = re.search(row.format(re.escape(name)), text, re.M)
+        assert found is not None, text
+        whole, plugins, runc = map(int, found.groups())
+        assert 0 < plugins < whole
+        assert 0 < runc < whole
