@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from kubeletpy.agent.rootless.containerd import Network
+from kubeletpy.agent.takeover.preflight.checks import speed_findings
+from kubeletpy.remote.generated import api_pb2 as pb
 from tools.env.containerd import Containerd, programs
 from tools.env.cri import RawRuntime
 from tools.env.process import run
@@ -161,5 +163,19 @@ def test_networks_of_ipv6_and_without_masquerade_get_no_rules(
         assert rules(instance) == []
         conflist = json.loads((work_dir / "c" / "cni" / "10-pods.conflist").read_text())
         assert conflist["plugins"][0]["ipMasq"] is masquerade
+    finally:
+        assert instance.remove() == []
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_preflight_reads_the_settings_of_containerd(work_dir: Path, generation: int) -> None:
+    instance = Containerd(work_dir / "c", programs(generation))
+    instance.start()
+    try:
+        with RawRuntime(instance.socket) as raw:
+            info = raw.runtime.Status(pb.StatusRequest(verbose=True), timeout=5).info
+        for cgroup_v2, expected in ((True, ["runc", "portmap"]), (False, ["portmap"])):
+            findings = speed_findings(info, cgroup_v2=cgroup_v2)
+            assert [each.subject for each in findings] == expected
     finally:
         assert instance.remove() == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, KubeletFound, Severity
 from kubeletpy.base.structs import Struct, replace
@@ -181,6 +183,87 @@ def _user_namespaces(info: RuntimeInfo, pods: Iterable[Pod]) -> Iterable[Finding
         if pod.spec.get("hostUsers") is False:
             what = "it has hostUsers: false, and no handler of the runtime supports user namespaces"
             yield _finding(Severity.UNCLEAR, pod.key, what, "it can't start again on this node")
+
+
+# Settings of containerd with which pods start and end faster. Source: docs/runtime-speed.md.
+
+MOST_ADVICE = 2
+_RUNC = "io.containerd.runc.v2"
+_SAVINGS = {
+    "runc": ("it starts the containers", "crun saves 26 % of the CPU"),
+    "ipMasq": (
+        "a CNI plugin makes iptables rules for each pod",
+        "one for the subnet saves 11 % of the CPU",
+    ),
+    "loopback": (
+        "a CNI plugin sets it up for each pod",
+        "use_internal_loopback = true saves 4 % of the CPU",
+    ),
+    "portmap": (
+        "it is called for each pod, and none has a host port",
+        "a list without it saves 3 % of the CPU",
+    ),
+}
+"""Subject -> what applies, and what saves how much; the largest first."""
+
+
+def speed_findings(
+    info: Mapping[str, str], *, cgroup_v2: bool, pods: Iterable[Pod] = ()
+) -> list[Finding]:
+    """Advice on the largest savings that apply; empty if the runtime shows no such settings.
+
+    Args:
+        info: of the CRI's verbose Status; containerd's has JSON in ``config`` and ``cniconfig``.
+        cgroup_v2: whether that is the machine's only version: crun refuses both at once.
+        pods: those of the node.
+    """
+    config = _parsed(info.get("config", ""))
+    plugins = {str(each.get("type")): each for each in _plugins(info.get("cniconfig", ""))}
+    applies = {
+        "runc": cgroup_v2 and _runs_runc(config),
+        "ipMasq": any(each.get("ipMasq") is True for each in plugins.values()),
+        "loopback": _at(config, "cni").get("useInternalLoopback") is False,
+        "portmap": "portmap" in plugins and not any(map(_has_host_port, pods)),
+    }
+    return [
+        Finding(Area.SPEED, Severity.NOTE, subject, what, f"{instead} of a pod's start and end")
+        for subject, (what, instead) in _SAVINGS.items()
+        if applies[subject]
+    ][:MOST_ADVICE]
+
+
+def _runs_runc(config: Mapping[str, Any]) -> bool:
+    containerd = _at(config, "containerd")
+    default = _at(containerd, "runtimes", str(containerd.get("defaultRuntimeName")))
+    program = str(_at(default, "options").get("BinaryName") or "runc")
+    return default.get("runtimeType") == _RUNC and program.rpartition("/")[2] == "runc"
+
+
+def _plugins(text: str) -> Iterable[Mapping[str, Any]]:
+    """The CNI plugins that are called for each pod, as their configuration has them."""
+    networks = _parsed(text).get("Networks")
+    for network in networks if isinstance(networks, list) else ():
+        listed = _parsed(_at(network, "Config").get("Source")).get("plugins")
+        yield from (each for each in (listed if isinstance(listed, list) else ()) if _at(each))
+
+
+def _parsed(text: object) -> Mapping[str, Any]:
+    try:
+        return _at(json.loads(str(text)))
+    except ValueError:
+        return {}
+
+
+def _at(value: object, *path: str) -> Mapping[str, Any]:
+    """The object at a path, or an empty one."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _has_host_port(pod: Pod) -> bool:
+    containers = [*pod.containers, *(pod.spec.get("initContainers") or ())]
+    return any(port.get("hostPort") for each in containers for port in each.get("ports") or ())
 
 
 # Versions of the API server, of the node's kubelet, and the one that the agent runs as.

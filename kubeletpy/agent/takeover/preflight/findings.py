@@ -219,6 +219,8 @@ class Area(StrEnum):
     RUNTIME = "runtime"
     STATE = "state"
     PODS = "pods"
+    SPEED = "speed"
+    """Advice, which decides nothing."""
 
 
 class Finding(Struct, frozen=True):

@@ -12,7 +12,11 @@ from typing import cast
 from kubeletpy.agent.launch.runtime import pod_selectors, query_runtime
 from kubeletpy.agent.node import admission_state
 from kubeletpy.agent.takeover.preflight import node_pods
-from kubeletpy.agent.takeover.preflight.checks import runtime_findings, version_findings
+from kubeletpy.agent.takeover.preflight.checks import (
+    runtime_findings,
+    speed_findings,
+    version_findings,
+)
 from kubeletpy.agent.takeover.preflight.findings import Area, Finding, PodVerdict, Severity, unclear
 from kubeletpy.base.api import types as api
 from kubeletpy.base.api.types import JSON
@@ -154,6 +158,10 @@ EVENTS_S = 1.0
 """A runtime without events refuses the stream by then."""
 
 
+_CGROUP_V2 = Path("/sys/fs/cgroup/cgroup.controllers")
+"""Exists where version 2 is the only one."""
+
+
 class NodeAnswers(Struct, frozen=True):
     """The reports of API server and runtime."""
 
@@ -214,6 +222,9 @@ async def query_node(
             events=events,
             pods=desired.pods,
         )
+        unified = await asyncio.to_thread(_CGROUP_V2.exists)
+        status = await runtime.status(verbose=True)
+        findings += speed_findings(status.info, cgroup_v2=unified, pods=desired.pods)
         state = await asyncio.to_thread(node_pods.read_node_state, settings, flags)
         desired = await node_pods.with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
         admission = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
-from kubeletpy.agent.takeover.preflight.checks import runtime_findings
+from kubeletpy.agent.takeover.preflight.checks import runtime_findings, speed_findings
+from kubeletpy.agent.takeover.preflight.findings import UNSAFE, Area
 from kubeletpy.agent.takeover.preflight.node import has_events
 from kubeletpy.node.build import RuntimeInfo
 from kubeletpy.remote.errors import Unavailable, Unimplemented
@@ -110,3 +112,64 @@ def test_a_runtime_without_events_is_named() -> None:
         "containerd 2.1.4: its CRI has no events: it is relisted every second; of containerd, "
         "task events show the ends of containers before"
     )
+
+
+PORTMAP = {"type": "portmap", "capabilities": {"portMappings": True}}
+RUNC, CRUN, KATA = (
+    {"runtimeType": kind, "options": {"BinaryName": program}}
+    for kind, program in (
+        ("io.containerd.runc.v2", ""),
+        ("io.containerd.runc.v2", "/usr/bin/crun"),
+        ("io.containerd.kata.v2", ""),
+    )
+)
+MASQUERADE = {"type": "bridge", "ipMasq": True}
+
+
+def status(runtime: Any, *plugins: Any, **cni: Any) -> dict[str, str]:
+    """The info of containerd's verbose Status, with the fields that matter."""
+    config = {
+        "containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": runtime}},
+        "cni": cni,
+    }
+    loopback = {"Config": {"Source": json.dumps({"plugins": [{"type": "loopback"}]})}}
+    network = {"Config": {"Source": json.dumps({"plugins": plugins})}}
+    return {
+        "config": json.dumps(config),
+        "cniconfig": json.dumps({"Networks": [loopback, network]}),
+    }
+
+
+PORT: Any = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
+
+
+@pytest.mark.parametrize(
+    ("info", "version_2", "subjects"),
+    [
+        ({}, True, []),
+        ({"config": "[crio]", "cniconfig": "[1]"}, True, []),
+        ({"config": '{"containerd": 1, "cni": []}', "cniconfig": '{"Networks": [1]}'}, True, []),
+        (status(RUNC, MASQUERADE, PORTMAP), True, ["runc", "ipMasq"]),
+        (status(RUNC, MASQUERADE, PORTMAP), False, ["ipMasq", "portmap"]),
+        (status(CRUN, MASQUERADE, useInternalLoopback=False), True, ["ipMasq", "loopback"]),
+        (status(KATA, {"type": "bridge"}, PORTMAP, useInternalLoopback=True), True, ["portmap"]),
+        (status(CRUN, {"type": "ptp", "ipMasq": False}), True, []),
+    ],
+)
+def test_the_largest_two_savings_that_apply_are_advice(
+    info: dict[str, str], version_2: bool, subjects: list[str]
+) -> None:
+    findings = speed_findings(info, cgroup_v2=version_2, pods=[make_pod()])
+    assert [each.subject for each in findings] == subjects
+    assert all(each.severity not in UNSAFE and each.area is Area.SPEED for each in findings)
+
+
+def test_portmap_is_no_advice_where_a_pod_has_a_host_port() -> None:
+    info = status(CRUN, PORTMAP)
+    (finding,) = speed_findings(info, cgroup_v2=True)
+    assert finding.text == (
+        "portmap: it is called for each pod, and none has a host port: a list without it saves 3 % "
+        "of the CPU of a pod's start and end"
+    )
+    for pod in (make_pod(containers=[PORT]), make_pod(initContainers=[PORT])):
+        assert speed_findings(info, cgroup_v2=True, pods=[pod]) == []
