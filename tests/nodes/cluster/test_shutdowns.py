@@ -48,6 +48,7 @@ LOG = "/var/lib/order"
 PERIODS = {"shutdownGracePeriod": "600s", "shutdownGracePeriodCriticalPods": "200s"}
 """A stop takes seconds of a processor, of which other machines may leave little."""
 ANYWHERE = [{"operator": "Exists"}]
+EACH = workload("DaemonSet", "each", spec_of(tolerations=ANYWHERE))
 HIGH = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
@@ -108,7 +109,7 @@ class Site:
             service("shop", PORT),
             *servers.values(),
             *(workload("Deployment", name, on(self.down, spec)) for name, spec in kinds.items()),
-            workload("DaemonSet", "each", spec_of(tolerations=ANYWHERE)),
+            EACH,
             storage_class,
             volume,
             database,
@@ -176,6 +177,17 @@ class Site:
                 "template": {**labels, "spec": spec},
             },
         }
+
+    def begin(self) -> None:
+        """Begin the Job and the DaemonSet anew.
+
+        Their controllers delay each further pod after one that failed twice as long, for up to ten
+        minutes, and a pod of the Job that is deleted exits with 0, which completes it.
+        """
+        self.namespace.kubectl("delete", "job/half", "daemonset/each", "--cascade=foreground")
+        self.namespace.apply(self._job(), EACH)
+        self.namespace.wait("jsonpath={.status.ready}=1", "job/half")
+        self.namespace.rollout("daemonset/each")
 
     def rollout(self) -> None:
         """Wait until everything runs."""
@@ -272,6 +284,7 @@ class Site:
 
     def turn(self, how: str, draw: random.Random) -> list[str]:
         """Shut the node down and boot it; return what was wrong, and print what it took."""
+        self.begin()
         self.down.shell(f"rm -f {LOG}/log; sync")
         before, began, found = self.counted(), time.monotonic(), list[str]()
         took = dict[str, float]()
@@ -296,15 +309,11 @@ class Site:
         return found
 
     def renew(self) -> None:
-        """Replace all pods of the node after a fault, so that the next turn begins as the first.
-
-        A deleted pod of the Job exits with 0, which would complete it.
-        """
-        self.namespace.kubectl("delete", "job", "half")
+        """Replace all pods of the node after a fault, so that the next turn begins as the first."""
         for namespace in (self.namespace, self.cluster.default):
             selector = f"--field-selector=spec.nodeName={self.down.name}"
             namespace.kubectl("delete", "pods", selector, "--force", "--grace-period=0")
-        self.namespace.apply(self._job())
+        self.begin()
         self.rollout()
 
     def check(self, how: str, order: list[str], changes: list[Change]) -> None:
