@@ -1,4 +1,4 @@
-"""Image registries on this machine: a real one, and one that sends layers as its user wants.
+"""Image registries on this machine: a real one, and one whose user sends the layers.
 
 The real one, docker-registry, is open or behind a password; it needs the Debian packages
 docker-registry, skopeo and apache2-utils (htpasswd).

@@ -181,8 +181,8 @@ class Site:
     def begin(self) -> None:
         """Begin the Job and the DaemonSet anew.
 
-        Their controllers delay each further pod after one that failed twice as long, for up to ten
-        minutes, and a pod of the Job that is deleted exits with 0, which completes it.
+        After each pod that failed, their controllers wait twice as long as before, up to fifteen
+        minutes. A pod of the Job that is deleted exits with 0, which completes it.
         """
         self.namespace.kubectl("delete", "job/half", "daemonset/each", "--cascade=foreground")
         self.namespace.apply(self._job(), EACH)
