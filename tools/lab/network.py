@@ -28,6 +28,8 @@ _CLONE_NEWNET = 0x40000000
 _BRIDGE = "br0"
 _MAKE = (
     f"ip link set lo up && ip link add {_BRIDGE} type bridge"
+    # a tap passes segments of many frames as they are, and a node reads the first frame of each
+    f" && ip link set {_BRIDGE} gso_max_segs 1"
     f" && ip address add {HOST}/{_PREFIX} dev {_BRIDGE} && ip link set {_BRIDGE} up"
     " && echo made && exec cat"
 )
