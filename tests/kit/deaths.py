@@ -56,7 +56,7 @@ def stopped(
 
 
 def terminated(reason: str = "", *, deleted: bool = False, removed: bool = False) -> PodEnd:
-    return pod_end(reason, "", deleted=deleted, removed=removed)
+    return pod_end(reason, "", deleted=deleted, removed=removed, from_api=False)
 
 
 DELETED = terminated(deleted=True)

@@ -108,6 +108,8 @@ class _Followed(Struct):
     counted: int | None
     """Killed processes, by the counter, that are known not to have ended it."""
     pod_counted: int | None = None
+    from_api: bool = False
+    """The pod came from the API, as far as is known."""
     sandbox_pid: int | None = None
     """The process of a sandbox whose PID namespace the container shares."""
     sandbox_killed: bool = False
@@ -234,6 +236,7 @@ class DeathWatch(Component):
             path,
             self.counters.main_process(path),
             own_pids=pod is not None and _has_own_pids(pod, container.name),
+            from_api=pod is not None and not pod.is_static,
             counted=self.counters.oom_kills(path),
             pod_counted=self._pod_kills(path),
             sandbox_pid=self.counters.main_process(sandbox),
@@ -258,6 +261,7 @@ class DeathWatch(Component):
         )
         if (pod := self.pods.get(uid)) is not None:
             followed.own_pids = _has_own_pids(pod, container.name)
+            followed.from_api = not pod.is_static
         followed.ended, followed.outlived = True, self.counters.alive(followed.pid)
         kills = self._last_kills(followed)
         self._later(SETTLE_S, lambda: self._decide(followed, container, status, kills))
@@ -287,7 +291,7 @@ class DeathWatch(Component):
                 at=at,
                 stop=stop,
                 stopped_for=max(at - began, 0.0),
-                pod_end=self._pod_end(followed.uid) if stop is not None else None,
+                pod_end=self._pod_end(followed) if stop is not None else None,
                 own_pids=followed.own_pids,
                 signal=signal,
                 main_oom=followed.main_oom,
@@ -320,7 +324,7 @@ class DeathWatch(Component):
             return False
         if followed.sandbox_pid is not None and signal is not None:
             return True  # the kernel would have reported its end
-        if self._pod_end(followed.uid) is None:  # else the agent may have stopped it since
+        if self._pod_end(followed) is None:  # else the agent may have stopped it since
             status = self.cache.status(followed.uid) or status
         return any(each.ready for each in status.sandboxes if container.sandbox_id in ("", each.id))
 
@@ -333,9 +337,10 @@ class DeathWatch(Component):
         ended = self._loop.time() - (self.clock.now() - at)
         return 0 if since < ended else None
 
-    def _pod_end(self, uid: str) -> PodEnd | None:
+    def _pod_end(self, followed: _Followed) -> PodEnd | None:
         from kubeletpy.observe.explain.deaths import pod_end
 
+        uid = followed.uid
         record = self.queries.record(uid)
         status = self.statuses.get_status(uid) or {}
         goes_on = record is not None and not record.termination_requested
@@ -347,6 +352,7 @@ class DeathWatch(Component):
             status.get("message") or "",
             deleted=pod is not None and pod.being_deleted,
             removed=pod is None or (record is not None and record.deleted),
+            from_api=followed.from_api,
         )
 
     # -- killed processes of containers that live on -----------------------------------------

@@ -226,7 +226,7 @@ _POD_REASONS = {
 _REFUSALS = frozenset(map(str, AdmissionReason))
 
 
-def pod_end(reason: str, message: str, *, deleted: bool, removed: bool) -> PodEnd:
+def pod_end(reason: str, message: str, *, deleted: bool, removed: bool, from_api: bool) -> PodEnd:
     """Return why a pod is terminated.
 
     Args:
@@ -234,13 +234,15 @@ def pod_end(reason: str, message: str, *, deleted: bool, removed: bool) -> PodEn
         message: likewise.
         deleted: the API shows a deletion.
         removed: no source has the pod any more.
+        from_api: its source was the API, from which a pod goes only by its deletion, although
+            nobody may have seen that: by force, or when the agent was late.
     """
     detail = one_line(": ".join(filter(None, (reason, message))), 200)
     if reason in _POD_REASONS:
         return PodEnd(*_POD_REASONS[reason], detail)
     if reason in _REFUSALS or reason.startswith("OutOf"):
         return PodEnd(DeathKind.REFUSED, Actor.AGENT, detail)
-    if deleted:
+    if deleted or (removed and from_api):
         return PodEnd(DeathKind.DELETED, Actor.API)
     if removed:
         return PodEnd(DeathKind.REMOVED, Actor.MANIFEST)

@@ -198,7 +198,7 @@ def terminal_code(facts: PodFacts) -> CauseCode:
     reason = facts.status.get("reason") or ""
     if facts.phase == "Succeeded":
         return CauseCode.SUCCEEDED
-    kind = pod_end(reason, "", deleted=False, removed=False).kind
+    kind = pod_end(reason, "", deleted=False, removed=False, from_api=True).kind
     if kind in _NODE_ENDS:
         return _NODE_ENDS[kind]
     return CauseCode.REFUSED if reason and not explain_containers.exits(facts) else CauseCode.FAILED

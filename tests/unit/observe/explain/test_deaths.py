@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubeletpy.base.structs import replace
-from kubeletpy.observe.explain.deaths import Actor, DeathKind, Limit, decide
+from kubeletpy.observe.explain.deaths import Actor, DeathKind, Limit, decide, pod_end
 from tests.kit.deaths import AT, DELETED, UNEXPLAINED, WAYS, ended, killed, stopped
 
 
@@ -76,3 +76,11 @@ def test_a_late_hook_keeps_the_reason_of_its_stop() -> None:
 def test_the_kernels_line_about_the_main_process_outweighs_missing_process_events() -> None:
     found = decide(ended(137, main_oom=killed(Limit.POD)))
     assert found.kind is DeathKind.OOM_POD
+
+
+def test_a_pod_that_the_api_no_longer_has_was_deleted() -> None:
+    """Nobody may have seen its deletion. A pod of a manifest was removed from that."""
+    gone = pod_end("", "", deleted=False, removed=True, from_api=True)
+    assert (gone.kind, gone.actor) == (DeathKind.DELETED, Actor.API)
+    gone = pod_end("", "", deleted=False, removed=True, from_api=False)
+    assert (gone.kind, gone.actor) == (DeathKind.REMOVED, Actor.MANIFEST)
