@@ -10,6 +10,7 @@ import pytest
 from kubeletpy.base.api.types import JSON
 from tests.cluster.node import WITHIN, ClusterNode
 from tests.cluster.objects import config_map, deployment, secret, service
+from tools.env.process import CommandError
 
 pytestmark = pytest.mark.timeout(400)
 SERVE = "mkdir /www; hostname >/www/index.html; exec httpd -f -p 8080 -h /www"
@@ -42,7 +43,20 @@ def test_a_service_leads_to_the_pods_of_a_deployment(node: ClusterNode) -> None:
     variables = node.kubectl("logs", "client").splitlines()
     assert f"SHOP_SERVICE_HOST={address}" in variables
     assert "SHOP_SERVICE_PORT_HTTP=80" in variables
-    page = node.kubectl("get", "--raw", "/api/v1/namespaces/default/services/shop:http/proxy/")
+    pages: list[str] = []
+
+    def is_served() -> bool:
+        """The API server learns of Ready pods as endpoints a moment after others do."""
+        try:
+            proxied = "/api/v1/namespaces/default/services/shop:http/proxy/"
+            pages.append(node.kubectl("get", "--raw", proxied))
+        except CommandError as error:
+            if "no endpoints available" not in str(error):
+                raise
+        return bool(pages)
+
+    node.until(is_served, "endpoints of the service")
+    (page,) = pages
     names = node.read("pods", "--selector=app=shop", ".items[*].metadata.name").split()
     assert len(names) == 2
     assert page.strip() in names
