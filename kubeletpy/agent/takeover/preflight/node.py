@@ -158,10 +158,6 @@ EVENTS_S = 1.0
 """A runtime without events refuses the stream by then."""
 
 
-_CGROUP_V2 = Path("/sys/fs/cgroup/cgroup.controllers")
-"""Exists where version 2 is the only one."""
-
-
 class NodeAnswers(Struct, frozen=True):
     """The reports of API server and runtime."""
 
@@ -222,9 +218,9 @@ async def query_node(
             events=events,
             pods=desired.pods,
         )
-        unified = await asyncio.to_thread(_CGROUP_V2.exists)
+        kernel = await asyncio.to_thread(read_kernel_facts)
         status = await runtime.status(verbose=True)
-        findings += speed_findings(status.info, cgroup_v2=unified, pods=desired.pods)
+        findings += speed_findings(status.info, cgroup_v2=kernel.cgroup_v2, pods=desired.pods)
         state = await asyncio.to_thread(node_pods.read_node_state, settings, flags)
         desired = await node_pods.with_uids(desired, StaticUids(runtime, kube_api, root / RECORD))
         admission = None
