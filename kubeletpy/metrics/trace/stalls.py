@@ -88,3 +88,26 @@ class StallLines:
             return None
         without, self._without, self._logged_at = self._without, 0, now
         return without
+
+
+class Waits:
+    """How long a turn waited for a processor, from readings of what a thread has waited in all.
+
+    A reading is made at each check, so the time from the check before the turn is counted with it:
+    on a machine without free processors a stall may go without a line, and none is blamed on code
+    that had no processor.
+    """
+
+    def __init__(self, total: float) -> None:
+        self._before_turn = self._last = total
+        self._turn: int | None = None
+
+    def during_turn(self, total: float, turn: int | None) -> float:
+        """Seconds waited in the turn that ended last; ``turn`` is the current one, if any."""
+        waited = total - self._before_turn
+        if turn is None:
+            self._before_turn = total
+        elif turn != self._turn:
+            self._before_turn = self._last
+        self._turn, self._last = turn, total
+        return waited

@@ -1,7 +1,8 @@
 """An event loop that measures how long its turns take, and a thread that sees what blocks it.
 
 Turns are timed where the loop waits for events: a waiting loop costs nothing. The thread checks
-four times a second, and samples the loop's stack only while a turn is in progress.
+four times a second, and samples the loop's stack only while a turn is in progress. It logs turns
+that were long because of what they did, not those that waited for a processor.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, StallLines, TurnLog
+from kubeletpy.metrics.trace.stalls import LONG_S, MAX_FRAMES, StallLines, TurnLog, Waits
 
 
 @contextmanager
@@ -65,9 +67,12 @@ class WatchedLoop(asyncio.SelectorEventLoop):
 def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
     """Watch this thread's running loop; another thread calls ``reported`` on each stall."""
     over = threading.Event()
-    ident = threading.get_ident()
+    task = Path(f"/proc/self/task/{threading.get_native_id()}")
     thread = threading.Thread(
-        target=_watch, args=(loop.turns, ident, over, reported), name="loop-watch", daemon=True
+        target=_watch,
+        args=(loop.turns, threading.get_ident(), task, over, reported),
+        name="loop-watch",
+        daemon=True,
     )
     thread.start()
     try:
@@ -77,16 +82,30 @@ def watching(loop: WatchedLoop, reported: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def _watch(turns: TurnLog, ident: int, over: threading.Event, reported: Callable[[], None]) -> None:
+def waited_for_processor(task: Path) -> float:
+    """Seconds that a thread was ready to run and did not; 0 if the kernel does not count them."""
+    try:
+        return int((task / "schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
+def _watch(
+    turns: TurnLog, ident: int, task: Path, over: threading.Event, reported: Callable[[], None]
+) -> None:
     lines = StallLines()
+    waits = Waits(waited_for_processor(task))
     while not over.wait(LONG_S):
         if turns.busy:
             number = turns.turn
             turns.record_stack(number, stack_of(ident))
         stall = turns.take_stall()
+        waited = waits.during_turn(waited_for_processor(task), turns.turn if turns.busy else None)
         if stall is None:
             continue
         reported()
+        if stall.seconds - waited < LONG_S:
+            continue  # the stack that was seen is not what took the time
         if (before := lines.add(time.monotonic())) is not None:
             found = {"seconds": round(stall.seconds, 3), "in": " < ".join(reversed(stall.stack))}
             more = {"unlogged": before} if before else {}

@@ -18,15 +18,11 @@ import urllib.request
 from pathlib import Path
 
 from bench.usage import cpu_seconds
+from kubeletpy.metrics.trace.watched_loop import waited_for_processor
 from tests.kit.costs import slowness
 
 MATTERS_S = 0.1
 """Shorter answers are within every limit."""
-
-
-def waited(task: Path) -> float:
-    """Seconds that a thread was ready to run and did not."""
-    return int((task / "schedstat").read_text().split()[1]) / 1e9
 
 
 def main(pid: str, url: str) -> None:
@@ -37,11 +33,11 @@ def main(pid: str, url: str) -> None:
     ended = False
     while not ended:
         used = cpu_seconds(int(pid))
-        begun, others = time.monotonic(), sum(map(waited, threads))
+        begun, others = time.monotonic(), sum(map(waited_for_processor, threads))
         with urllib.request.urlopen(url, timeout=120) as answer:
             answer.read()
         took = time.monotonic() - begun
-        took -= sum(map(waited, threads)) - others
+        took -= sum(map(waited_for_processor, threads)) - others
         # measuring takes time of the agent's core: only for an answer that could matter
         if took > MATTERS_S:
             took = min(took, cpu_seconds(int(pid)) - used) / slowness()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from kubeletpy.metrics.trace.stalls import LoopStall, StallLines, TurnLog
-from kubeletpy.metrics.trace.watched_loop import WatchedLoop, watching
+from kubeletpy.metrics.trace.stalls import LoopStall, StallLines, TurnLog, Waits
+from kubeletpy.metrics.trace.watched_loop import WatchedLoop, waited_for_processor, watching
 
 
 def test_the_longest_turn_and_the_stalls() -> None:
@@ -50,10 +54,39 @@ def test_a_line_a_minute_counts_the_stalls_that_had_none() -> None:
     assert [lines.add(now) for now in (5.0, 5.5, 64.9, 65.0, 125.0)] == [0, None, None, 2, 0]
 
 
+def test_waits_of_a_turn_count_from_the_check_before_it() -> None:
+    waits = Waits(1.0)
+    assert waits.during_turn(1.5, None) == 0.5
+    # the check sees turn 7, which began after the one before; and again, and another turn after it
+    assert waits.during_turn(2.0, 7) == 0.5
+    assert waits.during_turn(2.25, 7) == 0.75
+    assert waits.during_turn(3.0, 9) == 1.5
+    assert waits.during_turn(3.5, None) == 1.25, "turn 9 began after the total was 2.25"
+    assert waits.during_turn(3.75, None) == 0.25
+
+
+def test_what_a_thread_waits_for_a_processor() -> None:
+    """Two that share one processor: each has about half of it."""
+    task = Path("/proc/thread-self").resolve()
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})  # of this thread and the child
+    try:
+        before, begun = waited_for_processor(task), time.monotonic()
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            while waited_for_processor(task) - before < 0.1:
+                assert time.monotonic() - begun < 60
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert waited_for_processor(task) - before < time.monotonic() - begun
+    assert waited_for_processor(Path("/proc/self/task/0")) == 0, "a thread that has ended"
+
+
 def hold(turns: TurnLog, seconds: float) -> None:
     """Block for some time, and until the other thread, which may get no processor, has sampled."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or turns.turn not in turns._seen:
+    task = Path("/proc/thread-self").resolve()
+    end = time.monotonic() + seconds - waited_for_processor(task)
+    while time.monotonic() - waited_for_processor(task) < end or turns.turn not in turns._seen:
         time.sleep(0.01)
 
 
