@@ -279,10 +279,12 @@ export PATH="$PWD/.venv/bin:$PATH" PYTHONPATH="$PWD"
 unset PYTHONDONTWRITEBYTECODE
 chosen=("$@")
 results=()
+failures=()
 failed=0
+mkdir -p build
 note() { # SECTION EXIT-STATUS SECONDS
     local result=passed
-    [ "$2" -eq 0 ] || { result=FAILED && failed=1; }
+    [ "$2" -eq 0 ] || { result=FAILED && failed=1 && failures+=("$1"); }
     results+=("$(printf '%-12s %-7s %4d s' "$1" "$result" "$3")")
 }
 
@@ -292,7 +294,6 @@ note() { # SECTION EXIT-STATUS SECONDS
 beside=()
 start_beside() { # SECTION …
     local section
-    mkdir -p build
     for section; do
         rm -f "build/$section".{log,result}
     done
@@ -390,11 +391,19 @@ for section in "${sections[@]}"; do
     esac
     printf '\n=== %s ===\n' "$section"
     begin=$SECONDS
-    run_section "$section" || code=$?
+    if [ -t 1 ]; then
+        run_section "$section" || code=$?
+    else
+        run_section "$section" 2>&1 | tee "build/$section.log" || code=$?
+    fi
     note "$section" "$code" $((SECONDS - begin))
 done
 start_later # what is named after integration
 finish_beside
 printf '\n=== summary (%d s) ===\n' "$SECONDS"
 printf '%s\n' "${results[@]}"
+# again at the end, since whoever reads a long log has the end of it
+for section in "${failures[@]}"; do
+    [ ! -e "build/$section.log" ] || grep -E '^(FAILED|ERROR|SKIPPED,|E  ) ' "build/$section.log" | tail -n 40 || true
+done
 exit "$failed"
