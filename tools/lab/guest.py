@@ -11,9 +11,12 @@ import os
 import subprocess
 import sys
 import tty
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 READY = {"ready": True}
+TAKEN = {"taken": True}
+"""The answer to a piece of a long request."""
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -40,14 +43,28 @@ def _run(command: list[str], timeout: float) -> dict[str, Any]:
     return {"status": done.returncode, "output": done.stdout.decode(errors="replace")}
 
 
+def answers(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """An answer for each line: a request, or a piece of one, as ``{"more": "…", "last": true}``."""
+    text = ""
+    for line in lines:
+        value = json.loads(line)
+        if "more" in value:
+            text += value["more"]
+            if not value["last"]:
+                yield TAKEN
+                continue
+            value, text = json.loads(text), ""
+        yield answer(value)
+
+
 def serve(device: str) -> None:
     """Answer requests until the machine goes off."""
     descriptor = os.open(device, os.O_RDWR | os.O_NOCTTY)
     tty.setraw(descriptor)
     with os.fdopen(descriptor, "rb", closefd=False) as lines:
         _write(descriptor, READY)
-        for line in lines:
-            _write(descriptor, answer(json.loads(line)))
+        for value in answers(lines):
+            _write(descriptor, value)
 
 
 def _write(descriptor: int, value: dict[str, Any]) -> None:

@@ -173,14 +173,17 @@ class HostedMachine(ABC):
             self._line = None
 
     def _ask(self, request: bytes, timeout: float) -> bytes:
-        if self._line is None:
-            raise GuestError("the node is off")
-        self._line.settimeout(timeout + _SLACK)
-        try:
-            self._line.sendall(request)
-        except OSError as error:
-            raise GuestError(f"the node does not take requests: {error}") from error
-        return self._read_line(timeout + _SLACK)
+        answer = b""
+        for piece in requests.pieces(request):
+            if self._line is None:
+                raise GuestError("the node is off")
+            self._line.settimeout(timeout + _SLACK)
+            try:
+                self._line.sendall(piece)
+            except OSError as error:
+                raise GuestError(f"the node does not take requests: {error}") from error
+            answer = self._read_line(timeout + _SLACK)
+        return answer
 
     def _read_line(self, timeout: float) -> bytes:
         assert self._line is not None

@@ -8,6 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+PIECE = 1500
+"""Characters of a request that are sent at once.
+
+A user-mode Linux takes no more from a serial line with 3,968 bytes that nobody has read, and does
+not begin again when they are read (arch/um/drivers/line.c: unthrottling enables no interrupt).
+"""
+
 
 class GuestError(Exception):
     """The node could not carry out a request; the text has the reason."""
@@ -24,6 +31,15 @@ class Done:
 def run_request(command: Sequence[str], timeout: float) -> bytes:
     """Run a command for at most ``timeout`` seconds."""
     return _line({"run": list(command), "timeout": timeout})
+
+
+def pieces(request: bytes) -> list[bytes]:
+    """The lines to send one by one, each after the answer to the one before."""
+    text = request.decode().rstrip("\n")
+    if len(text) <= PIECE:
+        return [request]
+    starts = range(0, len(text), PIECE)
+    return [_line({"more": text[at : at + PIECE], "last": at == starts[-1]}) for at in starts]
 
 
 def shell_line(line: str, state: str = "/run/lab-shell") -> str:
