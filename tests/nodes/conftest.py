@@ -21,7 +21,7 @@ from tests.nodes.guest import HasEvidence
 from tests.nodes.node import VirtualNode, clear
 from tools.env.process import CommandError, run
 from tools.lab.image import CHECKOUT, build, default_recipe
-from tools.lab.kinds import KINDS, UML, make_machine
+from tools.lab.kinds import KINDS, UML, architecture_of, make_machine
 from tools.lab.machine import Machine
 from tools.lab.recipe import CRUN, NEWEST_STABLE, RUNC, SUITES
 from tools.lab.requests import GuestError
@@ -118,11 +118,12 @@ def suite(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def journaled_disk(lab_directory: Path, suite: str) -> Path:
+def journaled_disk(lab_directory: Path, suite: str, pytestconfig: pytest.Config) -> Path:
     """A disk of machines that lose their power."""
     disk = lab_directory / "journaled.img"
+    architecture = architecture_of(str(pytestconfig.getoption("--machine")))
     # the image's own file must stay as it is: other machines have overlays of it
-    run("cp", "--sparse=always", build(default_recipe(suite)), disk)
+    run("cp", "--sparse=always", build(default_recipe(suite, architecture)), disk)
     run("tune2fs", "-O", "has_journal", disk)
     return disk
 

@@ -30,17 +30,22 @@ def cache_dir() -> Path:
     return path.resolve()
 
 
-def unpacked(package: str, suite: str, cache: Path | None = None) -> Path:
+def unpacked(
+    package: str, suite: str, cache: Path | None = None, *, architecture: str = ""
+) -> Path:
     """The root of `package` of `suite` ("testing", "bookworm", …), fetched once and unpacked.
+
+    It is for this machine's processor unless another one is named, as "arm64".
 
     Raises CommandError if the archive cannot be reached or does not have it.
     """
-    home = (cache or cache_dir()) / "debian" / suite
+    name = f"{suite}-{architecture}" if architecture else suite
+    home = (cache or cache_dir()) / "debian" / name
     root = home / package
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / ".lock"):
         if not root.is_dir():
-            archive = _download(package, suite, home)
+            archive = _download(package, suite, home, architecture)
             fresh = home / f".{package}.unpacking"
             shutil.rmtree(fresh, ignore_errors=True)
             run("dpkg-deb", "--extract", archive, fresh)
@@ -96,7 +101,7 @@ def _installed(package: str) -> bool:
     return status == "installed"
 
 
-def _download(package: str, suite: str, home: Path) -> Path:
+def _download(package: str, suite: str, home: Path, architecture: str) -> Path:
     """The .deb file of a package, by a private apt state with this suite only."""
     state = home / ".apt"
     for part in ("lists/partial", "cache/archives/partial"):
@@ -105,7 +110,7 @@ def _download(package: str, suite: str, home: Path) -> Path:
     (state / "suite.sources").write_text(
         f"Types: deb\nURIs: {_archive()}\nSuites: {suite}\nComponents: main\nSigned-By: {KEYRING}\n"
     )
-    options = {
+    options: dict[str, str | Path] = {
         "Dir::Etc::sourcelist": state / "suite.sources",
         "Dir::Etc::sourceparts": "-",
         "Dir::State::lists": state / "lists",
@@ -113,6 +118,8 @@ def _download(package: str, suite: str, home: Path) -> Path:
         "Dir::Cache": state / "cache",
         "APT::Sandbox::User": "root",
     }
+    if architecture:
+        options |= {"APT::Architecture": architecture, "APT::Architectures": architecture}
     apt = ["apt-get", "--quiet", *(f"--option={name}={value}" for name, value in options.items())]
     for old in home.glob(f"{package}_*.deb"):
         old.unlink()

@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.env.process import CommandError
 from tools.env.waiting import NotReadyError
 from tools.lab.image import CHECKOUT, build, default_recipe
-from tools.lab.kinds import KINDS, UML, make_machine
+from tools.lab.kinds import KINDS, UML, architecture_of, make_machine
 from tools.lab.machine import Machine
 from tools.lab.recipe import SUITES
 from tools.lab.requests import GuestError, shell_line
@@ -38,7 +38,7 @@ def main() -> int:
     supplied = made.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it cuts the power at its end
     try:
-        disk = build(default_recipe(supplied.suite))
+        disk = build(default_recipe(supplied.suite, architecture_of(supplied.machine)))
         with tempfile.TemporaryDirectory(prefix="lab-") as directory:
             node = make_machine(
                 supplied.machine,

@@ -10,13 +10,14 @@ from pathlib import Path
 from tools.env.debian import cache_dir, locked
 from tools.env.process import CommandError, run
 from tools.lab.recipe import (
+    AMD64,
     SUITES,
-    UNIT,
     Recipe,
     bootstrap_command,
     disk_command,
     install_command,
     packages_of,
+    unit_of,
 )
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -26,21 +27,22 @@ _SECONDS = 1800
 _NEEDED = {"mmdebstrap": "mmdebstrap", "linux.uml": "user-mode-linux", "mke2fs": "e2fsprogs"}
 
 
-def default_recipe(suite: str = "bookworm") -> Recipe:
+def default_recipe(suite: str = "bookworm", architecture: str = AMD64) -> Recipe:
     """A release of Debian (see SUITES) with the dependencies of the checkout."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    kernels = sorted(path.name for path in MODULES.glob("*"))
+    kernels = sorted(path.name for path in MODULES.glob("*")) if architecture == AMD64 else []
     return Recipe(
         suite=suite,
         python=SUITES[suite],
         packages=packages_of(suite),
         kernel=kernels[-1] if kernels else "",
+        architecture=architecture,
         requirements=tuple(project["dependencies"]),
         files={
             "/etc/hostname": "node\n",
             "/etc/fstab": "",
             "/opt/lab/guest.py": (CHECKOUT / "tools/lab/guest.py").read_text(),
-            UNIT_PATH: UNIT,
+            UNIT_PATH: unit_of(architecture),
         },
     )
 
@@ -51,7 +53,7 @@ def build(recipe: Recipe) -> Path:
     if missing:
         raise CommandError(f"the laboratory needs more: apt-get install {' '.join(missing)}")
     home = cache_dir() / "lab"
-    disk = home / f"{recipe.suite}-{recipe.digest}.img"
+    disk = home / f"{recipe.suite}-{recipe.architecture}-{recipe.digest}.img"
     if disk.exists():  # while another is built
         return disk
     home.mkdir(exist_ok=True)

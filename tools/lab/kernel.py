@@ -17,9 +17,10 @@ from pathlib import Path
 from tools.env.debian import cache_dir, locked, unpacked
 from tools.env.images import static_busybox
 from tools.env.process import CommandError, run
+from tools.lab.recipe import AMD64, ARM64
 
-PACKAGE = "linux-image-amd64"
-"""Debian's cloud kernel has no 9p, by which a node sees directories of this machine."""
+PACKAGES = {AMD64: "linux-image-amd64", ARM64: "linux-image-arm64"}
+"""Debian's cloud kernels have no 9p, by which a node sees directories of this machine."""
 MODULES_TAG = "modules"
 """The 9p share with the kernel's modules."""
 NEEDED = ("virtio_pci", "virtio_blk", "crc32c_generic", "ext4", "9pnet_virtio", "9p")
@@ -55,12 +56,12 @@ class Kernel:
     modules: Path
 
 
-def debian_kernel(suite: str) -> Kernel:
+def debian_kernel(suite: str, architecture: str = AMD64) -> Kernel:
     """The kernel of a suite, fetched and prepared once. Raises CommandError."""
     if shutil.which("depmod") is None:
         raise CommandError("the laboratory needs more: apt-get install kmod")
-    version, parts = _packages(suite)
-    roots = [unpacked(part, suite) for part in parts]
+    version, parts = _packages(suite, architecture)
+    roots = [unpacked(part, suite, architecture=architecture) for part in parts]
     (program,) = (path for root in roots for path in root.glob("**/vmlinuz*"))
     home = cache_dir() / "lab" / f"linux-image-{version}"
     modules = home / "lib/modules" / version
@@ -77,17 +78,24 @@ def debian_kernel(suite: str) -> Kernel:
             run("depmod", "--basedir", home, version, timeout=_DEPMOD_S)
         if not initrd.exists():
             fresh = home / ".fresh"
-            fresh.write_bytes(_initrd(modules))
+            fresh.write_bytes(_initrd(modules, _busybox(suite, architecture)))
             fresh.rename(initrd)
     return Kernel(program, initrd, modules)
 
 
-def _packages(suite: str) -> tuple[str, Sequence[str]]:
+def _busybox(suite: str, architecture: str) -> Path:
+    if architecture == AMD64:
+        return static_busybox()
+    return unpacked("busybox-static", suite, architecture=architecture) / "bin/busybox"
+
+
+def _packages(suite: str, architecture: str) -> tuple[str, Sequence[str]]:
     """The version of a suite's kernel, and the packages that have its files."""
-    name = PACKAGE
+    name = PACKAGES[architecture]
     while "." not in name:
         # Debian links the documentation of a package without files to that of the one it depends on
-        (link,) = (unpacked(name, suite) / "usr/share/doc").iterdir()
+        root = unpacked(name, suite, architecture=architecture)
+        (link,) = (root / "usr/share/doc").iterdir()
         name = link.readlink().name
     return kernel_packages(name)
 
@@ -102,13 +110,12 @@ def kernel_packages(name: str) -> tuple[str, Sequence[str]]:
     return version, [name] if kind == "image" else [f"linux-{x}-{version}" for x in _PARTS]
 
 
-def _initrd(modules: Path) -> bytes:
+def _initrd(modules: Path, program: Path) -> bytes:
     paths = load_order((modules / "modules.dep").read_text(), NEEDED)
-    busybox = static_busybox().read_bytes()
     files: dict[str, tuple[int, bytes]] = {
         **dict.fromkeys(("bin", "dev", "modules", "proc", "root"), (0o040755, b"")),
         "init": (0o100755, INIT.encode()),
-        "bin/busybox": (0o100755, busybox),
+        "bin/busybox": (0o100755, program.read_bytes()),
         **{f"bin/{applet}": (0o120777, b"busybox") for applet in APPLETS},
     }
     for number, path in enumerate(paths):

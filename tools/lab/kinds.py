@@ -8,12 +8,18 @@ from pathlib import Path
 from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import debian_kernel
 from tools.lab.qemu import Qemu
+from tools.lab.recipe import AMD64, ARM64
 from tools.lab.uml import INSTALLED, UmlKernel, UserModeLinux, release_kernel
 
-UML, QEMU = "uml", "qemu"
-KINDS = (UML, QEMU)
+UML, QEMU, QEMU_ARM64 = "uml", "qemu", "qemu-arm64"
+KINDS = (UML, QEMU, QEMU_ARM64)
 _UML_KERNELS = {"testing": "testing"}
 """Suite -> the suite of its kernel under user-mode Linux, unless it is that of this machine."""
+
+
+def architecture_of(kind: str) -> str:
+    """The processor of a kind of node, as Debian calls it."""
+    return ARM64 if kind == QEMU_ARM64 else AMD64
 
 
 def uml_kernel(suite: str, kernel: str = "") -> UmlKernel:
@@ -48,5 +54,14 @@ def make_machine(
     if kind == UML:
         uml = uml_kernel(suite, kernel)
         return UserModeLinux(disk, directory, memory_mib=memory_mib, more=more, kernel=uml)
-    linux = debian_kernel(kernel or suite)
-    return Qemu(disk, directory, linux, memory_mib=memory_mib, more=more, shares=shares)
+    architecture = architecture_of(kind)
+    linux = debian_kernel(kernel or suite, architecture)
+    return Qemu(
+        disk,
+        directory,
+        linux,
+        architecture=architecture,
+        memory_mib=memory_mib,
+        more=more,
+        shares=shares,
+    )

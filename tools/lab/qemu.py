@@ -11,15 +11,25 @@ from pathlib import Path
 from tools.env.process import run
 from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import MODULES_TAG, Kernel
+from tools.lab.recipe import AMD64, ARM64
 from tools.lab.requests import GuestError
 
 CPUS = 2
 _KERNEL_ARGUMENTS = (
-    *("root=/dev/vda", "console=ttyS0", "mitigations=off", "net.ifnames=0"),
+    *("root=/dev/vda", "mitigations=off", "net.ifnames=0"),
     *("cgroup_no_v1=all", "systemd.unified_cgroup_hierarchy=1", "psi=1"),
     # a service that takes 90 s to start is slow here, and not broken
     "systemd.default_timeout_start_sec=900",
 )
+_EMULATORS = {
+    # five-level page tables cost time, and so do the modules for nested machines
+    AMD64: ("qemu-system-x86_64", "-cpu", "max,la57=off,svm=off,vmx=off"),
+    # newer processors sign pointers, which costs time
+    ARM64: ("qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"),
+}
+_CONSOLES = {AMD64: "ttyS0", ARM64: "ttyAMA0"}
+_REQUESTS = {AMD64: ("-serial", "chardev:line"), ARM64: ("-device", "pci-serial,chardev=line")}
+"""The device of `recipe.SERIAL_LINES`."""
 _NINE_P = "trans=virtio,version=9p2000.L,msize=262144,cache=none"
 
 
@@ -34,6 +44,7 @@ class Qemu(HostedMachine):
         directory: Path,
         kernel: Kernel,
         *,
+        architecture: str = AMD64,
         memory_mib: int = 2048,
         more: Sequence[str] = (),
         within: Sequence[str] = (),
@@ -49,6 +60,7 @@ class Qemu(HostedMachine):
         """
         super().__init__(directory, within)
         self._kernel = kernel
+        self._architecture = architecture
         self._memory_mib = memory_mib
         self._more = more
         self._shares = {f"share{n}": each for n, each in enumerate((self._exchange, *shares))}
@@ -62,6 +74,7 @@ class Qemu(HostedMachine):
             self._kernel,
             self._overlay,
             self._console_path,
+            architecture=self._architecture,
             memory_mib=self._memory_mib,
             serial=serial,
             shares=self._shares,
@@ -80,6 +93,7 @@ def qemu_command(
     overlay: Path,
     console: Path,
     *,
+    architecture: str,
     memory_mib: int,
     serial: int,
     shares: Mapping[str, Path],
@@ -95,17 +109,15 @@ def qemu_command(
         more: further arguments of the kernel.
     """
     return [
-        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"),
+        *(*_EMULATORS[architecture], "-nodefaults", "-no-user-config", "-display", "none"),
         *("-accel", "tcg,thread=multi", "-smp", str(CPUS), "-m", str(memory_mib)),
-        # five-level page tables cost time, and so do the modules for nested machines
-        *("-cpu", "max,la57=off,svm=off,vmx=off"),
         *("-kernel", str(kernel.program), "-initrd", str(kernel.initrd)),
-        *("-append", " ".join((*_KERNEL_ARGUMENTS, *more))),
+        *("-append", " ".join((f"console={_CONSOLES[architecture]}", *_KERNEL_ARGUMENTS, *more))),
         *("-drive", f"file={overlay},format=qcow2,if=virtio"),
         *_share(kernel.modules, MODULES_TAG, readonly=True),
         *(word for tag, path in shares.items() for word in _share(path, tag)),
         *("-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"),
-        *("-chardev", f"socket,id=line,fd={serial}", "-serial", "chardev:line"),
+        *("-chardev", f"socket,id=line,fd={serial}", *_REQUESTS[architecture]),
         *("-device", "virtio-rng-pci"),
     ]
 

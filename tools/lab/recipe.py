@@ -22,17 +22,22 @@ NEWEST_STABLE = "trixie"
 RUNC, CRUN = "runc", "crun"
 _MORE = {"testing": (CRUN,)}
 """Suite -> packages that only its images have."""
+AMD64, ARM64 = "amd64", "arm64"
+"""Processors, as Debian calls them."""
+_WHEELS = {AMD64: "x86_64", ARM64: "aarch64"}
+"""Processor -> its name in the platforms of Python."""
 ALTERNATIVES = {name: f"/usr/sbin/{name}-legacy" for name in ("iptables", "ip6tables")}
 """The kernel of user-mode Linux has no nf_tables for IPv4 and IPv6."""
 SITE = "/opt/site"
 """Where Python packages are in the image."""
-SERIAL_LINE = "/dev/ttyS1"
-UNIT = f"""\
+SERIAL_LINES = {AMD64: "/dev/ttyS1", ARM64: "/dev/ttyS0"}
+"""The line for requests: the console of arm64, a ttyAMA, does not count."""
+_UNIT = """\
 [Unit]
 Description=Commands of the laboratory
 
 [Service]
-ExecStart=/usr/bin/python3 /opt/lab/guest.py {SERIAL_LINE}
+ExecStart=/usr/bin/python3 /opt/lab/guest.py {line}
 Restart=always
 
 [Install]
@@ -47,6 +52,7 @@ class Recipe:
     suite: str = "bookworm"
     python: str = "3.11"
     kernel: str = ""
+    architecture: str = AMD64
     packages: Sequence[str] = PACKAGES
     requirements: Sequence[str] = ()
     """Python packages, as pip reads them."""
@@ -65,6 +71,11 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def unit_of(architecture: str) -> str:
+    """The unit of systemd that answers requests."""
+    return _UNIT.format(line=SERIAL_LINES[architecture])
+
+
 def packages_of(suite: str) -> tuple[str, ...]:
     """The packages of a node of a suite."""
     return (*PACKAGES, *_MORE.get(suite, ()))
@@ -79,12 +90,15 @@ def bootstrap_command(recipe: Recipe, root: str, apt_options: Sequence[str] = ()
     include = ",".join(recipe.packages)
     options = [f"--aptopt={line}" for line in apt_options]
     start = ["unshare", "--mount", "--propagation", "private", "mmdebstrap", "--variant=minbase"]
+    start += [f"--architectures={recipe.architecture}"]
     return [*start, f"--include={include}", *options, recipe.suite, root]
 
 
 def install_command(recipe: Recipe, root: str, pip: Sequence[str]) -> list[str]:
     """Install the Python packages for the guest's Python, which need not be this one."""
-    platforms = ("manylinux_2_36_x86_64", "manylinux_2_28_x86_64", "manylinux2014_x86_64")
+    wheels = _WHEELS[recipe.architecture]
+    oldest = ("manylinux_2_36", "manylinux_2_28", "manylinux2014")  # that a wheel was built on
+    platforms = [f"{each}_{wheels}" for each in oldest]
     return [
         *(*pip, "install", "--quiet", "--target", f"{root}{SITE}"),
         *("--python-version", recipe.python, "--implementation", "cp"),

@@ -15,16 +15,21 @@ from tools.lab.requests import GuestError
 KERNEL = Kernel(Path("/k/vmlinuz"), Path("/k/initrd"), Path("/k/modules"))
 
 
-def test_a_command_line_has_kernel_disk_serial_lines_and_shares() -> None:
-    command = qemu_command(
+def command_of(architecture: str) -> list[str]:
+    return qemu_command(
         KERNEL,
         Path("/d/overlay"),
         Path("/d/console.log"),
+        architecture=architecture,
         memory_mib=512,
         serial=7,
         shares={"share0": Path("/d/exchange")},
         more=["quiet"],
     )
+
+
+def test_a_command_line_has_kernel_disk_serial_lines_and_shares() -> None:
+    command = command_of("amd64")
     assert command[0] == "qemu-system-x86_64"
     pairs = list(itertools.pairwise(command))
     for pair in (
@@ -49,6 +54,14 @@ def test_a_command_line_has_kernel_disk_serial_lines_and_shares() -> None:
     assert modules.endswith(",readonly=on")
     assert "path=/d/exchange,mount_tag=share0," in exchange
     assert "readonly" not in exchange
+
+
+def test_arm64_has_another_console_and_no_second_line_of_its_kind() -> None:
+    command = command_of("arm64")
+    assert command[:3] == ["qemu-system-aarch64", "-machine", "virt"]
+    assert "console=ttyAMA0" in command[command.index("-append") + 1].split()
+    assert ("-device", "pci-serial,chardev=line") in itertools.pairwise(command)
+    assert command.count("-serial") == 1
 
 
 def test_only_shares_can_be_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

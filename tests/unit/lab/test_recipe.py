@@ -27,6 +27,7 @@ RECIPE = Recipe(requirements=("msgspec>=0.20",), files={"/a": "b"})
         {"suite": "trixie"},
         {"python": "3.13"},
         {"kernel": "6.1.1"},
+        {"architecture": "arm64"},
         {"packages": PACKAGES[1:]},
         {"requirements": ()},
         {"files": {"/a": "c"}},
@@ -83,6 +84,19 @@ def test_commands() -> None:
     assert install[install.index("--python-version") + 1] == "3.11"
     assert install[-1] == "msgspec>=0.20"
     assert disk_command(RECIPE, "/r", "/d")[-4:] == ["-d", "/r", "/d", "3G"]
+
+
+def test_an_image_of_arm64_has_its_wheels_and_answers_on_its_line() -> None:
+    recipe = default_recipe("bookworm", "arm64")
+    assert "--architectures=arm64" in bootstrap_command(recipe, "/r")
+    platforms = [each for each in install_command(recipe, "/r", ()) if "linux" in each]
+    assert platforms == [
+        "manylinux_2_36_aarch64",
+        "manylinux_2_28_aarch64",
+        "manylinux2014_aarch64",
+    ]
+    assert "guest.py /dev/ttyS0" in recipe.files["/etc/systemd/system/lab.service"]
+    assert not recipe.kernel, "that of user-mode Linux is for x86-64"
 
 
 def test_a_kernel_keeps_its_disk_and_has_cgroup_v2_alone() -> None:
