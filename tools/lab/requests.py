@@ -11,8 +11,8 @@ from typing import Any
 PIECE = 1500
 """Characters of a request that are sent at once.
 
-A user-mode Linux takes no more from a serial line with 3,968 bytes that nobody has read, and does
-not begin again when they are read (arch/um/drivers/line.c: unthrottling enables no interrupt).
+A user-mode Linux takes no more from a serial line that has 3,968 unread bytes. It does not begin
+again when they are read: in arch/um/drivers/line.c, unthrottling enables no interrupt.
 """
 
 
