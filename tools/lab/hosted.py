@@ -115,7 +115,7 @@ class HostedMachine(ABC):
         shutil.copy(self._exchange / "file", target)
 
     def _copy(self, source: str, target: str) -> None:
-        """Within the node, which sees a directory of this machine: serial lines lose long lines."""
+        """Within the node, which sees a directory of this machine: no file goes over the line."""
         if not self._exchange_mounted:
             self.mount_host(self._exchange, _EXCHANGE)
             self._exchange_mounted = True

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.env.debian import cache_dir, locked, unpacked
-from tools.env.images import static_busybox
 from tools.env.process import CommandError, run
 from tools.lab.recipe import AMD64, ARM64
 
@@ -78,15 +77,11 @@ def debian_kernel(suite: str, architecture: str = AMD64) -> Kernel:
             run("depmod", "--basedir", home, version, timeout=_DEPMOD_S)
         if not initrd.exists():
             fresh = home / ".fresh"
-            fresh.write_bytes(_initrd(modules, _busybox(suite, architecture)))
+            busybox = unpacked("busybox-static", suite, architecture=architecture)
+            (shell,) = busybox.glob("**/bin/busybox")  # from Debian 13 on below /usr
+            fresh.write_bytes(_initrd(modules, shell))
             fresh.rename(initrd)
     return Kernel(program, initrd, modules)
-
-
-def _busybox(suite: str, architecture: str) -> Path:
-    if architecture == AMD64:
-        return static_busybox()
-    return unpacked("busybox-static", suite, architecture=architecture) / "bin/busybox"
 
 
 def _packages(suite: str, architecture: str) -> tuple[str, Sequence[str]]:

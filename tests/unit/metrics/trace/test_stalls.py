@@ -73,9 +73,11 @@ def test_what_a_thread_waits_for_a_processor() -> None:
     try:
         before, begun = waited_for_processor(task), time.monotonic()
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
-            while waited_for_processor(task) - before < 0.1:
-                assert time.monotonic() - begun < 60
-            other.kill()
+            try:
+                while waited_for_processor(task) - before < 0.1:
+                    assert time.monotonic() - begun < 60
+            finally:
+                other.kill()
     finally:
         os.sched_setaffinity(0, allowed)
     assert waited_for_processor(task) - before < time.monotonic() - begun
