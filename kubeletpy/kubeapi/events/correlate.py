@@ -1,13 +1,13 @@
 """Limits Events: counts identical ones, combines similar ones, and stops floods. Pure.
 
-Time is an argument; memory is bounded (the least recently used is forgotten). Source:
+Time is an argument; memory is bounded. Source:
 docs/reference/constants.csv: events.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from kubeletpy.base.api import types as api
@@ -22,11 +22,11 @@ SPAM_BURST = 25.0
 SPAM_REFILL = 300.0
 """Seconds after which a source may send one more event about an object."""
 REMEMBERED = 4096
+"""Items of each kind."""
 MESSAGE_MAX = 1024
 COMBINED = "(combined from similar events): "
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+V = TypeVar("V", bound="_Seen")
 
 
 class ObjectEvent(Struct, frozen=True):
@@ -59,38 +59,45 @@ class Drop(Struct, frozen=True):
     reason: str
 
 
-class _Recent(Generic[K, V]):
-    """A bounded map that forgets the least recently used items."""
-
-    def __init__(self) -> None:
-        self._items: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        value = self._items.get(key)
-        if value is None:
-            value = self._items[key] = make()
-            if len(self._items) > REMEMBERED:
-                self._items.popitem(last=False)
-        else:
-            self._items.move_to_end(key)
-        return value
-
-
-class _Similar(Struct):
+class _Seen(Struct):
     last: float
+    """When it was used last."""
+
+
+class _SimilarEvents(_Seen):
     messages: set[str] = field(default_factory=set)
 
 
-class _ReportedEvent(Struct):
-    last: float = float("-inf")
+class _ReportedEvent(_Seen):
     first: float = 0.0
     count: int = 0
     name: str = ""
 
 
-class _Bucket(Struct):
-    updated: float
+class _Bucket(_Seen):
     tokens: float = SPAM_BURST
+
+
+class _Recent(Generic[V]):
+    """A bounded map that forgets what was not used for some time, least recently used first."""
+
+    def __init__(self, make: Callable[[float], V], lifetime: float) -> None:
+        self._make = make
+        self._lifetime = lifetime
+        self._items: OrderedDict[tuple[str, ...], V] = OrderedDict()
+
+    def get(self, key: tuple[str, ...], now: float) -> V:
+        """The item, a new one if it is unknown or forgotten. Its user moves ``last``."""
+        value = self._items.pop(key, None)
+        if value is None or self._is_old(value, now):
+            value = self._make(now)
+        self._items[key] = value
+        while len(self._items) > REMEMBERED or self._is_old(next(iter(self._items.values())), now):
+            self._items.popitem(last=False)
+        return value
+
+    def _is_old(self, value: V, now: float) -> bool:
+        return now - value.last > self._lifetime
 
 
 class Correlator(Component):
@@ -100,9 +107,9 @@ class Correlator(Component):
     host: str
 
     def __post_init__(self) -> None:
-        self._similar: _Recent[tuple[str, ...], _Similar] = _Recent()
-        self._known: _Recent[tuple[str, ...], _ReportedEvent] = _Recent()
-        self._buckets: _Recent[tuple[str, ...], _Bucket] = _Recent()
+        self._similar = _Recent(_SimilarEvents, WINDOW)
+        self._known = _Recent(_ReportedEvent, WINDOW)
+        self._buckets = _Recent(_Bucket, SPAM_BURST * SPAM_REFILL)  # then it is full
         self._last_stamp = 0
 
     def correlate(self, seen: ObjectEvent, now: float) -> Create | Count | Drop:
@@ -118,14 +125,14 @@ class Correlator(Component):
             message = cut(COMBINED + seen.message)
         else:
             key = (*key, message)
-        known = self._known.get(key, _ReportedEvent)
-        if now - known.last > WINDOW:
-            known.first, known.count, known.name = now, 0, self._new_name(seen.involved, now)
+        known = self._known.get(key, now)
+        if known.count == 0:
+            known.first, known.name = now, self._new_name(seen.involved, now)
         known.count += 1
         known.last = now
         if not self._take_token(about, now):
             if known.count == 1:
-                known.last = float("-inf")
+                known.count = 0
             return Drop("too many events about one object")
         obj = self._event(seen, message, known)
         if known.count == 1:
@@ -134,9 +141,7 @@ class Correlator(Component):
         return Count(obj, {name: obj[name] for name in fields})
 
     def _is_one_of_many(self, key: tuple[str, ...], message: str, now: float) -> bool:
-        similar = self._similar.get(key, lambda: _Similar(now))
-        if now - similar.last > WINDOW:
-            similar.messages.clear()
+        similar = self._similar.get(key, now)
         similar.last = now
         if message in similar.messages:
             return False
@@ -147,10 +152,10 @@ class Correlator(Component):
 
     def _take_token(self, about: tuple[str, ...], now: float) -> bool:
         # fieldPath is ignored: the containers of an object share its bucket.
-        bucket = self._buckets.get(about[:-1], lambda: _Bucket(now))
-        earned = max(now - bucket.updated, 0.0) / SPAM_REFILL
+        bucket = self._buckets.get(about[:-1], now)
+        earned = max(now - bucket.last, 0.0) / SPAM_REFILL
         bucket.tokens = min(SPAM_BURST, bucket.tokens + earned)
-        bucket.updated = now
+        bucket.last = now
         if bucket.tokens < 1.0:
             return False
         bucket.tokens -= 1.0

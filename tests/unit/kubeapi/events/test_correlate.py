@@ -153,11 +153,32 @@ def test_a_node_has_its_events_in_the_default_namespace() -> None:
 def test_memory_is_bounded() -> None:
     correlator = Correlator("kubelet", "m")
     for index in range(2 * REMEMBERED):
-        see(correlator, "x", index, name=f"p{index}")
-    for memory in (correlator._known, correlator._similar, correlator._buckets):
-        assert len(memory._items) == REMEMBERED
-    newest = see(correlator, "x", 2 * REMEMBERED, name=f"p{2 * REMEMBERED - 1}")
+        see(correlator, "x", index / 100, name=f"p{index}")
+    assert _remembered(correlator) == [REMEMBERED] * 3
+    newest = see(correlator, "x", 2 * REMEMBERED / 100, name=f"p{2 * REMEMBERED - 1}")
     assert isinstance(newest, Count)
+
+
+def test_what_no_longer_counts_is_forgotten() -> None:
+    correlator = Correlator("kubelet", "m")
+    for index in range(REMEMBERED):
+        see(correlator, "x", index, name=f"p{index}")
+    assert _remembered(correlator) == [601, 601, REMEMBERED]  # a full bucket takes 7,500 s
+    see(correlator, "x", REMEMBERED + 7500, name="last")
+    assert _remembered(correlator) == [1, 1, 1]
+
+
+def test_a_clock_that_is_set_back_loses_no_count() -> None:
+    correlator = Correlator("kubelet", "m")
+    see(correlator, "x", 5000)
+    see(correlator, "y", 0)
+    assert isinstance(see(correlator, "x", 10), Count)
+    assert isinstance(see(correlator, "y", 700), Create)
+
+
+def _remembered(correlator: Correlator) -> list[int]:
+    memories = (correlator._known, correlator._similar, correlator._buckets)
+    return [len(each._items) for each in memories]
 
 
 @pytest.mark.parametrize(
