@@ -142,6 +142,16 @@ def start_time(pid: int) -> str | None:
     return None if state == "Z" and threads <= 1 else f"{started}@{_boot()}"
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal; False if it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    handlers = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(handlers.split()[1], 16) >> (number - 1) & 1)
+
+
 def command_lines() -> Iterator[tuple[int, list[str]]]:
     """(pid, argv) of every process on the machine."""
     for entry in Path("/proc").iterdir():

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ class HostedMachine(ABC):
         self._directory = directory
         self._within = within
         self._process: subprocess.Popen[bytes] | None = None
+        self._off = threading.Event()
         self._line: socket.socket | None = None
         self._received = b""
         self._exchange_mounted = False
@@ -65,7 +67,13 @@ class HostedMachine(ABC):
 
     def boot(self, timeout: float | None = None) -> None:
         """Switch it on, and wait until it takes commands. Raises NotReadyError."""
+        self._switch_on()
+        self._await_ready(self.boot_timeout if timeout is None else timeout)
+
+    def _switch_on(self) -> subprocess.Popen[bytes]:
+        """Start the kernel's process; ``_off`` is set once it is forgotten."""
         assert self._process is None, "it runs already"
+        self._off = threading.Event()
         self._line, theirs = socket.socketpair()
         self._received = b""
         with theirs, self._console_path.open("ab") as console:
@@ -77,7 +85,7 @@ class HostedMachine(ABC):
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self._await_ready(self.boot_timeout if timeout is None else timeout)
+        return self._process
 
     def _await_ready(self, timeout: float) -> None:
         self._exchange_mounted = False
@@ -168,6 +176,7 @@ class HostedMachine(ABC):
 
     def _forget(self) -> None:
         self._process = None
+        self._off.set()
         if self._line is not None:
             self._line.close()
             self._line = None

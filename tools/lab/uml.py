@@ -7,13 +7,16 @@ import hashlib
 import itertools
 import os
 import shutil
+import signal
+import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.env.debian import cache_dir, locked, unpacked
 from tools.env.images import static_busybox
-from tools.env.process import run
+from tools.env.process import catches, run
 from tools.lab.hosted import HostedMachine
 from tools.lab.kernel import APPLETS, cpio
 from tools.lab.recipe import kernel_command
@@ -140,7 +143,24 @@ class UserModeLinux(HostedMachine):
         )
         return ["taskset", "--cpu-list", str(self._processor), *command]
 
+    def _switch_on(self) -> subprocess.Popen[bytes]:
+        process = super()._switch_on()
+        threading.Thread(target=keep_time, args=(process, self._off), daemon=True).start()
+        return process
+
     def _mount_command(self, directory: Path, target: str) -> Sequence[str]:
         # from Linux 6.9 on, a name for the option is needed by fsconfig(), and by mount() it is not
         mount = ("env", "LIBMOUNT_FORCE_MOUNT2=always", "mount", "-t", "hostfs")
         return (*mount, "-o", str(directory), "none", target)
+
+
+def keep_time(process: subprocess.Popen[bytes], off: threading.Event, every: float = 5.0) -> None:
+    """Send a kernel that is a process its timer's signal now and then, until ``off``.
+
+    Its timer is set anew for each tick. Once in some hundred boots a tick is lost (Linux 7.2.7):
+    from then on one of its processes runs alone, without network or serial line. A further signal
+    has it look at the clock and set its timer again; otherwise it changes nothing.
+    """
+    while not off.wait(every):
+        if catches(process.pid, signal.SIGALRM):  # it would end before
+            process.send_signal(signal.SIGALRM)

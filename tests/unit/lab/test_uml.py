@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
-from tools.lab.uml import UmlKernel, UserModeLinux, first_program
+from tools.lab.uml import UmlKernel, UserModeLinux, first_program, keep_time
+
+KERNEL = """
+import signal, time
+time.sleep(0.2)  # signals come before its handler
+signal.signal(signal.SIGALRM, lambda *_: exit(7))
+time.sleep(600)
+"""
 
 
 def test_another_kernel_boots_with_its_ram_disk(tmp_path: Path) -> None:
@@ -34,3 +44,17 @@ def test_a_directory_is_mounted_by_the_call_that_all_kernels_take(tmp_path: Path
     command = UserModeLinux(Path("/d"), tmp_path)._mount_command(Path("/data"), "/data")
     assert command[:2] == ("env", "LIBMOUNT_FORCE_MOUNT2=always")
     assert command[-4:] == ("-o", "/data", "none", "/data")
+
+
+def test_a_kernel_gets_its_timers_signal_once_it_has_a_handler() -> None:
+    off = threading.Event()
+    with subprocess.Popen([sys.executable, "-c", KERNEL]) as kernel:
+        keeper = threading.Thread(target=keep_time, args=(kernel, off, 0.01))
+        keeper.start()
+        try:
+            assert kernel.wait(60) == 7
+        finally:
+            off.set()
+            kernel.kill()
+    keeper.join(60)
+    assert not keeper.is_alive()
