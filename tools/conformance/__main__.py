@@ -5,9 +5,9 @@
     python -m tools.conformance run --nodes 2 --focus "\\[Conformance\\]" --skip NOTHING
     python -m tools.conformance table
 
-The programs are built first, which takes minutes once for a release and requires Go. The node is a
+The programs are built first, which takes minutes once for a release and requires Go. A node is a
 process of this machine, or a virtual machine with systemd and cgroup v2 (:mod:`tools.lab`). Several
-nodes are processes of this machine; they have kube-proxy, Services and DNS.
+nodes have kube-proxy, Services and DNS.
 """
 
 from __future__ import annotations
@@ -45,16 +45,15 @@ def main() -> int:
     runs = commands.add_parser("run", help="run tests; their reports replace those of earlier runs")
     runs.add_argument("--kubernetes", type=release, action="append", help=f"default: {NEWEST}")
     runs.add_argument("--agent", choices=AGENTS, action="append", help="default: kubeletpy")
-    where = runs.add_mutually_exclusive_group()
-    where.add_argument(
+    runs.add_argument(
         "--nodes", type=int, default=1, metavar="N", help="number of nodes; several form a cluster"
     )
-    where.add_argument(
+    runs.add_argument(
         "--virtual",
         choices=SUITES,
         default="",
         metavar="SUITE",
-        help="use a virtual machine of this Debian, with systemd and cgroup v2, as the node",
+        help="nodes are virtual machines of this Debian, with systemd and cgroup v2",
     )
     runs.add_argument(
         "--ipv6-first",

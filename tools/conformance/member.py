@@ -50,8 +50,8 @@ def pod_network(number: int) -> PodNetwork:
     return PodNetwork("pods", "pods0", subnets, masquerade=False)
 
 
-def network_script(number: int, count: int) -> str:
-    """Commands that give a node its addresses, and routes to the pods of the others."""
+def cluster_script(number: int, count: int) -> str:
+    """Commands that give a node on the network its address of IPv6, and routes to other pods."""
     routes = (
         f"ip route add {subnet} via {address}"
         for other in range(count)
@@ -68,8 +68,7 @@ def network_script(number: int, count: int) -> str:
         *("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"),
     )
     values = (f"sysctl -qw {each}=1" for each in settings)
-    addresses = address_script(number), address6_script(number)
-    return " && ".join(("ip link set lo up", *addresses, *routes, *values))
+    return " && ".join((address6_script(number), *routes, *values))
 
 
 def proxy_command(program: Path, kubeconfig: Path, name: str) -> Sequence[str | Path]:
@@ -96,7 +95,8 @@ def live(setup: Setup, agent: str, place: Place, lifeline: tuple[int, int]) -> N
     os.close(lifeline[1])
     isolate(setup.name)
     place.network.add_veth(place.number, os.getpid())
-    run("sh", "-ec", network_script(place.number, place.count))
+    parts = "ip link set lo up", address_script(place.number)
+    run("sh", "-ec", " && ".join((*parts, cluster_script(place.number, place.count))))
     node = ProcessNode(setup)
     proxy = Daemon("kube-proxy", setup.directory / "n")
     try:

@@ -13,8 +13,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tools.conformance.cluster import ProcessCluster, api_server_flags
+from tools.conformance.cluster import ProcessCluster, VirtualCluster, api_server_flags
 from tools.conformance.images import REGISTRY, cluster_images, needed, stand_ins
+from tools.conformance.member import Place
 from tools.conformance.node import Node, Setup
 from tools.conformance.process import ProcessNode
 from tools.conformance.results import progress
@@ -38,6 +39,7 @@ from tools.env.runc import current_runc
 from tools.lab.image import build, default_recipe
 from tools.lab.kinds import uml_kernel
 from tools.lab.network import HOST, Network
+from tools.lab.uml import UmlKernel
 
 FOCUS = r"\[sig-(node|storage)\].*\[NodeConformance\]|Pod InPlace Resize"
 SKIP = r"\[Alpha\]|\[Feature:OffByDefault|\[Disruptive\]|\[Environment:Windows"
@@ -90,9 +92,9 @@ class Machines:
     """The machines that are nodes.
 
     Attributes:
-        nodes: their number, of processes of this machine.
-        suite: the Debian of a virtual machine, which then is the only node; empty: none.
-        kernel: the Debian of its kernel; empty: the usual one.
+        nodes: their number.
+        suite: the Debian of virtual machines; empty: they are processes of this machine.
+        kernel: the Debian of their kernel; empty: the usual one.
         ipv6_first: the first addresses of nodes, pods and Services are those of IPv6.
     """
 
@@ -109,10 +111,9 @@ class Machines:
     @property
     def column(self) -> str:
         """End of the name of an agent's reports."""
-        if self.suite:
-            return f"-{self.suite}"
+        suite = f"-{self.suite}" if self.suite else ""
         family = "-ipv6" if self.ipv6_first else ""
-        return f"-{self.nodes}-nodes{family}" if self.cluster else ""
+        return f"{suite}-{self.nodes}-nodes{family}" if self.cluster else suite
 
 
 def run_tests(
@@ -162,13 +163,7 @@ def run_tests(
             stack.enter_context(network.entered())
         mirror = stack.enter_context(_mirror(home / "r", images, address))
         setup = Setup(home, built, plane, images, mirror.url, features.gates)
-        node: Node
-        if network is None:
-            node = ProcessNode(setup)
-        elif disk is not None:
-            node = VirtualNode(setup, disk, kernel, network)
-        else:
-            node = ProcessCluster(setup, network, machines.nodes, ipv6_first=machines.ipv6_first)
+        node = _nodes(setup, machines, network, disk, kernel)
         flags = [f"--runtime-config={','.join(features.apis)}"] if features.apis else []
         if machines.cluster:
             flags += api_server_flags(plane.authority, ipv6_first=machines.ipv6_first)
@@ -185,6 +180,21 @@ def run_tests(
             for name, log in node.logs.items():
                 if log.exists():  # its program was started
                     shutil.copy(log, output / name)
+
+
+def _nodes(
+    setup: Setup, machines: Machines, network: Network | None, disk: Path | None, kernel: UmlKernel
+) -> Node:
+    """What is to start; ``network``: of all but a single process; ``disk``: of virtual machines."""
+    if network is None:
+        return ProcessNode(setup)
+    if not machines.cluster:
+        assert disk is not None
+        return VirtualNode(setup, disk, kernel, Place(0, 1, network))
+    several = setup, network, machines.nodes
+    if disk is None:
+        return ProcessCluster(*several, ipv6_first=machines.ipv6_first)
+    return VirtualCluster(*several, disk, kernel, ipv6_first=machines.ipv6_first)
 
 
 def tests_for_this_machine() -> ProgramSet:

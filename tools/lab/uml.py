@@ -157,7 +157,7 @@ class UserModeLinux(HostedMachine):
 def keep_time(process: subprocess.Popen[bytes], off: threading.Event, every: float = 5.0) -> None:
     """Send a kernel that is a process its timer's signal now and then, until ``off``.
 
-    Its timer is set anew for each tick. Once in some hundred boots a tick is lost (Linux 7.2.7):
+    Its timer is set anew for each tick. Once in some hundred boots a tick is lost (Linux 6.1.176):
     from then on one of its processes runs alone, without network or serial line. A further signal
     has it look at the clock and set its timer again; otherwise it changes nothing.
     """

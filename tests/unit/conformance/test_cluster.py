@@ -12,7 +12,7 @@ from kubeletpy.library.control_plane import Authority
 from tools.conformance.cluster import api_server_flags
 from tools.conformance.dns import COREFILE, DNS_ADDRESSES, DOMAIN, dns_objects
 from tools.conformance.images import COREDNS, etcd_names
-from tools.conformance.member import POD_NETWORK, network_script, pod_network, proxy_command
+from tools.conformance.member import POD_NETWORK, cluster_script, pod_network, proxy_command
 from tools.conformance.suite import Machines
 from tools.control_plane.plane import SERVICES
 
@@ -27,8 +27,7 @@ def test_pods_of_each_node_have_a_part_of_the_pod_network() -> None:
 
 
 def test_a_node_has_routes_to_the_pods_of_the_others() -> None:
-    script = network_script(1, 3)
-    assert "ip address add 10.99.0.11/24 dev eth0" in script
+    script = cluster_script(1, 3)
     assert "ip route add 10.88.0.0/24 via 10.99.0.10" in script
     assert "ip route add 10.88.2.0/24 via 10.99.0.12" in script
     assert "10.88.1.0/24" not in script
@@ -98,6 +97,7 @@ def test_an_api_server_that_is_added_trusts_the_certificate_of_requests(tmp_path
     [
         (Machines(), "", False),
         (Machines(suite="bookworm"), "-bookworm", False),
+        (Machines(2, "trixie"), "-trixie-2-nodes", True),
         (Machines(2), "-2-nodes", True),
         (Machines(2, ipv6_first=True), "-2-nodes-ipv6", True),
     ],
