@@ -185,7 +185,7 @@ def run_tests(
 def _nodes(
     setup: Setup, machines: Machines, network: Network | None, disk: Path | None, kernel: UmlKernel
 ) -> Node:
-    """What is to start; ``network``: of all but a single process; ``disk``: of virtual machines."""
+    """The nodes to start; ``network``: of all but one process; ``disk``: of virtual machines."""
     if network is None:
         return ProcessNode(setup)
     if not machines.cluster:

@@ -1,7 +1,7 @@
 """A node under test that is a virtual machine: systemd, cgroup v2 and the systemd cgroup driver.
 
 It boots under user-mode Linux and is part of a network of the laboratory, where the run's control
-plane and tests are, too. As one of several it has kube-proxy and routes to their pods. It sees
+plane and tests are, too. One of several has kube-proxy and routes to their pods. It sees
 directories of this machine: the checkout, the programs of the release, the keys of the control
 plane, and the one that holds its own files.
 """

@@ -159,7 +159,7 @@ def keep_time(process: subprocess.Popen[bytes], off: threading.Event, every: flo
 
     Its timer is set anew for each tick. Once in some hundred boots a tick is lost (Linux 6.1.176):
     from then on one of its processes runs alone, without network or serial line. A further signal
-    has it look at the clock and set its timer again; otherwise it changes nothing.
+    has it read the clock and set its timer again; otherwise it changes nothing.
     """
     while not off.wait(every):
         if catches(process.pid, signal.SIGALRM):  # it would end before

@@ -212,8 +212,10 @@ def follow_addresses(flags: NodeFlags, facts: MachineFacts, addresses: NodeAddre
 # bounded in time and bytes, and without an answer the record of the last start applies.
 # Decisions: :mod:`kubeletpy.config.version_choice`.
 
-ANSWER_S = 3.0
-"""Seconds that a start waits for the API server's version if no earlier start recorded it."""
+ANSWER_S = 10.0
+"""Seconds that a start waits for the API server's version if no earlier start recorded it. A
+machine that boots may be busy, and an agent that does not wait is the oldest version until someone
+restarts it. A connection that is refused ends the wait."""
 ANSWER_WITH_RECORD_S = 1.0
 """The same if there is a record: a wrong one is noticed later, as any upgrade is."""
 

@@ -316,7 +316,7 @@ async def test_without_server_and_record_the_oldest_valid_version(
 def test_bounds() -> None:
     from kubeletpy.agent.launch import runtime
 
-    assert (runtime.ANSWER_S, runtime.ANSWER_WITH_RECORD_S) == (3.0, 1.0)
+    assert (runtime.ANSWER_S, runtime.ANSWER_WITH_RECORD_S) == (10.0, 1.0)
     assert MAX_VERSION_BYTES == 65536
     assert supported("1.37") == NEWEST
 
