@@ -22,7 +22,7 @@ from tools.conformance.node import Setup
 from tools.conformance.process import ProcessNode
 from tools.env.process import CommandError, Daemon, run
 from tools.env.waiting import NotReadyError
-from tools.lab.network import Network, address6_of, address6_script, address_of, address_script
+from tools.lab.network import Network, address6_script, address_script, routing_script
 
 POD_NETWORK = "10.88.0.0/16,fd00:88::/48"
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
@@ -52,23 +52,8 @@ def pod_network(number: int) -> PodNetwork:
 
 def cluster_script(number: int, count: int) -> str:
     """Commands that give a node on the network its address of IPv6, and routes to other pods."""
-    routes = (
-        f"ip route add {subnet} via {address}"
-        for other in range(count)
-        if other != number
-        for subnet, address in zip(
-            pod_network(other).subnet.split(","),
-            (address_of(other), address6_of(other)),
-            strict=True,
-        )
-    )
-    # a Service's endpoint on the node of its client: the bridge has to pass answers to kube-proxy
-    settings = (
-        *("net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"),
-        *("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"),
-    )
-    values = (f"sysctl -qw {each}=1" for each in settings)
-    return " && ".join((address6_script(number), *routes, *values))
+    routing = routing_script(number, count, lambda other: pod_network(other).subnet)
+    return f"{address6_script(number)} && {routing}"
 
 
 def proxy_command(program: Path, kubeconfig: Path, name: str) -> Sequence[str | Path]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +72,29 @@ def guest_script(number: int) -> str:
     return f"ip link set vec0 name eth0 && {address_script(number)}"
 
 
+def gateway_to(subnet: str, number: int) -> str:
+    """The address of a node through which others reach a subnet of either family."""
+    return (address6_of if ":" in subnet else address_of)(number)
+
+
+def routing_script(number: int, count: int, subnets_of: Callable[[int], str]) -> str:
+    """Commands with which a node reaches the pods of the others, and kube-proxy all packets.
+
+    ``subnets_of`` returns the subnet of a node's pods, or one of each family with a comma between.
+    """
+    routes = [
+        f"ip route add {subnet} via {gateway_to(subnet, other)}"
+        for other in range(count)
+        if other != number
+        for subnet in subnets_of(other).split(",")
+    ]
+    # a Service's endpoint on the node of its client: the bridge has to pass answers to kube-proxy
+    settings = ["net.bridge.bridge-nf-call-iptables", "net.ipv4.ip_forward"]
+    if ":" in subnets_of(number):
+        settings += ["net.bridge.bridge-nf-call-ip6tables", "net.ipv6.conf.all.forwarding"]
+    return " && ".join((*routes, *(f"sysctl -qw {each}=1" for each in settings)))
+
+
 class Network:
     """A context manager; end the nodes before it."""
 
@@ -121,8 +144,7 @@ class Network:
 
     def route(self, subnet: str, number: int) -> None:
         """Route a subnet, such as that of its pods, through a node. Raises CommandError."""
-        via = (address6_of if ":" in subnet else address_of)(number)
-        run(*self.inside, "ip", "route", "add", subnet, "via", via)
+        run(*self.inside, "ip", "route", "add", subnet, "via", gateway_to(subnet, number))
 
     def add_tap(self, number: int) -> None:
         """Make the host's end of a node's device. Raises CommandError."""

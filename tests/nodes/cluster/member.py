@@ -14,7 +14,7 @@ import yaml
 from tests.nodes.guest import LimitedConnection, find_groups
 from tests.nodes.setup import CONFIG
 from tools.control_plane.plane import ControlPlane
-from tools.lab.network import address_of, guest_script
+from tools.lab.network import address_of, guest_script, routing_script
 from tools.lab.uml import UserModeLinux
 from tools.lab.versions import DEPLOY
 
@@ -32,15 +32,8 @@ def pod_subnet(number: int) -> str:
 
 def network_script(number: int) -> str:
     """Commands that a node runs at boot: its address, and routes to the pods of the others."""
-    routes = (
-        f"ip route add {pod_subnet(other)} via {address_of(other)}"
-        for other in range(NODES)
-        if other != number
-    )
-    # a Service's endpoint on the node of its client: the bridge has to pass answers to kube-proxy
-    bridged = "modprobe br_netfilter", "sysctl -qw net.bridge.bridge-nf-call-iptables=1"
-    forward = "sysctl -qw net.ipv4.ip_forward=1"
-    return " && ".join((guest_script(number), *routes, *bridged, forward))
+    routing = routing_script(number, NODES, pod_subnet)
+    return f"{guest_script(number)} && modprobe br_netfilter && {routing}"
 
 
 def _unit(description: str, service: str, before: str = "") -> str:
