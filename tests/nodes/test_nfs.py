@@ -12,24 +12,34 @@ from tests.nodes.node import VirtualNode, container, pod
 from tests.nodes.setup import ADMIN
 
 EXPORT = "/srv/shared"
-SERVER = "[nfsd]\nvers3=n\ngrace-time=10\nlease-time=10\n"
-"""NFS 4 alone needs no rpcbind; after a start, clients wait for the grace time."""
+SERVER = "[nfsd]\nvers{other}=n\ngrace-time=10\nlease-time=10\n"
+"""After a start, clients wait for the grace time."""
+OTHER = {"4": "3", "3": "4"}
+PORTS = {"4": "", "3": "rpcbind.service rpcbind.socket"}
+"""Units by version: clients of NFS 3 get the ports from rpcbind, NFS 4 has a fixed one."""
 KUBECTL = f"kubectl --kubeconfig={ADMIN}"
 SUMMARY = "/api/v1/nodes/node/proxy/stats/summary"
 MOUNTS = "awk '{print $5, $9}' /proc/self/mountinfo | grep /pods/ | grep nfs"
 
 
+@pytest.fixture(params=OTHER)
+def version(request: pytest.FixtureRequest) -> str:
+    """The only version of NFS that the server has, 4 before 3."""
+    return str(request.param)
+
+
 @pytest.fixture
-def node(node: VirtualNode) -> Iterator[VirtualNode]:
+def node(node: VirtualNode, version: str) -> Iterator[VirtualNode]:
     """A node with an NFS server, which runs again before the pods are removed."""
+    units = f"{PORTS[version]} nfs-server".strip()
     node.configure("systemd")
-    node.write("/etc/nfs.conf.d/lab.conf", SERVER)
+    node.write("/etc/nfs.conf.d/lab.conf", SERVER.format(other=OTHER[version]))
     node.write("/etc/exports", f"{EXPORT} *(rw,no_root_squash,no_subtree_check,insecure,fsid=1)\n")
-    node.shell(f"mkdir -p {EXPORT} && systemctl unmask nfs-server && systemctl start nfs-server")
+    node.shell(f"mkdir -p {EXPORT} && systemctl unmask {units} && systemctl start {units}")
     yield node
     node.shell("systemctl start nfs-server")
     node.remove_pods()
-    node.shell(f"systemctl stop nfs-server && systemctl mask nfs-server && rm -r {EXPORT}")
+    node.shell(f"systemctl stop {units} && systemctl mask {units} && rm -r {EXPORT}")
 
 
 def shares(name: str) -> JSON:
@@ -55,13 +65,13 @@ def measured(node: VirtualNode) -> set[str]:
 
 
 @pytest.mark.long
-def test_a_stopped_server_delays_only_the_pods_that_use_it(node: VirtualNode) -> None:
+def test_a_stopped_server_delays_only_the_pods_that_use_it(node: VirtualNode, version: str) -> None:
     node.run_pods(shares("kept"), shares("deleted"), pod("other"))
     for name in ("kept", "deleted"):
         await_growth(node, name)
     uid = node.get("pod", "deleted")["metadata"]["uid"]
     other = node.get("pod", "other")["status"]
-    node.until(f"{MOUNTS} | grep {uid}")
+    node.until(f"grep {uid} /proc/mounts | grep ' nfs.*,vers={version}'")
 
     node.shell("systemctl stop nfs-server")
     node.kubectl("delete", "pod", "deleted", "--wait=false")

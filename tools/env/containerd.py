@@ -11,7 +11,6 @@ import hashlib
 import ipaddress
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Sequence
@@ -45,12 +44,11 @@ def programs(generation: int) -> Path:
 
 
 def installed_generation(program: Path) -> int:
-    """The configuration format that this containerd requires: 1 or 2."""
-    stated = run(program, "--version")
-    match = re.search(r"\sv?(\d+)\.\d+", stated)
-    if match is None:
-        raise CommandError(f"{program} --version prints {stated!r}: no version in it")
-    return 1 if int(match[1]) < 2 else 2
+    """The configuration format that this containerd requires: 1 or 2. Raises CommandError."""
+    try:
+        return config.installed_generation(program, os.environ)
+    except LaunchError as error:
+        raise CommandError(str(error)) from error
 
 
 class Containerd:
@@ -97,6 +95,11 @@ class Containerd:
         """Differences between the two containerds of the tests (:mod:`tools.env.abilities`)."""
         names = ("recursive read-only mounts", "image volumes")
         return {"parts of image volumes": False, **dict.fromkeys(names, self.generation == 2)}
+
+    @property
+    def oci_runtime(self) -> str:
+        """Name of the program that starts its containers."""
+        return self._runc.name if self._runc is not None else "runc"
 
     @property
     def pid(self) -> int | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 
-from tools.env import containerd
+from tools.env import containerd, debian
 from tools.env.cgroup_drivers import (
     SYSTEMD,
     TRIAL_PARENT,
@@ -19,13 +21,22 @@ from tools.env.cgroup_drivers import (
     own_driver,
 )
 from tools.env.cri import RawRuntime
-from tools.env.images import BUSYBOX, PAUSE, busybox_image, pause_image, write_archive
+from tools.env.images import (
+    BUSYBOX,
+    PAUSE,
+    busybox_image,
+    pause_image,
+    static_busybox,
+    write_archive,
+)
 from tools.env.process import CommandError, run
 from tools.env.record import Record
 
 DEFAULT_SOCKET = Path("/run/containerd/containerd.sock")
 SYSTEMD_RUNS = Path("/run/systemd/system")
 """Exists while systemd is the init of this machine (sd_booted(3))."""
+CGROUP_V2_ALONE = Path("/sys/fs/cgroup/cgroup.controllers")
+"""Exists where version 1 of cgroups is not mounted beside version 2."""
 
 
 def private_containerd(home: Path) -> containerd.Containerd:
@@ -33,10 +44,34 @@ def private_containerd(home: Path) -> containerd.Containerd:
     program = shutil.which("containerd")
     if program is None:
         raise CommandError("containerd is not installed: apt-get install containerd")
-    systemd_cgroup = Record.read(home).cgroup_driver == SYSTEMD
+    crun = shutil.which("crun")
     return containerd.Containerd(
-        home / "containerd", Path(program).parent, systemd_cgroup=systemd_cgroup
+        home / "containerd",
+        Path(program).parent,
+        Path(crun) if crun and runs_containers(crun, Path(program).with_name("ctr")) else None,
+        systemd_cgroup=Record.read(home).cgroup_driver == SYSTEMD,
     )
+
+
+def runs_containers(crun: str, ctr: Path) -> bool:
+    """Whether crun runs a container with the specification that this containerd writes.
+
+    It refuses specifications that are newer, and a machine with both versions of cgroups.
+    """
+    with tempfile.TemporaryDirectory(prefix="crun-") as directory:
+        root = Path(directory, "rootfs")
+        root.mkdir()
+        try:
+            shutil.copy2(static_busybox(), root / "busybox")
+            spec = json.loads(run(ctr, "oci", "spec"))
+            spec["root"] = {"path": str(root)}
+            spec["process"] |= {"args": ["/busybox", "true"], "terminal": False}
+            Path(directory, "config.json").write_text(json.dumps(spec))
+            state = f"--root={directory}/state"
+            run(crun, "--cgroup-manager=disabled", state, "run", "--bundle", directory, "trial")
+        except CommandError:
+            return False
+    return True
 
 
 def wished_runtime() -> str:
@@ -71,8 +106,14 @@ def choose(home: Path, record: Record, wish: str, say: Callable[[str], None]) ->
             driver = record.cgroup_driver
             say(f"the one that runs already, at {record.endpoint}, with cgroup driver {driver}")
             return
-    use_private(home, record)
-    say(f"our own, at {record.endpoint}, with cgroup driver {record.cgroup_driver}")
+    if not record.endpoint and CGROUP_V2_ALONE.exists():
+        try:
+            for package in debian.install(["crun"]):
+                say(f"installed {package}")
+        except CommandError:
+            say("without crun, which can't be installed: runc takes more CPU")
+    oci = use_private(home, record)
+    say(f"our own with {oci}, at {record.endpoint}, with cgroup driver {record.cgroup_driver}")
 
 
 def _same_as_before(record: Record, wish: str) -> str:
@@ -83,8 +124,8 @@ def _same_as_before(record: Record, wish: str) -> str:
     return used
 
 
-def use_private(home: Path, record: Record) -> None:
-    """Start our own containerd, or find it running."""
+def use_private(home: Path, record: Record) -> str:
+    """Start our own containerd, or find it running; returns the name of its OCI runtime."""
     if not record.endpoint or not record.cgroup_driver:
         record.cgroup_driver = own_driver(SYSTEMD_RUNS.is_dir())
         record.write(home)
@@ -96,6 +137,7 @@ def use_private(home: Path, record: Record) -> None:
         have = raw.has_image(PAUSE) and raw.has_image(BUSYBOX)
     if not have:
         instance.import_images()
+    return instance.oci_runtime
 
 
 def use_existing(home: Path, record: Record, socket: Path) -> None:

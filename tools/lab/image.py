@@ -16,7 +16,6 @@ from tools.lab.recipe import (
     bootstrap_command,
     disk_command,
     install_command,
-    packages_of,
     unit_of,
 )
 
@@ -34,7 +33,6 @@ def default_recipe(suite: str = "bookworm", architecture: str = AMD64) -> Recipe
     return Recipe(
         suite=suite,
         python=SUITES[suite],
-        packages=packages_of(suite),
         kernel=kernels[-1] if kernels else "",
         architecture=architecture,
         requirements=tuple(project["dependencies"]),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "udev"),
     *("iproute2", "procps", "kmod", "ca-certificates", "python3"),
-    *("containerd", "runc", "containernetworking-plugins", "iptables", "busybox-static"),
+    *("containerd", "runc", "crun", "containernetworking-plugins", "iptables", "busybox-static"),
     *("nfs-kernel-server", "nfs-common", "xfsprogs"),
 )
 MASKED = ("nfs-server.service", "nfs-client.target", "rpcbind.service", "rpcbind.socket")
@@ -20,8 +20,6 @@ SUITES = {"bookworm": "3.11", "trixie": "3.13", "testing": "3.14"}
 NEWEST_STABLE = "trixie"
 """The newest that does not change from day to day."""
 RUNC, CRUN = "runc", "crun"
-_MORE = {"testing": (CRUN,)}
-"""Suite -> packages that only its images have."""
 AMD64, ARM64 = "amd64", "arm64"
 """Processors, as Debian calls them."""
 _WHEELS = {AMD64: "x86_64", ARM64: "aarch64"}
@@ -74,11 +72,6 @@ class Recipe:
 def unit_of(architecture: str) -> str:
     """The unit of systemd that answers requests."""
     return _UNIT.format(line=SERIAL_LINES[architecture])
-
-
-def packages_of(suite: str) -> tuple[str, ...]:
-    """The packages of a node of a suite."""
-    return (*PACKAGES, *_MORE.get(suite, ()))
 
 
 def bootstrap_command(recipe: Recipe, root: str, apt_options: Sequence[str] = ()) -> list[str]:

@@ -9,6 +9,7 @@ import hashlib
 import ipaddress
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -372,11 +373,23 @@ class RootlessContainerd(Component):
         mark.write_text(digest)
 
 
-def installed_generation(program: str, environment: Mapping[str, str]) -> int:
-    """The generation of a containerd, 1 or 2, by its version."""
-    done = subprocess.run(
-        [program, "--version"], env=dict(environment), capture_output=True, text=True, check=False
-    )
-    words = [word.lstrip("v") for word in done.stdout.split()]
-    version = next((word for word in words if word[:1].isdecimal()), "1")
-    return 1 if version.startswith("1.") else 2
+def installed_generation(program: str | Path, environment: Mapping[str, str]) -> int:
+    """The generation of a containerd by its version: 1, or 2 from 2.0 on.
+
+    Raises LaunchError: it can't be run, or states no version.
+    """
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise LaunchError(f"{program} can't be run: {error.strerror}") from error
+    match = re.search(r"\sv?(\d+)\.\d+", done.stdout)
+    if match is None:
+        stated = (done.stdout or done.stderr).strip()
+        raise LaunchError(f"{program} --version prints {stated!r}: no version in it")
+    return 1 if int(match[1]) < 2 else 2

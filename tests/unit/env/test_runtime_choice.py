@@ -10,7 +10,8 @@ import pytest
 
 from kubeletpy.remote.generated import api_pb2 as pb
 from tests.unit.env.test_cgroup_drivers import IMAGE, NO_SYSTEMD, RUNC
-from tools.env import runtime_choice
+from tools.env import debian, runtime_choice
+from tools.env.process import CommandError
 from tools.env.record import Record
 
 
@@ -88,9 +89,11 @@ def choose(
         stated.append(f"import {name}")
         machines.image = True
 
-    def private(home: Path, record: Record) -> None:
+    def private(home: Path, record: Record) -> str:
         record.endpoint, record.private = "ours", True
+        return "crun"
 
+    monkeypatch.setattr(runtime_choice, "CGROUP_V2_ALONE", home / "cgroup.controllers")
     monkeypatch.setattr(runtime_choice, "DEFAULT_SOCKET", socket)
     monkeypatch.setattr(runtime_choice, "RawRuntime", machines)
     monkeypatch.setattr(runtime_choice, "_import", imported)
@@ -127,6 +130,44 @@ def test_the_reason_against_a_runtime_is_one_line(
     )
 
 
+@pytest.mark.parametrize("known", ["1.0.2-dev", "1.2.1"])
+def test_crun_is_tried_with_the_specification_of_the_containerd(known: str, tmp_path: Path) -> None:
+    crun, ctr = tmp_path / "crun", tmp_path / "ctr"
+    ctr.write_text("""#!/bin/sh\necho '{"ociVersion": "1.2.1", "process": {"args": []}}'\n""")
+    crun.write_text(f"""#!/bin/sh
+        cd "$5" && [ -x rootfs/busybox ] &&
+        grep '"args": ."/busybox", "true".' config.json &&
+        grep '"ociVersion": "{known}"' config.json
+    """)
+    for program in (crun, ctr):
+        program.chmod(0o700)
+    assert runtime_choice.runs_containers(str(crun), ctr) is (known == "1.2.1")
+
+
+@pytest.mark.parametrize(
+    ("installed", "line"),
+    [
+        (["crun"], "installed crun"),
+        ([], "our own with crun, at ours, with cgroup driver cgroupfs"),
+        (None, "without crun, which can't be installed: runc takes more CPU"),
+    ],
+)
+def test_crun_is_installed_for_our_own_runtime(
+    installed: list[str] | None, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def install(packages: list[str]) -> list[str]:
+        assert packages == ["crun"]
+        if installed is None:
+            raise CommandError("the archive does not answer")
+        return installed
+
+    (tmp_path / "cgroup.controllers").touch()
+    monkeypatch.setattr(debian, "install", install)
+    machines = Machines(systemd=True, reports=True, image=True, broken="broken")
+    _, stated = choose(machines, tmp_path, monkeypatch)
+    assert stated[1] == line
+
+
 @pytest.mark.parametrize("runs", [True, False])
 def test_the_driver_of_our_own_runtime_is_chosen_once(
     runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +175,7 @@ def test_the_driver_of_our_own_runtime_is_chosen_once(
     class Instance:
         endpoint = "unix:///ours"
         socket = tmp_path / "s"
+        oci_runtime = "runc"
 
         def start(self) -> None:
             pass

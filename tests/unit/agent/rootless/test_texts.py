@@ -14,6 +14,7 @@ from kubeletpy.agent.errors import LaunchError
 from kubeletpy.agent.rootless.containerd import (
     Network,
     free_subnet,
+    installed_generation,
     masquerade,
     render_config,
     render_conflist,
@@ -135,6 +136,38 @@ def test_the_configuration_has_no_cgroups_and_a_snapshotter(generation: int) -> 
         assert plugins["io.containerd.cri.v1.images"]["snapshotter"] == "native"
     assert cri["disable_cgroup"] is True
     assert cri["containerd"]["runtimes"]["runc"]["options"]["Root"] == "/run/containerd/state/runc"
+
+
+@pytest.mark.parametrize(
+    ("stated", "generation"),
+    [
+        ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1", 1),
+        ("containerd github.com/containerd/containerd/v2 2.1.9 2.1.9-1", 2),
+        ("containerd containerd.io v1.7.27 05044ec0a9a7", 1),
+    ],
+)
+def test_the_version_of_a_containerd_is_its_generation(
+    stated: str, generation: int, tmp_path: Path
+) -> None:
+    program = tmp_path / "containerd"
+    program.write_text(f"#!/bin/sh\necho '{stated}'\n")
+    program.chmod(0o700)
+    assert installed_generation(program, {}) == generation
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("#!/bin/sh\necho ready", "--version prints 'ready': no version in it"),
+        ("no program", "can't be run: Exec format error"),
+    ],
+)
+def test_a_containerd_without_a_version_is_refused(text: str, why: str, tmp_path: Path) -> None:
+    program = tmp_path / "containerd"
+    program.write_text(text)
+    program.chmod(0o700)
+    with pytest.raises(LaunchError, match=why):
+        installed_generation(program, {})
 
 
 def test_fetched_programs_come_after_installed_ones(tmp_path: Path) -> None:
