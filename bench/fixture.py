@@ -1,6 +1,6 @@
 """Measures the cluster of the pytest fixture, and how it ends.
 
-    python -m bench.fixture [--engine real] [--turns 10]
+    python -m bench.fixture [--engine real] [--turns 10] [--pods 100]
     python -m bench.fixture --forgotten 200
 
 Each turn is a new program. The best turn and the median are printed, as seconds and as seconds of
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 PODS = 100
+"""Of a turn, and at most of a node."""
 NAMESPACES = 20
 AIMS = {
     "embedded": {"ready": 0.6, "pods": 2.5, "namespace": 0.005, "megabytes": 110.0},
@@ -40,10 +41,11 @@ begun = time.perf_counter(), time.process_time()
 
 from pathlib import Path
 from kubeletpy.library.cluster import Cluster
-with Cluster(Path(sys.argv[2]), engine=sys.argv[1]) as cluster:
+engine, directory, pods, *nodes = sys.argv[1:]
+with Cluster(Path(directory), engine=engine, nodes=nodes) as cluster:
     ready = time.perf_counter() - begun[0], time.process_time() - begun[1]
     from bench.fixture import measure
-    measure(cluster, *ready)
+    measure(cluster, *ready, int(pods))
 """
 """The program of a turn, from its first line."""
 FORGETS = """
@@ -57,7 +59,7 @@ time.sleep(1000)
 """
 
 
-def measure(cluster: Any, ready: float, cpu: float) -> None:
+def measure(cluster: Any, ready: float, cpu: float, pods: int) -> None:
     """Print what a program measures of its cluster, as JSON."""
     figures = {"ready": ready, "ready, cpu": cpu}
     times = []
@@ -66,15 +68,20 @@ def measure(cluster: Any, ready: float, cpu: float) -> None:
         with cluster.namespace():
             times.append(time.perf_counter() - begun)
     figures["namespace"] = statistics.median(times)
+    memory = _status(os.getpid(), "VmRSS")
     with cluster.namespace() as namespace:
         before = time.process_time()
-        figures["pods"] = asyncio.run(_run_pods(cluster.kubeconfig, namespace))
+        figures["pods"] = asyncio.run(_run_pods(cluster.kubeconfig, namespace, pods))
         figures["pods, cpu"] = time.process_time() - before
+        figures["kB per pod"] = (_status(os.getpid(), "VmRSS") - memory) / pods
+        begun, before = time.perf_counter(), time.process_time()
+    figures["removed"] = time.perf_counter() - begun
+    figures["removed, cpu"] = time.process_time() - before
     figures["megabytes"] = _status(os.getpid(), "VmHWM") / 1024
     print(json.dumps(figures))
 
 
-async def _run_pods(kubeconfig: Path, namespace: str) -> float:
+async def _run_pods(kubeconfig: Path, namespace: str, pods: int) -> float:
     """Seconds from the first request until all pods of a namespace are Running."""
     from kubeletpy.kubeapi.client import KubeClient
     from kubeletpy.kubeapi.protocol import PODS as RESOURCE
@@ -83,7 +90,7 @@ async def _run_pods(kubeconfig: Path, namespace: str) -> float:
     try:
         begun, running = time.perf_counter(), set()
         spec = {"containers": [{"name": "c", "image": "idle"}]}
-        for number in range(PODS):
+        for number in range(pods):
             pod = {"metadata": {"name": f"p{number}"}, "spec": spec}
             await client.create(RESOURCE, pod, namespace)
         events: Any = client.watch(
@@ -92,7 +99,7 @@ async def _run_pods(kubeconfig: Path, namespace: str) -> float:
         async for event in events:
             if event.object.get("status", {}).get("phase") == "Running":
                 running.add(event.object["metadata"]["name"])
-            if len(running) == PODS:
+            if len(running) == pods:
                 return time.perf_counter() - begun
         raise RuntimeError("the watch has ended")
     finally:
@@ -107,10 +114,11 @@ def _status(pid: int, field: str) -> int:
     raise ValueError(field)
 
 
-def turn(engine: str) -> dict[str, float]:
+def turn(engine: str, pods: int) -> dict[str, float]:
     """The figures of one program."""
+    nodes = [f"node-{number}" for number in range(1, -(-pods // PODS) + 1)]
     with tempfile.TemporaryDirectory(prefix="fixture-") as directory:
-        command = (sys.executable, "-c", TURN, engine, f"{directory}/c")
+        command = (sys.executable, "-c", TURN, engine, f"{directory}/c", str(pods), *nodes)
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return dict(json.loads(done.stdout))
 
@@ -154,16 +162,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.fixture", description=__doc__)
     parser.add_argument("--engine", choices=AIMS, default="embedded")
     parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--pods", type=int, default=PODS, help=f"{PODS} of them for each node")
     parser.add_argument("--forgotten", type=int, metavar="CLUSTERS")
     chosen = parser.parse_args()
     if chosen.forgotten:
         forget(chosen.forgotten)
         return
-    turns = [turn(chosen.engine) for _ in range(chosen.turns)]
+    turns = [turn(chosen.engine, chosen.pods) for _ in range(chosen.turns)]
     print(f"engine {chosen.engine}, {chosen.turns} turns, load {os.getloadavg()[0]:.1f}")
     for name in turns[0]:
         values = [each[name] for each in turns]
-        aim = AIMS[chosen.engine].get(name)
+        aim = AIMS[chosen.engine].get(name) if chosen.pods == PODS else None
         desired = f"; aim {aim:g}" if aim else ""
         print(f"{name}: best {min(values):.4g}, median {statistics.median(values):.4g}{desired}")
 
