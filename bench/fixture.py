@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 PODS = 100
-"""Of a turn, and at most of a node."""
+"""Number in a turn, and maximum for a node."""
 NAMESPACES = 20
 AIMS = {
     "embedded": {"ready": 0.6, "pods": 2.5, "namespace": 0.005, "megabytes": 110.0},
@@ -41,11 +41,10 @@ begun = time.perf_counter(), time.process_time()
 
 from pathlib import Path
 from kubeletpy.library.cluster import Cluster
-engine, directory, pods, *nodes = sys.argv[1:]
-with Cluster(Path(directory), engine=engine, nodes=nodes) as cluster:
+with Cluster(Path(sys.argv[2]), engine=sys.argv[1], nodes=sys.argv[4:]) as cluster:
     ready = time.perf_counter() - begun[0], time.process_time() - begun[1]
     from bench.fixture import measure
-    measure(cluster, *ready, int(pods))
+    measure(cluster, *ready, int(sys.argv[3]))
 """
 """The program of a turn, from its first line."""
 FORGETS = """

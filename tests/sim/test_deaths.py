@@ -297,3 +297,33 @@ def test_killed_children_are_one_event_a_minute(tmp_path: Path) -> None:
     ]
     assert messages[0].endswith(", and its main process lives on: process worker 0, pid 100")
     assert len(spans) == 3
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_killed_children_of_a_killed_container_are_no_event(tmp_path: Path, logged: bool) -> None:
+    """The runtime of a busy node reports the end of its main process a second later."""
+
+    async def main() -> tuple[list[str], list[str]]:
+        world = World(1, tmp_path)
+        process = Process(None, lambda uid: None)
+        world.start()
+        await asyncio.sleep(5)
+        watch(world).counters = process
+        await start(world)
+        group = f"/kubepods/pod{app(world).uid}/{app(world).id}"
+        for pid in (100, 77) if logged else (100,):
+            watch(world).killed(Kill(pid, "sh", pid, group, group, True))
+        process.runs = logged  # its process id may be in use again
+        await asyncio.sleep(1)
+        world.runtime.kill_container(app(world))
+        await asyncio.sleep(90)
+        await world.kill()
+        found = [
+            event_messages(world, NAME, each) for each in ("ProcessOOMKilled", "ContainerDied")
+        ]
+        return found[0], found[1]
+
+    killed, died = run(main())
+    assert killed == []
+    (message,) = died
+    assert message.startswith("Container app ended: ")

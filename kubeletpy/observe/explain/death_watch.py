@@ -373,7 +373,7 @@ class DeathWatch(Component):
 
     def _count(self, followed: _Followed) -> None:
         """Count the processes that were killed although the container lives on."""
-        if followed.ended or followed.id not in self._followed:
+        if followed.id not in self._followed or self._main_has_ended(followed):
             return
         lines, followed.lines = followed.lines, 0
         followed.pod_counted = self._pod_kills(followed.path)
@@ -388,6 +388,12 @@ class DeathWatch(Component):
             wait = max(followed.quiet_until - self._loop.time(), 0.0)
             self._later(wait, lambda: self._report(followed))
 
+    def _main_has_ended(self, followed: _Followed) -> bool:
+        """Return whether the main process has ended, which the runtime may report later."""
+        if followed.ended or followed.main_oom is not None or followed.signal is not None:
+            return True
+        return followed.pid is not None and not self.counters.alive(followed.pid)
+
     def _report(self, followed: _Followed) -> None:
         count, followed.unreported, followed.pending = followed.unreported, 0, False
         followed.quiet_until = self._loop.time() + REPORT_S
@@ -395,9 +401,10 @@ class DeathWatch(Component):
         named = f": {kill.text}" if kill is not None else ""
         limit = f" of the {kill.limit}" if kill is not None and kill.limit else ""
         what = "A process was" if count == 1 else f"{count} processes were"
+        main = "lived on" if self._main_has_ended(followed) else "lives on"
         message = (
             f"{what} killed in container {followed.name} at the memory limit{limit}, "
-            f"and its main process lives on{named}"
+            f"and its main process {main}{named}"
         )
         self._event(followed, Reason.PROCESS_OOM_KILLED, message)
         decision = Decision(f"out of memory in container {followed.name}", message, failed=True)
